@@ -1,0 +1,67 @@
+"""Checkpoint savers for LangGraph that give back exactly what was stored, on PostgreSQL and on SQLite.
+
+`PostgresSaver` needs the extra `postgres`; it is imported when it is first asked for, so that the SQLite path runs
+without psycopg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph_checkpoint_custom.errors import (
+    CheckpointEncodeError,
+    CheckpointError,
+    CheckpointNotFound,
+    ClosedError,
+    ConfigError,
+    ConnectionLost,
+    Contention,
+    CorruptCheckpoint,
+    RetryableError,
+    SchemaError,
+    SchemaForeign,
+    SchemaMissing,
+    SchemaOutdated,
+    SchemaTooNew,
+    StorageError,
+    ThreadExists,
+)
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sqlite import SqliteSaver
+from langgraph_checkpoint_custom.url import open_saver
+
+if TYPE_CHECKING:
+    from langgraph_checkpoint_custom.postgres import PostgresSaver
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointEncodeError",
+    "CheckpointError",
+    "CheckpointNotFound",
+    "CheckpointSaver",
+    "ClosedError",
+    "ConfigError",
+    "ConnectionLost",
+    "Contention",
+    "CorruptCheckpoint",
+    "PostgresSaver",
+    "RetryableError",
+    "SchemaError",
+    "SchemaForeign",
+    "SchemaMissing",
+    "SchemaOutdated",
+    "SchemaTooNew",
+    "SqliteSaver",
+    "StorageError",
+    "ThreadExists",
+    "open_saver",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PostgresSaver":
+        from langgraph_checkpoint_custom.postgres import PostgresSaver
+
+        return PostgresSaver
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,254 @@
+"""Between LangGraph's objects and rows, through the serializer of the saver.
+
+Must not know: SQL, connections.
+
+Where a channel value goes is decided by its Python type, without encoding it: immutable scalars of up to
+`INLINE_BYTES` are part of the checkpoint document, everything else is a blob named by channel and channel version.
+So a large value that did not change costs nothing at a put, and a list that a node changed in place cannot slip into
+a later checkpoint under its old version.
+
+The `thread_id` key of metadata is stored as None where it is the checkpoint's own thread, and in a list of one where it
+is anything else, so that a thread copied inside the database names its new thread when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    EXCLUDED_METADATA_KEYS,
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom.core.filter import project
+from langgraph_checkpoint_custom.core.model import (
+    MAX_CHANNEL,
+    MAX_ID,
+    BlobRef,
+    BlobRow,
+    CheckpointRow,
+    Key,
+    WriteRow,
+    key_of,
+    text,
+)
+from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
+
+# Characters or bytes. A text of this length costs less to repeat in each superstep's document than a row of its own
+# with its index entry (about 200 bytes on either database).
+INLINE_BYTES = 256
+
+# What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
+CLEAR_METADATA = ("source", "step", "run_id")
+
+
+class Encoded(NamedTuple):
+    """A checkpoint ready to be stored.
+
+    `blobs` are the values that are new, `kept` those that should be there from earlier checkpoints, and `spare` encodes
+    those of the latter that turn out to be gone, by channel.
+    """
+
+    row: CheckpointRow
+    blobs: Sequence[BlobRow]
+    kept: Sequence[BlobRef]
+    spare: Callable[[Iterable[str]], list[BlobRow]]
+
+
+def version_key(version: object) -> str:
+    """A channel version as text; versions that differ have different texts."""
+    if type(version) is str and not version.startswith("#"):
+        return text("channel version", version, MAX_ID)
+    return text("channel version", f"#{json.dumps(version)}", MAX_ID)
+
+
+def encrypts(serde: SerializerProtocol) -> bool:
+    """Whether what this serializer stores is meant to be unreadable in the database."""
+    return hasattr(serde, "cipher")
+
+
+def _is_inline(value: Any) -> bool:
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) <= INLINE_BYTES
+    return value is None or kind is bool or kind is int or kind is float
+
+
+def _dumps(serde: SerializerProtocol, what: str, value: Any) -> tuple[str, bytes]:
+    try:
+        type_, data = serde.dumps_typed(value)
+    except Exception as error:
+        raise CheckpointEncodeError(
+            f"{what} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the value "
+            "serialisable or pass a serde that knows it"
+        ) from error
+    return type_, bytes(data)
+
+
+def _id_or_none(value: object) -> str | None:
+    """An id that metadata may hold; what cannot be a key is none, and never a reason to fail a superstep."""
+    try:
+        return text("id", value, MAX_ID) if value else None
+    except ConfigError:
+        return None
+
+
+def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
+    """The metadata to store: LangGraph's, and what it merges from the config, without request-scoped keys.
+
+    Source: `get_checkpoint_metadata`; unlike it, NUL characters are kept, since they can be.
+    """
+    merged: dict[str, Any] = dict(metadata)
+    for part in (config.get("metadata"), config.get("configurable")):
+        for key, value in (part or {}).items():
+            if (
+                key not in merged
+                and isinstance(value, (str, int, float))
+                and key not in EXCLUDED_METADATA_KEYS
+                and not key.startswith(("__", "langgraph_auth_"))
+                and key != "langgraph_request_id"
+            ):
+                merged[key] = value
+    return merged
+
+
+def encode_checkpoint(
+    serde: SerializerProtocol,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> Encoded:
+    """Encode a checkpoint with the values of the channels in `new_versions`."""
+    thread_id, checkpoint_ns, parent_id = key_of(config)
+    checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
+    values: Mapping[str, Any] = checkpoint.get("channel_values") or {}
+    versions: Mapping[str, Any] = checkpoint.get("channel_versions") or {}
+    whole = merge_metadata(config, metadata)
+
+    def blob(channel: str) -> BlobRow:
+        type_, data = _dumps(serde, f"the value of channel {channel!r}", values[channel])
+        return BlobRow(channel, version_key(versions[channel]), type_, data)
+
+    inline: dict[str, Any] = {}
+    blobs: list[BlobRow] = []
+    kept: list[BlobRef] = []
+    for channel, value in values.items():
+        # A value without a version cannot be found by it later, so it stays with its checkpoint.
+        if _is_inline(value) or channel not in versions:
+            inline[text("channel", channel, MAX_CHANNEL)] = value
+    for channel in sorted(versions):
+        text("channel", channel, MAX_CHANNEL)
+        if channel in inline:
+            continue
+        if channel not in new_versions:
+            kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
+        elif channel in values:
+            blobs.append(blob(channel))
+
+    counters = whole.get("counters_since_delta_snapshot")
+    delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
+    replayed = [channel for channel in delta if channel not in values]
+    delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
+
+    parents = whole.get("parents")
+    root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
+    run_id = whole.get("run_id")
+    document = _dumps(serde, "the checkpoint", {**checkpoint, "channel_values": inline})
+    stored = dict(whole)
+    if "thread_id" in stored:
+        stored["thread_id"] = None if stored["thread_id"] == thread_id else [stored["thread_id"]]
+    return Encoded(
+        CheckpointRow(
+            thread_id,
+            checkpoint_ns,
+            checkpoint_id,
+            parent_id,
+            _id_or_none(root_id),
+            _id_or_none(str(run_id) if isinstance(run_id, UUID) else run_id),
+            int(checkpoint.get("v", 1)),
+            list(inline),
+            sorted(delta),
+            bool(replayed) and parent_id is not None,
+            *document,
+            *_dumps(serde, "the metadata", stored),
+            project(whole, CLEAR_METADATA if encrypts(serde) else None),
+        ),
+        blobs,
+        kept,
+        lambda channels: [blob(channel) for channel in channels],
+    )
+
+
+def encode_writes(
+    serde: SerializerProtocol, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> tuple[Key, list[WriteRow]]:
+    """Encode the outputs of a task; of several special writes to one channel the last one stays."""
+    key = key_of(config)
+    if key.checkpoint_id is None:
+        raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
+    task_id = text("task_id", task_id, MAX_ID)
+    task_path = text("task_path", task_path, 100_000)
+    rows: dict[int, WriteRow] = {}
+    for position, (channel, value) in enumerate(writes):
+        idx = WRITES_IDX_MAP.get(channel, position)
+        rows[idx] = WriteRow(
+            text("channel", channel, MAX_CHANNEL),
+            task_id,
+            task_path,
+            idx,
+            *_dumps(serde, f"the write to channel {channel!r}", value),
+        )
+    return key, list(rows.values())
+
+
+class Decoder:
+    """Turns stored bytes of one checkpoint into values, and says where they came from when that fails."""
+
+    def __init__(self, serde: SerializerProtocol, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
+        self._serde = serde
+        self._place = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+
+    def value(self, channel: str, type_: str | None, data: bytes | None) -> Any:
+        """One value."""
+        if type_ is None or data is None:
+            raise self.corrupt("a stored value is missing its bytes", channel, type_)
+        try:
+            return self._serde.loads_typed((type_, data))
+        except Exception as error:
+            raise self.corrupt(
+                f"a stored value cannot be read ({type(error).__name__}: {error}); the saver needs the serde that wrote it",
+                channel,
+                type_,
+            ) from error
+
+    def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
+        """The checkpoint document."""
+        return self._mapping("checkpoint", type_, data)
+
+    def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
+        """The metadata, naming the thread it is read from."""
+        metadata = self._mapping("metadata", type_, data)
+        if "thread_id" in metadata:
+            held = metadata["thread_id"]
+            metadata["thread_id"] = self._place["thread_id"] if held is None else held[0]
+        return metadata
+
+    def corrupt(self, reason: str, channel: str, type_: str | None = None) -> CorruptCheckpoint:
+        """The error for this checkpoint."""
+        return CorruptCheckpoint(reason, **self._place, channel=channel, type=type_)
+
+    def _mapping(self, what: str, type_: str | None, data: bytes | None) -> dict[str, Any]:
+        value = self.value(what, type_, data)
+        if not isinstance(value, dict):
+            raise self.corrupt(f"the stored {what} is a {type(value).__name__}, not a dict", what, type_)
+        return value

@@ -1,0 +1,156 @@
+"""What an operation asks of a database's SQL; `dialects/` answers it for each.
+
+Must not know: connections, results other than rows of `TupleRow`'s shape.
+
+Each method makes one trip. Where the text is the same for both databases but for the way a list is written, it is made
+by `SqlDialect` from the blocks of a `.sql` file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from langgraph_checkpoint_custom.core.codec import Encoded
+from langgraph_checkpoint_custom.core.filter import canonical
+from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, Page, WriteRow
+from langgraph_checkpoint_custom.core.operation import Statement, Trip
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+def load_blocks(name: str) -> dict[str, str]:
+    """The named blocks of a file in `dialects/`, comments left out."""
+    parts = _NAME.split(files("langgraph_checkpoint_custom.dialects").joinpath(name).read_text("utf-8"))
+    return {
+        block: "\n".join(line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+        for block, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+class SqlDialect(ABC):
+    """The statements of one database.
+
+    Args:
+        blocks: The text of each statement, by name.
+    """
+
+    def __init__(self, blocks: Mapping[str, str]) -> None:
+        self._blocks = blocks
+        self._reads = {name: f"{body}\n{blocks['tuple_rows']}" for name, body in blocks.items() if name[:5] == "page_"}
+
+    @staticmethod
+    @abstractmethod
+    def array(values: Sequence[Any]) -> Any:
+        """A list of texts as a parameter."""
+
+    @staticmethod
+    @abstractmethod
+    def names(value: Any) -> list[str]:
+        """A list of texts as it comes back in a row."""
+
+    @abstractmethod
+    def put_checkpoint(self, encoded: Encoded) -> Trip:
+        """Store a checkpoint and its blobs, unless something it needs is gone.
+
+        The last statement's rows name what is gone: the channel of a required blob, or None for the parent. If there
+        are any, nothing was stored.
+        """
+
+    @abstractmethod
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
+        """Store writes: a regular one keeps the first value for its place, a special one (`idx` < 0) the last."""
+
+    def statement(self, name: str, /, **params: Any) -> Statement:
+        """The named statement with its parameters."""
+        return Statement(name, self._blocks[name], params)
+
+    def select_checkpoint(self, key: Key) -> Trip:
+        """The rows of one checkpoint: `TupleRow`."""
+        if key.checkpoint_id is None:
+            params: dict[str, Any] = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
+            return Trip([self._read("page_latest", params)])
+        params = key._asdict()
+        return Trip([self._read("page_exact", params)])
+
+    def select_page(self, page: Page) -> Trip:
+        """The rows of one page of a list: `TupleRow`."""
+        params = page._asdict()
+        params["filter"] = json.dumps(page.filter)
+        if page.thread_id is None:
+            name = "page_of_store"
+        elif page.checkpoint_ns is None:
+            name = "page_of_thread"
+        else:
+            name = "page_of_namespace"
+        return Trip([self._read(name, params)])
+
+    def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
+        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`."""
+        return Trip(
+            [
+                self.statement(
+                    "select_delta_history",
+                    thread_id=key.thread_id,
+                    checkpoint_ns=key.checkpoint_ns,
+                    checkpoint_id=key.checkpoint_id,
+                    asked=self.array(channels),
+                    asked_count=len(channels),
+                )
+            ]
+        )
+
+    def delete_thread(self, thread_id: str) -> Trip:
+        """Delete every row of a thread."""
+        return self._trip("delete_thread", thread_id=thread_id)
+
+    def delete_superseded(self, thread_id: str) -> Trip:
+        """Delete what is older than the newest checkpoint of each namespace, or hide it where that still needs it."""
+        return self._trip("doom_superseded", "sweep", thread_id=thread_id)
+
+    def delete_runs(self, run_ids: Sequence[str]) -> Trip:
+        """Delete the checkpoints of runs, or hide them where a descendant still needs them."""
+        return self._trip("doom_runs", "sweep", run_ids=self.array(run_ids))
+
+    def copy_thread(self, source: str, target: str) -> Trip:
+        """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""
+        return self._trip(
+            "copy",
+            source=source,
+            target=target,
+            source_json=canonical(source),
+            target_json=canonical(target),
+        )
+
+    def _trip(self, *groups: str, **params: Any) -> Trip:
+        """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
+        return Trip(
+            [
+                self.statement(name, **params)
+                for group in groups
+                for name in self._blocks
+                if name == group or name.startswith(f"{group}_")
+            ]
+        )
+
+    def _read(self, name: str, params: Mapping[str, Any]) -> Statement:
+        return Statement(name, self._reads[name], params)
+
+
+def first_page(
+    thread_id: str | None,
+    checkpoint_ns: str | None,
+    exact: str | None,
+    before: str | None,
+    filter: Mapping[str, str],
+    limit: int,
+) -> Page:
+    """The first page of a list, of checkpoint `exact` alone if that is given."""
+    ceiling = before or AFTER_ALL
+    if exact is not None:
+        ceiling = min(ceiling, f"{exact}\x01")  # Right above `exact`, since no id contains NUL.
+    return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", filter, limit)

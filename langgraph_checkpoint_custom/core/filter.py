@@ -1,0 +1,85 @@
+"""Metadata filters: what is kept beside the metadata for them, and when a checkpoint matches.
+
+Must not know: SQL, serializers.
+
+One rule for both databases: a key matches when the stored value equals the given one as JSON, and None also matches a
+missing key. `matches` decides, on the metadata as it was stored. The database only narrows the search with a
+projection, one short canonical JSON text a metadata key, and it must never leave out a row that matches. So the
+projection says where it does not know: a key whose value is not JSON or long maps to null, and the key `*` says that
+there may be keys that it does not show (an encrypting serializer must not leak them).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from langgraph_checkpoint_custom.errors import ConfigError
+
+# Characters of canonical JSON. Longer values are compared by `matches` alone: nobody searches for an essay, and a row
+# should not hold it twice.
+LONGEST = 200
+MORE = "*"
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.: /")
+
+
+def canonical(value: Any) -> str | None:
+    """The one JSON text of a value, or None if it is not JSON: equal values have equal texts."""
+    try:
+        return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # JSON has one kind of number: 1.0 is 1.
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("JSON has only text as keys")
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _shown(key: str) -> str:
+    """A key as the projection has it: text that needs no escape in JSON, so that every database reads it alike."""
+    return key if _PLAIN.issuperset(key) else quote(key, safe="", errors="surrogatepass")
+
+
+def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
+    """The projection of metadata as a JSON text; of the keys in `only` if that is given."""
+    shown: dict[str, str | None] = {}
+    for key, value in metadata.items():
+        if isinstance(key, str) and (only is None or key in only):
+            text = canonical(value)
+            shown[_shown(key)] = text if text is not None and len(text) <= LONGEST else None
+    if only is not None:
+        shown[MORE] = None
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
+    """The canonical texts of a filter's values, by key."""
+    texts: dict[str, str] = {}
+    for key, value in (filter or {}).items():
+        if not isinstance(key, str):
+            raise ConfigError(f"a filter key must be text, not {type(key).__name__}")
+        text = canonical(value)
+        if text is None:
+            raise ConfigError(f"the filter value of {key!r} is not JSON, so no stored value can equal it")
+        texts[key] = text
+    return texts
+
+
+def narrowing(texts: Mapping[str, str]) -> dict[str, str]:
+    """What a database compares the projection with."""
+    return {_shown(key): text for key, text in texts.items()}
+
+
+def matches(metadata: Mapping[str, Any], texts: Mapping[str, str]) -> bool:
+    """Whether stored metadata matches a filter."""
+    return all(canonical(metadata.get(key)) == text for key, text in texts.items())

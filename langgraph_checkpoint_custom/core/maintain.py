@@ -1,0 +1,68 @@
+"""Deleting, pruning and copying whole parts of the store.
+
+Must not know: SQL, connections, serializers: nothing here reads a value.
+
+Deleting is the same everywhere: rows are chosen and marked `doomed`; those that a remaining checkpoint still needs (a
+`DeltaChannel` back to its seed, a checkpoint older than format 4 its parent's sends) become `hidden` instead; the rest
+goes with its writes and with the blobs that no remaining checkpoint names. All of it is one transaction, so nobody ever
+sees a doomed row or a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.errors import ThreadExists
+
+
+@operation("write")
+def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
+    """Delete a thread.
+
+    Trips: 1.
+    Idempotent: yes.
+    Source: BaseCheckpointSaver.delete_thread.
+    """
+    yield d.delete_thread(thread_id)
+
+
+@operation("write")
+def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
+    """Delete the checkpoints and writes of runs, in all threads and namespaces.
+
+    Trips: 1, or 0 if `run_ids` is empty.
+    Idempotent: yes.
+    Source: BaseCheckpointSaver.delete_for_runs.
+    """
+    if run_ids:
+        yield d.delete_runs(run_ids)
+
+
+@operation("write")
+def prune_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
+    """Keep the newest checkpoint of each namespace, and what it needs.
+
+    Trips: 1.
+    Idempotent: yes.
+    Source: BaseCheckpointSaver.prune.
+    """
+    yield d.delete_superseded(thread_id)
+
+
+@operation("write")
+def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
+    """Copy a thread inside the database.
+
+    Trips: 1.
+    Idempotent: yes; a target with checkpoints that the source does not have is refused.
+    Raises: ThreadExists.
+    Source: BaseCheckpointSaver.copy_thread.
+    """
+    reply = yield d.copy_thread(source, target)
+    if reply[0]:
+        raise ThreadExists(
+            f"thread {target!r} has checkpoints of its own, such as {reply[0][0][0]!r}; nothing was copied. Choose "
+            "another target, or delete that thread first"
+        )

@@ -1,0 +1,209 @@
+"""The rows that travel between LangGraph's objects and the tables, and the keys that name them.
+
+Must not know: serializers, SQL, connections.
+
+Ids come from users and from HTTP requests. They are made text and checked here, once, before anything is encoded or
+sent; nothing behind this file checks them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.errors import ConfigError
+
+# Bytes of UTF-8. PostgreSQL's index entries hold at most 2,704 bytes and the longest key is
+# (thread_id, checkpoint_ns, channel, version); the four limits below add up to 2,600.
+MAX_THREAD_ID = 1000
+MAX_NAMESPACE = 1000
+MAX_CHANNEL = 400
+MAX_ID = 200
+
+# Above every checkpoint id: ids are compared byte-wise and no text that people use starts with the last code point.
+AFTER_ALL = "\U0010ffff"
+
+
+class Key(NamedTuple):
+    """Where a checkpoint is; `checkpoint_id` is None for the newest one."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+
+
+class BlobRow(NamedTuple):
+    """A channel value that has a row of its own; `value` in bytes, no upper bound."""
+
+    channel: str
+    version: str
+    type: str
+    value: bytes
+
+
+class BlobRef(NamedTuple):
+    """A blob that should already be there; a `required` one holds a value that the checkpoint has."""
+
+    channel: str
+    version: str
+    required: bool
+
+
+class WriteRow(NamedTuple):
+    """One output of one task; `idx` is negative for the special writes of `WRITES_IDX_MAP`."""
+
+    channel: str
+    task_id: str
+    task_path: str
+    idx: int
+    type: str
+    value: bytes
+
+
+class CheckpointRow(NamedTuple):
+    """One superstep, encoded; the columns of `checkpoints` that a caller decides."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    root_id: str | None
+    run_id: str | None
+    format: int
+    inline_channels: Sequence[str]
+    delta_channels: Sequence[str]
+    needs_parent: bool
+    checkpoint_type: str
+    checkpoint: bytes
+    metadata_type: str
+    metadata: bytes
+    metadata_filter: str
+
+
+class TupleRow(NamedTuple):
+    """One row of a reply to a read. Which fields are set depends on `kind`:
+
+    - `checkpoint`: `name` is the parent's id, `type`/`value` the document, `type2`/`value2` the metadata,
+      `channels`/`versions` the blobs that belong to it
+    - `blob`: `name` is the channel, `key` its version
+    - `write`, `send`: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep; a `send` is a
+      write of the parent that a checkpoint older than format 4 needs
+    """
+
+    kind: str
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    name: str | None
+    key: str | None
+    path: str | None
+    idx: int | None
+    type: str | None
+    value: bytes | None
+    type2: str | None
+    value2: bytes | None
+    channels: Any
+    versions: Any
+
+
+class Page(NamedTuple):
+    """What one page of a list asks for: rows below (`before`, `thread_below`, `ns_below`), newest first.
+
+    `floor` is the lowest checkpoint id, `limit` a number of rows. None as `checkpoint_ns` means all namespaces, None as
+    `thread_id` all threads with all their namespaces.
+    """
+
+    thread_id: str | None
+    checkpoint_ns: str | None
+    floor: str
+    before: str
+    thread_below: str
+    ns_below: str
+    filter: Mapping[str, str]
+    limit: int
+
+
+def text(what: str, value: object, limit: int) -> str:
+    """Check one id: text that both databases store as it is, of at most `limit` bytes."""
+    if type(value) is not str:
+        if isinstance(value, str):
+            value = str.__str__(value)
+        elif isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
+            value = str(value)
+        else:
+            raise ConfigError(f"{what} must be text, an int or a UUID, not {type(value).__name__}")
+    assert isinstance(value, str)
+    if "\0" in value:
+        raise ConfigError(f"{what} contains a NUL character, which no database stores in a key; remove it")
+    if value.isascii():
+        size = len(value)
+    else:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{what} is not valid Unicode text: {error.reason}") from None
+    if size > limit:
+        raise ConfigError(f"{what} has {size:,} bytes, the limit is {limit:,}; use a hash of it instead")
+    return value
+
+
+def thread_text(value: object) -> str:
+    """A thread id as text: `5` is `"5"`."""
+    return text("thread_id", value, MAX_THREAD_ID)
+
+
+def texts(what: str, values: Sequence[object], limit: int) -> list[str]:
+    """A sequence of ids as text; a single string is an error, since it would be read letter by letter."""
+    if isinstance(values, (str, bytes)):
+        raise ConfigError(f"{what}s must be a sequence of ids, not one {type(values).__name__}; write [{values!r}]")
+    return [text(what, value, limit) for value in values]
+
+
+def configurable(config: RunnableConfig) -> Mapping[str, Any]:
+    """The `configurable` part of a config."""
+    try:
+        part = config["configurable"]
+    except (KeyError, TypeError):
+        part = None
+    if not isinstance(part, Mapping):
+        raise ConfigError('config has no "configurable": pass {"configurable": {"thread_id": …}}')
+    return part
+
+
+def key_of(config: RunnableConfig) -> Key:
+    """The key that a config names: a missing namespace is the root's, a missing checkpoint id the newest."""
+    part = configurable(config)
+    thread_id = part.get("thread_id")
+    if thread_id is None:
+        raise ConfigError('config has no thread_id: pass {"configurable": {"thread_id": …}}')
+    checkpoint_id = part.get("checkpoint_id")
+    return Key(
+        thread_text(thread_id),
+        text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAMESPACE),
+        text("checkpoint_id", checkpoint_id, MAX_ID) if checkpoint_id else None,
+    )
+
+
+def namespace_of(config: RunnableConfig) -> str | None:
+    """The namespace that a config confines a list to; None is all of them."""
+    checkpoint_ns = configurable(config).get("checkpoint_ns")
+    return None if checkpoint_ns is None else text("checkpoint_ns", checkpoint_ns, MAX_NAMESPACE)
+
+
+def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
+    """The config of a stored checkpoint: the three keys and nothing of the caller's."""
+    return {
+        "configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id},
+    }
+
+
+def before_id(before: RunnableConfig | None) -> str | None:
+    """The checkpoint id of `before`, which may come as a config or flat."""
+    if not before:
+        return None
+    part: Mapping[str, Any] = before.get("configurable") or before  # type: ignore[assignment]
+    value = part.get("checkpoint_id")
+    return text("checkpoint_id of before", value, MAX_ID) if value else None

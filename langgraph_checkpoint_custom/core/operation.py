@@ -1,0 +1,92 @@
+"""Operations as generators: they yield what they need from outside and are resumed with the answer.
+
+Must not know: databases, event loops, OS threads, the clock.
+
+One yielded `Trip` is one round trip, so the latency of an operation is the number of its yields. A driver runs the
+generator with `drive` or `adrive` and its own way to perform a request. Everything that has to be read from the
+caller's objects is read before the operation is made: steps may start later, on another OS thread, or twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Access = Literal["read", "write"]
+Row = Sequence[Any]
+
+
+class Statement(NamedTuple):
+    """One SQL statement with its parameters, bound by name; `params` is a list where it runs once for each."""
+
+    name: str
+    sql: str
+    params: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Trip(NamedTuple):
+    """Statements sent together and atomic together; the reply is a list of rows for each of them."""
+
+    statements: Sequence[Statement]
+
+
+class Offload(NamedTuple):
+    """Work on `size` bytes that needs no connection and may run on another OS thread; the reply is its result."""
+
+    size: int
+    work: Callable[[], Any]
+
+
+Steps = Generator[Trip | Offload, Any, T]
+
+
+@dataclass(frozen=True)
+class Operation(Generic[T]):
+    """A named unit of work; `start` gives fresh steps each time, so a driver may begin again."""
+
+    name: str
+    access: Access
+    start: Callable[[], Steps[T]]
+
+
+def operation(access: Access) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
+    """Turn a generator function into a function that makes an `Operation`."""
+
+    def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
+        @wraps(function)
+        def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+            return Operation(function.__name__, access, lambda: function(*args, **kwargs))
+
+        return make
+
+    return decorate
+
+
+def drive(op: Operation[T], perform: Callable[[Trip | Offload], Any]) -> T:
+    """Run an operation; `perform` does what it asks for."""
+    with closing(op.start()) as steps:
+        reply = None
+        while True:
+            try:
+                request = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            reply = perform(request)
+
+
+async def adrive(op: Operation[T], perform: Callable[[Trip | Offload], Awaitable[Any]]) -> T:
+    """Run an operation; `perform` does what it asks for and is awaited."""
+    with closing(op.start()) as steps:
+        reply = None
+        while True:
+            try:
+                request = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            reply = await perform(request)

@@ -1,0 +1,137 @@
+"""Reading checkpoints: one, or a page of a list.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import TASKS
+
+from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.filter import matches, narrowing
+from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
+from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+
+# The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
+FORMAT_WITH_SENDS = 4
+
+NextVersion = Callable[[None, None], str]
+
+
+class PageReply(NamedTuple):
+    """The tuples of a page that match, and the page after it, or None if this was the last."""
+
+    tuples: list[CheckpointTuple]
+    after: Page | None
+
+
+def size_of(rows: Iterable[TupleRow]) -> int:
+    """The bytes that rows bring to be decoded."""
+    return sum(len(row.value or b"") + len(row.value2 or b"") for row in rows)
+
+
+def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
+    """Writes in the order in which LangGraph applies them."""
+    return sorted(rows, key=lambda row: writes_sort_key(row.path or "", row.key or "", row.idx or 0))
+
+
+@operation("read")
+def get_tuple(d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key) -> Steps[Any]:
+    """The checkpoint of a key with its pending writes, or None.
+
+    Trips: 1.
+    Snapshot: one read snapshot over checkpoint, blobs and writes.
+    Raises: CorruptCheckpoint.
+    Source: BaseCheckpointSaver.get_tuple.
+    """
+    (rows,) = yield d.select_checkpoint(key)
+    rows = [TupleRow._make(row) for row in rows]
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, {}))
+    return tuples[0] if tuples else None
+
+
+@operation("read")
+def list_page(
+    d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
+) -> Steps[PageReply]:
+    """One page of a list, newest first; a page can hold fewer tuples than rows were read, even none.
+
+    Trips: 1.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint.
+    Source: BaseCheckpointSaver.list.
+    """
+    (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted)))
+    rows = [TupleRow._make(row) for row in rows]
+    places = sorted(
+        ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
+        reverse=True,
+    )
+    after = None
+    if len(places) == page.limit:
+        before, thread_below, ns_below = places[-1]
+        after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, wanted))
+    return PageReply(tuples, after)
+
+
+def build_tuples(
+    d: SqlDialect,
+    serde: SerializerProtocol,
+    next_version: NextVersion,
+    rows: Sequence[TupleRow],
+    wanted: Mapping[str, str],
+) -> list[CheckpointTuple]:
+    """The checkpoints of a reply that match a filter, newest first; each has objects of its own."""
+    heads: list[TupleRow] = []
+    blobs: dict[tuple[str, str, str, str], TupleRow] = {}
+    writes: defaultdict[tuple[str, str, str], list[TupleRow]] = defaultdict(list)
+    sends: defaultdict[tuple[str, str, str], list[TupleRow]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "checkpoint":
+            heads.append(row)
+        elif row.kind == "blob":
+            blobs[row.thread_id, row.checkpoint_ns, row.name or "", row.key or ""] = row
+        else:
+            (writes if row.kind == "write" else sends)[row[1:4]].append(row)
+    heads.sort(key=lambda row: (row.checkpoint_id, row.thread_id, row.checkpoint_ns), reverse=True)
+
+    tuples = []
+    for head in heads:
+        thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
+        decoder = Decoder(serde, thread_id, checkpoint_ns, checkpoint_id)
+        metadata = decoder.metadata(head.type2, head.value2)
+        if not matches(metadata, wanted):
+            continue
+        document = decoder.document(head.type, head.value)
+        values = document["channel_values"]
+        for channel, version in zip(d.names(head.channels), d.names(head.versions), strict=True):
+            blob = blobs.get((thread_id, checkpoint_ns, channel, version))
+            if blob is None:
+                raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
+            values[channel] = decoder.value(channel, blob.type, blob.value)
+        if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and sends[place]:
+            values[TASKS] = [decoder.value(TASKS, row.type, row.value) for row in in_order(sends[place])]
+            versions = document.setdefault("channel_versions", {})
+            versions[TASKS] = max(versions.values()) if versions else next_version(None, None)
+        pending: list[PendingWrite] = [
+            (row.key or "", row.name or "", decoder.value(row.name or "", row.type, row.value))
+            for row in in_order(writes[place])
+        ]
+        tuples.append(
+            CheckpointTuple(
+                config_of(*place),
+                cast("Checkpoint", document),
+                cast("CheckpointMetadata", metadata),
+                config_of(thread_id, checkpoint_ns, head.name) if head.name else None,
+                pending,
+            )
+        )
+    return tuples

@@ -1,0 +1,29 @@
+"""How often and how long to try again.
+
+Must not know: the clock; whoever tries says how long it has been at it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential back-off with jitter.
+
+    Attributes:
+        attempts: How often an operation is tried at most, the first time included. Eight, whose pauses sum up to about
+            six seconds: a PostgreSQL server of small size restarts in two to four.
+        seconds: No new attempt is begun after this time.
+    """
+
+    attempts: int = 8
+    seconds: float = 30.0
+
+    def pause(self, failed: int, elapsed: float) -> float | None:
+        """Seconds to wait after `failed` attempts that took `elapsed` seconds, or None to give up."""
+        if failed >= self.attempts or elapsed >= self.seconds:
+            return None
+        return min(0.05 * 2 ** (failed - 1), 2.0) * (0.5 + random.random() / 2)

@@ -1,0 +1,1 @@
+"""The SQL of each database: text and parameters, no connection."""

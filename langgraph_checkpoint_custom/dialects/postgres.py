@@ -1,0 +1,63 @@
+"""PostgreSQL's statements: lists as arrays, bulk rows as arrays of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph_checkpoint_custom.core.codec import Encoded
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
+from langgraph_checkpoint_custom.core.model import Key, WriteRow
+from langgraph_checkpoint_custom.core.operation import Statement, Trip
+
+DEFAULT_SCHEMA = "langgraph_checkpoint"
+
+
+def in_schema(sql: str, schema: str) -> str:
+    """SQL that names the tables in `langgraph_checkpoint`, for tables in another schema."""
+    quoted = '"' + schema.replace('"', '""') + '"'
+    return sql.replace(f"{DEFAULT_SCHEMA}.", f"{quoted}.")
+
+
+class PostgresDialect(SqlDialect):
+    """The statements of `postgres.sql`, in a schema."""
+
+    def __init__(self, schema: str) -> None:
+        escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
+        super().__init__({name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()})
+
+    @staticmethod
+    def array(values: Sequence[Any]) -> list[Any]:
+        """A list as it is."""
+        return list(values)
+
+    @staticmethod
+    def names(value: Any) -> list[str]:
+        """An array as it comes."""
+        return value or []
+
+    def put_checkpoint(self, encoded: Encoded) -> Trip:
+        """One statement for the checkpoint and its blobs."""
+        blobs, kept = encoded.blobs, encoded.kept
+        params = encoded.row._asdict() | {
+            "channels": [blob.channel for blob in blobs],
+            "versions": [blob.version for blob in blobs],
+            "types": [blob.type for blob in blobs],
+            "values": [blob.value for blob in blobs],
+            "kept_channels": [ref.channel for ref in kept],
+            "kept_versions": [ref.version for ref in kept],
+            "kept_required": [ref.required for ref in kept],
+        }
+        return Trip([Statement("put_checkpoint", self._blocks["put_checkpoint"], params)])
+
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
+        """One statement for all writes."""
+        params = key._asdict() | {
+            "task_id": rows[0].task_id,
+            "task_path": rows[0].task_path,
+            "idxs": [row.idx for row in rows],
+            "channels": [row.channel for row in rows],
+            "types": [row.type for row in rows],
+            "values": [row.value for row in rows],
+        }
+        return Trip([self.statement("insert_writes", **params)])

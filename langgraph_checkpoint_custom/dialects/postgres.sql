@@ -1,0 +1,480 @@
+-- The statements for PostgreSQL 14 and later. The same names, in the same order, are in sqlite.sql.
+--
+-- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
+-- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1): its estimates are worst for the threads that matter.
+
+-- name: put_checkpoint
+-- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
+-- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
+WITH kept AS MATERIALIZED (
+    SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
+    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_required)s::boolean[])
+        AS k (channel, version, required)
+    LEFT JOIN LATERAL (
+        SELECT b.channel FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        AND b.channel = k.channel AND b.version = k.version
+        FOR KEY SHARE
+    ) AS held ON true
+), parent AS MATERIALIZED (
+    SELECT 1 FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
+    FOR KEY SHARE
+), gone AS MATERIALIZED (
+    SELECT channel FROM kept WHERE required AND NOT found
+    UNION ALL
+    SELECT NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+    )
+), stored_blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
+    FROM unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
+        AS n (channel, version, type, value)
+    WHERE NOT EXISTS (SELECT FROM gone)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+), stored AS (
+    INSERT INTO langgraph_checkpoint.checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    )
+    SELECT
+        %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+        %(inline_channels)s::text[], %(delta_channels)s::text[],
+        %(channels)s::text[] || ARRAY(SELECT channel FROM kept WHERE found),
+        %(versions)s::text[] || ARRAY(SELECT version FROM kept WHERE found),
+        %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
+    WHERE NOT EXISTS (SELECT FROM gone)
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+        parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
+        format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
+        delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
+        blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
+        checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
+        metadata_filter = EXCLUDED.metadata_filter
+)
+SELECT channel FROM gone
+
+-- name: insert_writes
+INSERT INTO langgraph_checkpoint.writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+)
+SELECT %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, w.idx, %(task_path)s, w.channel, w.type, w.value
+FROM unnest(%(idxs)s::integer[], %(channels)s::text[], %(types)s::text[], %(values)b::bytea[])
+    AS w (idx, channel, type, value)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value
+WHERE EXCLUDED.idx < 0
+
+-- Each page_ block starts a statement that tuple_rows ends.
+
+-- name: page_latest
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+
+-- name: page_exact
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+)
+
+-- name: page_of_namespace
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+    AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s AND NOT hidden
+    AND NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY checkpoint_id DESC LIMIT %(limit)s
+)
+
+-- name: page_of_thread
+-- The order is made from the thread's own rows, never by walking the store's newest checkpoints.
+WITH page AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
+    ) AS t
+    WHERE checkpoint_id >= %(floor)s AND NOT hidden
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
+    AND NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- name: page_of_store
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
+    AND NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- name: tuple_rows
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    blob_channels AS channels, blob_versions AS versions
+FROM page
+UNION ALL
+SELECT
+    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM (
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
+    FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+) AS r
+CROSS JOIN LATERAL (
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+    LIMIT 1
+) AS b
+UNION ALL
+SELECT
+    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
+    OFFSET 0
+) AS w
+UNION ALL
+SELECT
+    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id
+    AND w.channel = '__pregel_tasks'
+    OFFSET 0
+) AS w
+WHERE p.format < 4
+
+-- name: select_delta_history
+-- One row a parent: `closed` are the channels whose seed lies nearer to the target, `seeds` those that have it here.
+-- A chain that loops repeats such a row in the end, and UNION drops it.
+WITH RECURSIVE target AS MATERIALIZED (
+    SELECT checkpoint_id, parent_id FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ))
+), walk (checkpoint_id, parent_id, closed, seeds) AS (
+    SELECT checkpoint_id, parent_id, '{}'::text[] COLLATE "C", '{}'::text[] COLLATE "C" FROM target
+    UNION
+    SELECT p.checkpoint_id, p.parent_id, w.closed || w.seeds, p.seeds
+    FROM walk w
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.parent_id, CASE
+            WHEN (c.inline_channels || c.blob_channels) && %(asked)s::text[] THEN ARRAY(
+                SELECT s FROM unnest(c.inline_channels || c.blob_channels) AS s
+                WHERE s = ANY (%(asked)s::text[]) AND s <> ALL (w.closed || w.seeds) ORDER BY s
+            )
+            ELSE '{}' END AS seeds
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = w.parent_id
+        OFFSET 0
+    ) AS p
+    WHERE cardinality(w.closed) + cardinality(w.seeds) < %(asked_count)s
+), ancestors AS MATERIALIZED (
+    SELECT * FROM walk WHERE checkpoint_id <> (SELECT checkpoint_id FROM target)
+)
+SELECT
+    'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
+    NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
+    NULL::text[] AS channels, NULL::text[] AS versions
+FROM target
+UNION ALL
+SELECT
+    'checkpoint', NULL, NULL, a.checkpoint_id, a.parent_id, NULL, NULL, NULL, c.checkpoint_type, c.checkpoint,
+    NULL, NULL, a.seeds, NULL
+FROM ancestors a
+LEFT JOIN LATERAL (
+    SELECT c.checkpoint_type, c.checkpoint FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = a.checkpoint_id
+    AND c.inline_channels && a.seeds
+    OFFSET 0
+) AS c ON a.seeds <> '{}'
+UNION ALL
+SELECT
+    'blob', NULL, NULL, a.checkpoint_id, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM ancestors a
+CROSS JOIN LATERAL (
+    SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = a.checkpoint_id
+    AND u.channel = ANY (a.seeds)
+    OFFSET 0
+) AS r
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+    AND b.channel = r.channel AND b.version = r.version
+    LIMIT 1
+) AS b
+WHERE a.seeds <> '{}'
+UNION ALL
+SELECT
+    'write', NULL, NULL, a.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM ancestors a
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = %(checkpoint_ns)s AND w.checkpoint_id = a.checkpoint_id
+    AND w.channel = ANY (%(asked)s::text[]) AND w.channel <> ALL (a.closed)
+    OFFSET 0
+) AS w
+
+-- name: delete_thread_lock
+-- differs: waits for runs that are storing a checkpoint which builds on what is about to go.
+SELECT count(*) FROM (
+    SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+    ORDER BY checkpoint_ns, checkpoint_id FOR UPDATE
+) AS locked
+
+-- name: delete_thread_lock_blobs
+-- differs: see delete_thread_lock.
+SELECT count(*) FROM (
+    SELECT FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
+    ORDER BY checkpoint_ns, channel, version FOR UPDATE
+) AS locked
+
+-- name: delete_thread_checkpoints
+DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+
+-- name: delete_thread_writes
+DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
+
+-- name: delete_thread_blobs
+DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
+
+-- name: doom_superseded
+-- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
+-- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
+-- stored and is not the newest any more.
+WITH heads AS MATERIALIZED (
+    SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ORDER BY checkpoint_ns, checkpoint_id DESC
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
+    AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints r
+        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    )
+), victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (
+        SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+        WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+    )
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: doom_runs
+-- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone.
+WITH places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE run_id = ANY (%(run_ids)s::text[])
+), victims AS MATERIALIZED (
+    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
+    FROM places p
+    JOIN langgraph_checkpoint.checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    WHERE c.hidden OR c.run_id = ANY (%(run_ids)s::text[])
+    ORDER BY c.thread_id, c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE c.thread_id = v.thread_id AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- The sweep_ blocks delete what is doomed, in this order, each seeing what was committed while the one before waited.
+
+-- name: sweep_lock_blobs
+-- differs: a run that refers to one of these blobs meanwhile waits, and is waited for.
+SELECT count(*) FROM (
+    SELECT FROM (
+        SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
+        FROM langgraph_checkpoint.checkpoints d
+        CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
+        WHERE d.doomed
+    ) AS r
+    JOIN langgraph_checkpoint.blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+    ORDER BY b.thread_id, b.checkpoint_ns, b.channel, b.version
+    FOR UPDATE OF b
+) AS locked
+
+-- name: sweep_spare_needed
+-- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met.
+WITH RECURSIVE places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+), staying AS MATERIALIZED (
+    SELECT s.* FROM places p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format,
+            c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS s
+), delta AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, c.channels
+    FROM places p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT u.channel) AS channels
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    ) AS c
+    WHERE c.channels IS NOT NULL
+), needed (thread_id, checkpoint_ns, checkpoint_id, open) AS (
+    SELECT s.thread_id, s.checkpoint_ns, s.parent_id,
+        ARRAY(SELECT u FROM unnest(d.channels) AS u WHERE u <> ALL (s.populated) ORDER BY u)
+    FROM staying s
+    JOIN delta d ON d.thread_id = s.thread_id AND d.checkpoint_ns = s.checkpoint_ns
+    WHERE s.parent_id IS NOT NULL AND NOT d.channels <@ s.populated
+    UNION
+    SELECT n.thread_id, n.checkpoint_ns, p.parent_id,
+        ARRAY(SELECT u FROM unnest(n.open) AS u WHERE u <> ALL (p.populated) ORDER BY u)
+    FROM needed n
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id, c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
+        OFFSET 0
+    ) AS p
+    WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
+), spared AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed
+    UNION
+    SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
+    WHERE s.format < 4 AND EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+        AND w.channel = '__pregel_tasks'
+    )
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true FROM spared s
+WHERE c.doomed AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+
+-- name: sweep_writes
+DELETE FROM langgraph_checkpoint.writes w USING langgraph_checkpoint.checkpoints d
+WHERE d.doomed
+AND w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
+
+-- name: sweep_parents
+-- A checkpoint that stays and whose parent goes has no parent any more.
+WITH children AS MATERIALIZED (
+    SELECT s.* FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints d
+            WHERE d.doomed AND d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
+            AND d.checkpoint_id = c.parent_id
+        )
+        OFFSET 0
+    ) AS s
+)
+UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
+WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
+
+-- name: sweep_blobs
+WITH places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+), unnamed AS MATERIALIZED (
+    SELECT d.thread_id, d.checkpoint_ns, u.channel, u.version
+    FROM langgraph_checkpoint.checkpoints d
+    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
+    WHERE d.doomed
+    EXCEPT
+    SELECT s.thread_id, s.checkpoint_ns, s.channel, s.version
+    FROM places p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
+        FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS s
+)
+DELETE FROM langgraph_checkpoint.blobs b USING unnamed u
+WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.version
+
+-- name: sweep_checkpoints
+DELETE FROM langgraph_checkpoint.checkpoints WHERE doomed
+
+-- name: copy_thread
+-- differs: one statement, so that everything is copied from one snapshot.
+WITH own AS MATERIALIZED (
+    SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
+    WHERE t.thread_id = %(target)s AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints s
+        WHERE s.thread_id = %(source)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+    )
+    LIMIT 1
+), checkpoints AS (
+    INSERT INTO langgraph_checkpoint.checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    )
+    SELECT
+        %(target)s, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata,
+        CASE WHEN metadata_filter ->> 'thread_id' = %(source_json)s
+            THEN jsonb_set(metadata_filter, '{thread_id}', to_jsonb(%(target_json)s::text))
+            ELSE metadata_filter END
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+), blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
+    SELECT %(target)s, checkpoint_ns, channel, version, type, value
+    FROM langgraph_checkpoint.blobs WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+), writes AS (
+    INSERT INTO langgraph_checkpoint.writes (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+    )
+    SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+    FROM langgraph_checkpoint.writes WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+)
+SELECT checkpoint_id FROM own

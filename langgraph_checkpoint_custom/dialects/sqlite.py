@@ -1,0 +1,54 @@
+"""SQLite's statements: lists as JSON, bulk rows one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph_checkpoint_custom.core.codec import Encoded
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
+from langgraph_checkpoint_custom.core.model import Key, WriteRow
+from langgraph_checkpoint_custom.core.operation import Statement, Trip
+
+
+class SqliteDialect(SqlDialect):
+    """The statements of `sqlite.sql`."""
+
+    def __init__(self) -> None:
+        super().__init__(load_blocks("sqlite.sql"))
+
+    @staticmethod
+    def array(values: Sequence[Any]) -> str:
+        """A list as JSON."""
+        return json.dumps(list(values), ensure_ascii=False)
+
+    @staticmethod
+    def names(value: Any) -> list[str]:
+        """A list from JSON."""
+        return json.loads(value) if value else []
+
+    def put_checkpoint(self, encoded: Encoded) -> Trip:
+        """Blobs, checkpoint, and what is gone."""
+        row = encoded.row
+        place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
+        kept = [*encoded.kept, *((blob.channel, blob.version, False) for blob in encoded.blobs)]
+        params = row._asdict() | {
+            "inline_channels": self.array(row.inline_channels),
+            "delta_channels": self.array(row.delta_channels),
+            "kept": self.array(kept),
+        }
+        statements = [self.statement("put_checkpoint", **params)]
+        if encoded.blobs:
+            each = [place | blob._asdict() for blob in encoded.blobs]
+            statements.insert(0, Statement("put_blobs", self._blocks["put_blobs"], each))
+        if row.needs_parent or any(ref.required for ref in encoded.kept):
+            statements.append(self.statement("put_gone", **params))
+        return Trip(statements)
+
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
+        """One row at a time, in one transaction."""
+        place = key._asdict()
+        return Trip(
+            [Statement("insert_writes", self._blocks["insert_writes"], [place | row._asdict() for row in rows])]
+        )

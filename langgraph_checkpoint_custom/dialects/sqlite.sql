@@ -1,0 +1,393 @@
+-- The statements for SQLite 3.38 and later. The same names, in the same order, are in postgres.sql.
+--
+-- A write is a transaction that holds the one write lock from its start, so nothing here locks rows. Lists are JSON.
+
+-- name: put_checkpoint
+-- differs: the blobs go first, by put_blobs; what is gone is told afterwards, by put_gone, and if it is anything the
+-- transaction goes on or is rolled back.
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+WITH refs AS MATERIALIZED (
+    SELECT k.value ->> 0 AS channel, k.value ->> 1 AS version FROM json_each(:kept) AS k
+    WHERE EXISTS (
+        SELECT 1 FROM blobs b
+        WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
+        AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
+    )
+    ORDER BY 1
+)
+SELECT
+    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
+    :inline_channels, :delta_channels,
+    (SELECT json_group_array(channel) FROM refs), (SELECT json_group_array(version) FROM refs),
+    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
+WHERE true
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+    parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
+    format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
+    delta_channels = excluded.delta_channels, blob_channels = excluded.blob_channels,
+    blob_versions = excluded.blob_versions, checkpoint_type = excluded.checkpoint_type,
+    checkpoint = excluded.checkpoint, metadata_type = excluded.metadata_type, metadata = excluded.metadata,
+    metadata_filter = excluded.metadata_filter
+
+-- name: put_blobs
+-- differs: see put_checkpoint.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value)
+VALUES (:thread_id, :checkpoint_ns, :channel, :version, :type, :value)
+ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+DO UPDATE SET type = excluded.type, value = excluded.value
+
+-- name: put_gone
+-- differs: see put_checkpoint.
+SELECT k.value ->> 0 FROM json_each(:kept) AS k
+WHERE k.value ->> 2 AND NOT EXISTS (
+    SELECT 1 FROM blobs b
+    WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
+    AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
+)
+UNION ALL
+SELECT NULL WHERE :needs_parent AND NOT EXISTS (
+    SELECT 1 FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :parent_id
+) AND EXISTS (
+    SELECT 1 FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id <> :checkpoint_id
+)
+
+-- name: insert_writes
+-- differs: runs once for each write.
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value)
+VALUES (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :task_path, :channel, :type, :value)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.type, value = excluded.value
+WHERE excluded.idx < 0
+
+-- Each page_ block starts a statement that tuple_rows ends.
+
+-- name: page_latest
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+
+-- name: page_exact
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+)
+
+-- name: page_of_namespace
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
+    AND checkpoint_id >= :floor AND checkpoint_id < :before AND NOT hidden
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY checkpoint_id DESC LIMIT :limit
+)
+
+-- name: page_of_thread
+-- The order is made from the thread's own rows (the unary plus), never by walking the store's newest checkpoints.
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
+    AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
+)
+
+-- name: page_of_store
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT :limit
+)
+
+-- name: tuple_rows
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    blob_channels AS channels, blob_versions AS versions
+FROM page
+UNION ALL
+SELECT
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM (
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, v.value AS version
+    FROM page p, json_each(p.blob_channels) AS c, json_each(p.blob_versions) AS v WHERE v.key = c.key
+) AS r
+CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+UNION ALL
+SELECT
+    'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = p.checkpoint_id
+UNION ALL
+SELECT
+    'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
+WHERE p.format < 4
+
+-- name: select_delta_history
+-- One row a parent: `closed` are the channels whose seed lies nearer to the target, `seeds` those that have it here.
+-- A chain that loops repeats such a row in the end, and UNION drops it.
+WITH RECURSIVE target AS MATERIALIZED (
+    SELECT checkpoint_id, parent_id FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
+    AND checkpoint_id = coalesce(:checkpoint_id, (
+        SELECT checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ))
+), walk (checkpoint_id, parent_id, closed, seeds) AS (
+    SELECT checkpoint_id, parent_id, '[]', '[]' FROM target
+    UNION
+    SELECT
+        c.checkpoint_id, c.parent_id,
+        CASE w.seeds WHEN '[]' THEN w.closed ELSE (
+            SELECT json_group_array(value)
+            FROM (SELECT value FROM json_each(w.closed) UNION ALL SELECT value FROM json_each(w.seeds))
+        ) END,
+        (
+            SELECT json_group_array(value) FROM (
+                SELECT value FROM json_each(c.inline_channels) UNION ALL SELECT value FROM json_each(c.blob_channels)
+                ORDER BY 1
+            )
+            WHERE value IN (SELECT value FROM json_each(:asked))
+            AND value NOT IN (SELECT value FROM json_each(w.closed))
+            AND value NOT IN (SELECT value FROM json_each(w.seeds))
+        )
+    FROM walk w
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+        AND c.checkpoint_id = w.parent_id
+    WHERE json_array_length(w.closed) + json_array_length(w.seeds) < :asked_count
+), ancestors AS MATERIALIZED (
+    SELECT * FROM walk WHERE checkpoint_id <> (SELECT checkpoint_id FROM target)
+)
+SELECT
+    'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
+    NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
+    NULL AS channels, NULL AS versions
+FROM target
+UNION ALL
+SELECT
+    'checkpoint', NULL, NULL, a.checkpoint_id, a.parent_id, NULL, NULL, NULL, c.checkpoint_type, c.checkpoint,
+    NULL, NULL, a.seeds, NULL
+FROM ancestors a
+LEFT JOIN checkpoints c ON a.seeds <> '[]' AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+    AND c.checkpoint_id = a.checkpoint_id
+    AND EXISTS (
+        SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(a.seeds))
+    )
+UNION ALL
+SELECT
+    'blob', NULL, NULL, a.checkpoint_id, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM ancestors a
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+    AND c.checkpoint_id = a.checkpoint_id
+CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(a.seeds))
+CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = n.value
+    AND b.version = (SELECT v.value FROM json_each(c.blob_versions) AS v WHERE v.key = n.key)
+WHERE a.seeds <> '[]'
+UNION ALL
+SELECT
+    'write', NULL, NULL, a.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM ancestors a
+CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoint_ns
+    AND w.checkpoint_id = a.checkpoint_id
+    AND w.channel IN (SELECT value FROM json_each(:asked))
+    AND w.channel NOT IN (SELECT value FROM json_each(a.closed))
+
+-- name: delete_thread_checkpoints
+DELETE FROM checkpoints WHERE thread_id = :thread_id
+
+-- name: delete_thread_writes
+DELETE FROM writes WHERE thread_id = :thread_id
+
+-- name: delete_thread_blobs
+DELETE FROM blobs WHERE thread_id = :thread_id
+
+-- name: doom_superseded
+-- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
+-- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
+-- stored and is not the newest any more.
+WITH heads AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id, root_id
+    FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden GROUP BY checkpoint_ns
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE instr(h.checkpoint_ns, ':') > 0
+    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
+    AND EXISTS (
+        SELECT 1 FROM checkpoints r
+        WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    )
+)
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
+    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+)
+
+-- name: doom_runs
+-- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone.
+UPDATE checkpoints SET doomed = 1
+WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
+    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
+    FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints
+        WHERE run_id IN (SELECT value FROM json_each(:run_ids))
+    ) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    WHERE c.hidden OR c.run_id IN (SELECT value FROM json_each(:run_ids))
+)
+
+-- The sweep_ blocks delete what is doomed, in this order.
+
+-- name: sweep_spare_needed
+-- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met.
+WITH RECURSIVE places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed
+), staying AS MATERIALIZED (
+    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format, c.inline_channels, c.blob_channels
+    FROM places p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+), delta AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
+    FROM places p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN json_each(c.delta_channels) AS u
+    GROUP BY p.thread_id, p.checkpoint_ns
+), needed (thread_id, checkpoint_ns, checkpoint_id, open) AS (
+    SELECT s.thread_id, s.checkpoint_ns, s.parent_id, (
+        SELECT json_group_array(value) FROM (SELECT value FROM json_each(d.channels) ORDER BY 1)
+        WHERE value NOT IN (SELECT value FROM json_each(s.inline_channels))
+        AND value NOT IN (SELECT value FROM json_each(s.blob_channels))
+    )
+    FROM delta d
+    JOIN staying s ON s.thread_id = d.thread_id AND s.checkpoint_ns = d.checkpoint_ns
+    WHERE s.parent_id IS NOT NULL
+    UNION
+    SELECT n.thread_id, n.checkpoint_ns, c.parent_id, (
+        SELECT json_group_array(value) FROM json_each(n.open)
+        WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
+        AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+    )
+    FROM needed n
+    CROSS JOIN checkpoints c ON c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns
+        AND c.checkpoint_id = n.checkpoint_id
+    WHERE n.open <> '[]' AND c.parent_id IS NOT NULL
+), spared AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
+    UNION
+    SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
+    WHERE s.format < 4 AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+        AND w.channel = '__pregel_tasks'
+    )
+)
+UPDATE checkpoints SET doomed = 0, hidden = 1
+WHERE doomed AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
+
+-- name: sweep_writes
+DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE doomed
+)
+
+-- name: sweep_parents
+-- A checkpoint that stays and whose parent goes has no parent any more.
+UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
+    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+    CROSS JOIN checkpoints d ON d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
+        AND d.checkpoint_id = c.parent_id AND d.doomed
+)
+
+-- name: sweep_blobs
+DELETE FROM blobs WHERE (thread_id, checkpoint_ns, channel, version) IN (
+    SELECT d.thread_id, d.checkpoint_ns, n.value, v.value
+    FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
+    WHERE d.doomed AND v.key = n.key
+    EXCEPT
+    SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+    CROSS JOIN json_each(c.blob_channels) AS n
+    CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+)
+
+-- name: sweep_checkpoints
+DELETE FROM checkpoints WHERE doomed
+
+-- name: copy_thread
+-- differs: tells first whether the target has checkpoints of its own.
+SELECT t.checkpoint_id FROM checkpoints t
+WHERE t.thread_id = :target AND NOT EXISTS (
+    SELECT 1 FROM checkpoints s
+    WHERE s.thread_id = :source AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+)
+LIMIT 1
+
+-- name: copy_thread_checkpoints
+-- differs: see copy_thread. What follows needs no condition of its own: the operation raises and all is rolled back.
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+SELECT
+    :target, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata,
+    CASE WHEN metadata_filter ->> '$.thread_id' = :source_json
+        THEN json_set(metadata_filter, '$.thread_id', :target_json) ELSE metadata_filter END
+FROM checkpoints WHERE thread_id = :source
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: copy_thread_blobs
+-- differs: see copy_thread.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value)
+SELECT :target, checkpoint_ns, channel, version, type, value FROM blobs WHERE thread_id = :source
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: copy_thread_writes
+-- differs: see copy_thread.
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value)
+SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+FROM writes WHERE thread_id = :source
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING

@@ -1,0 +1,1 @@
+"""How statements reach each database: connections, transactions, retry; sync next to async."""

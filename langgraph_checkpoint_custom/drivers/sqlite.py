@@ -1,0 +1,336 @@
+"""SQLite over the standard library: one writer connection, readers beside it, workers for the async side.
+
+A write holds the writer and `BEGIN IMMEDIATE` for its trips. A read is one statement, so it is a read snapshot by
+itself and needs no transaction; readers never wait for the writer, since the file is in WAL mode. An async call encodes
+where it is called, hops once to a worker and runs there to its end. `:memory:` has one connection for everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
+from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.errors import (
+    ClosedError,
+    ConfigError,
+    Contention,
+    SchemaForeign,
+    SchemaTooNew,
+    StorageError,
+)
+from langgraph_checkpoint_custom.migrations import TABLE, load_migrations
+
+T = TypeVar("T")
+
+OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+# OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
+READERS = 4
+
+# Primary result codes: https://www.sqlite.org/rescode.html
+_BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
+_WAY_OUT = {
+    8: "the file or its folder is not writable for this user",
+    10: "the disk reported an error",
+    11: "the file is damaged; restore it from a backup, or rescue it with the `.recover` command of the sqlite3 shell",
+    13: "the disk is full; nothing of this operation was stored, free some space and go on",
+    14: "the file cannot be opened; does its folder exist, and may this user write there?",
+    26: "the file is not a SQLite database",
+}
+
+
+class SqliteDriver:
+    """Connections to one file, shared by every copy of a saver.
+
+    Args:
+        path: The file, or ":memory:".
+        busy_timeout: Seconds to wait for another process's write to end.
+        synchronous: SQLite's setting of that name, for every connection.
+    """
+
+    def __init__(self, path: str, *, busy_timeout: float, synchronous: str) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise ConfigError(
+                f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; use a Python built with a newer one"
+            )
+        if synchronous.upper() not in SYNCHRONOUS:
+            raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+        if not busy_timeout >= 0:
+            raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
+        self.path = path
+        self._busy_timeout = float(busy_timeout)
+        self._synchronous = synchronous.upper()
+        self._retry = RetryPolicy()
+        self._lock = threading.Lock()  # Guards the writer, and opening and closing.
+        self._held = _Held()
+        self._workers: dict[Access, ThreadPoolExecutor] = {}
+        self._finalizer = weakref.finalize(self, self._held.close)
+
+    @property
+    def _shared(self) -> bool:
+        return self.path == ":memory:"
+
+    def setup(self) -> None:
+        """Create or migrate the tables now; otherwise the first operation does."""
+        with self._writer("setup"):
+            pass
+
+    async def asetup(self) -> None:
+        """Create or migrate the tables now; otherwise the first operation does."""
+        await asyncio.get_running_loop().run_in_executor(self._worker("write"), self.setup)
+
+    def run(self, op: Operation[T]) -> T:
+        """Run an operation here."""
+        with _Session(self, op) as session:
+            return drive(op, session.perform)
+
+    async def arun(self, op: Operation[T]) -> T:
+        """Run an operation on a worker."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker(op.access), self.run, op)
+
+    def close(self) -> None:
+        """Wait for what is running and close every connection."""
+        self._held.closed = True
+        for worker in list(self._workers.values()):
+            worker.shutdown()
+        with self._lock:
+            self._held.close()
+
+    async def aclose(self) -> None:
+        """Wait for what is running and close every connection."""
+        await asyncio.to_thread(self.close)
+
+    def _worker(self, access: Access) -> ThreadPoolExecutor:
+        if self._held.closed:
+            raise closed()
+        worker = self._workers.get(access)
+        if worker is None:
+            size = 1 if access == "write" or self._shared else READERS
+            # setdefault is atomic: of two threads that come here at once both use the same one.
+            worker = self._workers.setdefault(access, ThreadPoolExecutor(size, f"checkpoint-{access}"))
+        return worker
+
+    @contextmanager
+    def _writer(self, operation: str) -> Iterator[sqlite3.Connection]:
+        """The writer connection, with the tables in place."""
+        with self._lock:
+            if self._held.closed:
+                raise closed()
+            if self._held.writer is None:
+                try:
+                    self._held.writer = self._open(operation)
+                except sqlite3.Error as error:
+                    raise self._wrapped(error, operation, None) from error
+            yield self._held.writer
+
+    @contextmanager
+    def _reader(self, operation: str) -> Iterator[sqlite3.Connection]:
+        """A reader connection that nobody else has meanwhile."""
+        if self._shared:
+            with self._writer(operation) as connection:
+                yield connection
+            return
+        if self._held.writer is None:
+            with self._writer(operation):
+                pass
+        try:
+            connection = self._held.idle.pop()
+        except IndexError:
+            try:
+                connection = self._connect(read_only=True)
+            except sqlite3.Error as error:
+                raise self._wrapped(error, operation, None) from error
+        try:
+            yield connection
+        finally:
+            self._held.idle.append(connection)
+            if self._held.closed:
+                self._held.close()
+
+    def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        if read_only:
+            connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    def _open(self, operation: str) -> sqlite3.Connection:
+        """The first connection: makes the file, sets WAL mode, migrates."""
+        if not self._shared and not os.path.exists(self.path):
+            # Conversations are nobody else's business; the WAL files take over the mode.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)) if Path(self.path).parent.is_dir() else None
+        connection = self._connect()
+        try:
+            self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._migrate(connection)
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _patiently(self, attempt: Callable[[], Any]) -> None:
+        """Switching to WAL mode does not wait for other processes by itself, so wait here."""
+        started = time.monotonic()
+        failed = 0
+        while True:
+            try:
+                attempt()
+                return
+            except sqlite3.OperationalError as error:
+                failed += 1
+                elapsed = time.monotonic() - started
+                if _code(error) not in _BUSY or elapsed > self._busy_timeout:
+                    raise
+            time.sleep(min(0.01 * failed, 0.25))
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        if TABLE not in tables:
+            if taken := sorted(tables & {"checkpoints", "writes", "blobs"}):
+                raise SchemaForeign(
+                    f"{self.path} already has a table {taken[0]!r} that is not this package's (the official saver's, "
+                    "perhaps); nothing was changed. Choose another file"
+                )
+            connection.execute(f"CREATE TABLE {TABLE} (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
+        done = {row[0] for row in connection.execute(f"SELECT number FROM {TABLE}")}
+        migrations = load_migrations("sqlite")
+        if done - {migration.number for migration in migrations}:
+            raise SchemaTooNew(
+                f"{self.path} was written by a newer version of langgraph-checkpoint-custom (tables of version "
+                f"{max(done)}, this one knows {len(migrations)}); upgrade the package"
+            )
+        for migration in migrations:
+            if migration.number not in done:
+                for statement in migration.statements:
+                    connection.execute(statement)
+                connection.execute(f"INSERT INTO {TABLE} VALUES (?, ?)", (migration.number, migration.name))
+
+    def _wrapped(self, error: sqlite3.Error, operation: str, statement: str | None) -> StorageError:
+        code = _code(error)
+        name = getattr(error, "sqlite_errorname", None)
+        if code in _BUSY:
+            return Contention(
+                f"{operation}: another process has been writing to {self.path} for longer than busy_timeout "
+                f"({self._busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out who holds the lock",
+                operation=operation,
+                statement=statement,
+                sqlstate=name,
+            )
+        way_out = _WAY_OUT.get(code or 0, str(error))
+        return StorageError(
+            f"{operation}: SQLite failed on {self.path}: {way_out}",
+            operation=operation,
+            statement=statement,
+            sqlstate=name,
+        )
+
+
+class _Held:
+    """What has to be closed; apart from the driver, so that a finalizer can hold it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.writer: sqlite3.Connection | None = None
+        self.idle: list[sqlite3.Connection] = []
+
+    def close(self) -> None:
+        self.closed = True
+        while self.idle:
+            self.idle.pop().close()
+        # The last one to close folds the WAL into the file.
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+class _Session:
+    """One operation's turn: a connection from its first trip on, given back before results are decoded."""
+
+    def __init__(self, driver: SqliteDriver, op: Operation[Any]) -> None:
+        self._driver = driver
+        self._op = op
+        self._connection: sqlite3.Connection | None = None
+        self._borrowed: Any = None
+
+    def __enter__(self) -> _Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._end(commit=error is None)
+
+    def perform(self, request: Trip | Offload) -> Any:
+        """Send a trip's statements, or do the work that needs no connection."""
+        if isinstance(request, Offload):
+            self._end(commit=True)
+            return request.work()
+        connection = self._connection or self._begin()
+        return [self._execute(connection, statement) for statement in request.statements]
+
+    def _begin(self) -> sqlite3.Connection:
+        borrow = self._driver._writer if self._op.access == "write" else self._driver._reader
+        self._borrowed = borrow(self._op.name)
+        connection: sqlite3.Connection = self._borrowed.__enter__()
+        self._connection = connection
+        if self._op.access == "write":
+            self._word(connection, "BEGIN IMMEDIATE")
+        return connection
+
+    def _end(self, *, commit: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if connection.in_transaction:
+                if commit:
+                    self._word(connection, "COMMIT")
+                else:
+                    connection.rollback()
+        finally:
+            if connection.in_transaction:  # The commit failed: a full disk, say.
+                connection.rollback()
+            self._borrowed.__exit__(None, None, None)
+
+    def _word(self, connection: sqlite3.Connection, sql: str) -> None:
+        try:
+            connection.execute(sql)
+        except sqlite3.Error as error:
+            raise self._driver._wrapped(error, self._op.name, None) from error
+
+    def _execute(self, connection: sqlite3.Connection, statement: Statement) -> list[Row]:
+        try:
+            if isinstance(statement.params, list):
+                connection.executemany(statement.sql, statement.params)
+                return []
+            return connection.execute(statement.sql, statement.params).fetchall()
+        except sqlite3.Error as error:
+            raise self._driver._wrapped(error, self._op.name, statement.name) from error
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """The primary result code; Python 3.10 does not tell it, so nothing is known about such an error there."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def closed() -> ClosedError:
+    """The error for a saver that was closed."""
+    return ClosedError("this saver was closed; open a new one")

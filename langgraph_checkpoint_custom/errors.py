@@ -1,0 +1,107 @@
+"""What can go wrong, sorted by who can mend it; every message names the thing and the way out.
+
+- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `CheckpointNotFound`
+- whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
+- nobody but the data's owner: `CorruptCheckpoint`
+"""
+
+from __future__ import annotations
+
+
+class CheckpointError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ConfigError(CheckpointError, ValueError):
+    """An argument or option cannot be used; nothing was written."""
+
+
+class ClosedError(CheckpointError):
+    """The saver was closed; open a new one."""
+
+
+class CheckpointEncodeError(CheckpointError, TypeError):
+    """A value cannot be serialised; nothing was written. The serializer's own error is the `__cause__`."""
+
+
+class ThreadExists(CheckpointError):
+    """The target of a copy has checkpoints of its own; nothing was copied."""
+
+
+class CheckpointNotFound(CheckpointError):
+    """A checkpoint that the operation builds on is gone; nothing was written."""
+
+
+class CorruptCheckpoint(CheckpointError):
+    """Stored data cannot be turned back into the value that was stored.
+
+    Attributes:
+        thread_id: The thread.
+        checkpoint_ns: The namespace.
+        checkpoint_id: The checkpoint.
+        channel: The channel, or the part of the row ("checkpoint", "metadata").
+        type: The type tag that the serializer gave when the value was stored, if known.
+    """
+
+    def __init__(
+        self, reason: str, *, thread_id: str, checkpoint_ns: str, checkpoint_id: str, channel: str, type: str | None
+    ) -> None:
+        super().__init__(
+            f"{reason} (thread {thread_id!r}, namespace {checkpoint_ns!r}, checkpoint {checkpoint_id!r}, "
+            f"channel {channel!r}, type {type!r})"
+        )
+        self.thread_id = thread_id
+        self.checkpoint_ns = checkpoint_ns
+        self.checkpoint_id = checkpoint_id
+        self.channel = channel
+        self.type = type
+
+
+class SchemaError(CheckpointError):
+    """The tables are not the ones that this package needs."""
+
+
+class SchemaMissing(SchemaError):
+    """The tables do not exist yet."""
+
+
+class SchemaOutdated(SchemaError):
+    """The tables are of an older version of this package."""
+
+
+class SchemaTooNew(SchemaError):
+    """The tables are of a newer version of this package."""
+
+
+class SchemaForeign(SchemaError):
+    """A `checkpoints` table is there, but it is somebody else's."""
+
+
+class StorageError(CheckpointError):
+    """The database refused or failed; its own error is the `__cause__`.
+
+    Attributes:
+        operation: The operation that was running, such as `put_writes`.
+        statement: The statement that failed, by its name in `dialects/*.sql`, if known.
+        sqlstate: The five characters that PostgreSQL gives, or SQLite's error name, if known.
+    """
+
+    def __init__(
+        self, message: str, *, operation: str, statement: str | None = None, sqlstate: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.statement = statement
+        self.sqlstate = sqlstate
+
+
+class RetryableError(StorageError):
+    """Trying again can help; the driver has already tried as often as it was told to."""
+
+
+class ConnectionLost(RetryableError):
+    """The connection broke or could not be made."""
+
+
+class Contention(RetryableError):
+    """Other transactions were in the way: a deadlock, a serialisation failure, or a lock held too long."""

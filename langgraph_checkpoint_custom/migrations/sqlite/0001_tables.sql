@@ -1,0 +1,48 @@
+CREATE TABLE checkpoints (
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    parent_id TEXT,
+    root_id TEXT,
+    run_id TEXT,
+    format INTEGER NOT NULL,
+    hidden INTEGER NOT NULL DEFAULT 0,
+    doomed INTEGER NOT NULL DEFAULT 0,
+    inline_channels TEXT NOT NULL,
+    delta_channels TEXT NOT NULL,
+    blob_channels TEXT NOT NULL,
+    blob_versions TEXT NOT NULL,
+    checkpoint_type TEXT NOT NULL,
+    checkpoint BLOB NOT NULL,
+    metadata_type TEXT NOT NULL,
+    metadata BLOB NOT NULL,
+    metadata_filter TEXT NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
+) STRICT;
+
+CREATE INDEX checkpoints_of_run ON checkpoints (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX checkpoints_by_id ON checkpoints (checkpoint_id);
+CREATE INDEX checkpoints_doomed ON checkpoints (thread_id, checkpoint_ns) WHERE doomed;
+
+CREATE TABLE blobs (
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    version TEXT NOT NULL,
+    type TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
+) STRICT;
+
+CREATE TABLE writes (
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    idx INTEGER NOT NULL,
+    task_path TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    type TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+) STRICT;

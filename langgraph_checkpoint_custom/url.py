@@ -1,0 +1,34 @@
+"""`open_saver`: the URL picks the database."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sqlite import SqliteSaver
+
+
+def open_saver(url: str, **options: Any) -> CheckpointSaver:
+    """The saver for a URL; opens nothing yet.
+
+    Args:
+        url: `sqlite:///checkpoints.db` (relative), `sqlite:////var/lib/app/checkpoints.db` (absolute),
+            `sqlite:///:memory:`, or `postgresql://user:password@host/database`.
+        options: Those of `SqliteSaver` or `PostgresSaver`.
+
+    Raises:
+        ConfigError: The URL names no database that this package knows.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        rest = url[len("sqlite:") :]
+        if not rest.startswith("///"):
+            raise ConfigError("a SQLite URL has three slashes before a relative path: sqlite:///checkpoints.db")
+        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)
+    if scheme in ("postgresql", "postgres"):
+        from langgraph_checkpoint_custom.postgres import PostgresSaver
+
+        return PostgresSaver.from_conn_string(url, **options)
+    raise ConfigError(f"no database is known for a URL that starts with {scheme!r}; use sqlite:/// or postgresql://")
