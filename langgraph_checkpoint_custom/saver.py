@@ -251,9 +251,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     def _get(self, config: RunnableConfig) -> Operation[CheckpointTuple | None]:
         return get_tuple(self._dialect, self.serde, self.get_next_version, key_of(config))
 
-    def _history(
-        self, config: RunnableConfig, channels: Sequence[str]
-    ) -> Operation[Mapping[str, DeltaChannelHistory]]:
+    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_CHANNEL)
         return get_delta_channel_history(self._dialect, self.serde, key_of(config), names)
 

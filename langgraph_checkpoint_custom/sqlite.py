@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langgraph_checkpoint_custom.core.migrate import setup
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -37,11 +38,10 @@ class SqliteSaver(CheckpointSaver):
         busy_timeout: float = 30.0,
         synchronous: str = "FULL",
     ) -> None:
-        super().__init__(
-            SqliteDialect(),
-            SqliteDriver(os.fspath(path), busy_timeout=busy_timeout, synchronous=synchronous),
-            serde=serde,
-        )
+        file = os.fspath(path)
+        dialect = SqliteDialect(file)
+        driver = SqliteDriver(file, setup=setup(dialect), busy_timeout=busy_timeout, synchronous=synchronous)
+        super().__init__(dialect, driver, serde=serde)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> SqliteSaver:

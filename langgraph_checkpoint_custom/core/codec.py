@@ -226,7 +226,7 @@ class Decoder:
             return self._serde.loads_typed((type_, data))
         except Exception as error:
             raise self.corrupt(
-                f"a stored value cannot be read ({type(error).__name__}: {error}); the saver needs the serde that wrote it",
+                f"a stored value cannot be read ({type(error).__name__}: {error}); use the serde that wrote it",
                 channel,
                 type_,
             ) from error

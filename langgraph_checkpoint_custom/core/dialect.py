@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, Page, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -37,10 +38,16 @@ class SqlDialect(ABC):
 
     Args:
         blocks: The text of each statement, by name.
+        migrations: What makes the tables, in order.
+        place: Where the tables are, for messages.
+        schema: The schema they are in.
     """
 
-    def __init__(self, blocks: Mapping[str, str]) -> None:
+    def __init__(self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, place: str, schema: str) -> None:
         self._blocks = blocks
+        self.migrations = migrations
+        self.place = place
+        self._schema = schema
         self._reads = {name: f"{body}\n{blocks['tuple_rows']}" for name, body in blocks.items() if name[:5] == "page_"}
 
     @staticmethod
@@ -68,6 +75,32 @@ class SqlDialect(ABC):
     def statement(self, name: str, /, **params: Any) -> Statement:
         """The named statement with its parameters."""
         return Statement(name, self._blocks[name], params)
+
+    def schema_lock(self) -> Trip:
+        """Wait until no other process migrates, and make others wait until the transaction ends."""
+        return Trip([self.statement("schema_lock", schema=self._schema)])
+
+    def schema_state(self) -> Trip:
+        """One row: is the schema there, is the table of migrations, and a table that has a name of ours."""
+        return Trip([self.statement("schema_state", schema=self._schema)])
+
+    def schema_numbers(self) -> Trip:
+        """The numbers of the migrations that were applied, a row each."""
+        return Trip([self.statement("schema_numbers")])
+
+    def schema_create(self, *, whole: bool) -> Trip:
+        """Make the table of migrations, and the schema for it if that is missing (`whole`)."""
+        names = ("schema_create", "schema_create_table") if whole else ("schema_create_table",)
+        return Trip([self.statement(name) for name in names])
+
+    def schema_apply(self, migration: Migration) -> Trip:
+        """Apply a migration and note that it was."""
+        return Trip(
+            [
+                *(Statement(migration.name, sql, {}) for sql in migration.statements),
+                self.statement("schema_applied", number=migration.number, name=migration.name),
+            ]
+        )
 
     def select_checkpoint(self, key: Key) -> Trip:
         """The rows of one checkpoint: `TupleRow`."""

@@ -84,7 +84,9 @@ class CheckpointRow(NamedTuple):
 
 
 class TupleRow(NamedTuple):
-    """One row of a reply to a read. Which fields are set depends on `kind`:
+    """One row of a reply to a read.
+
+    Which fields are set depends on `kind`:
 
     - `checkpoint`: `name` is the parent's id, `type`/`value` the document, `type2`/`value2` the metadata,
       `channels`/`versions` the blobs that belong to it
@@ -204,6 +206,6 @@ def before_id(before: RunnableConfig | None) -> str | None:
     """The checkpoint id of `before`, which may come as a config or flat."""
     if not before:
         return None
-    part: Mapping[str, Any] = before.get("configurable") or before  # type: ignore[assignment]
+    part: Mapping[str, Any] = before.get("configurable") or before
     value = part.get("checkpoint_id")
     return text("checkpoint_id of before", value, MAX_ID) if value else None

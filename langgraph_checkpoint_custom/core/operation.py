@@ -18,7 +18,9 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Access = Literal["read", "write"]
+# What an operation does to the database. The trips of a "migrate" are one transaction; the others' are atomic each, and
+# on SQLite together.
+Access = Literal["read", "write", "migrate"]
 Row = Sequence[Any]
 
 

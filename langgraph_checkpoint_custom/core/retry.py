@@ -26,4 +26,5 @@ class RetryPolicy:
         """Seconds to wait after `failed` attempts that took `elapsed` seconds, or None to give up."""
         if failed >= self.attempts or elapsed >= self.seconds:
             return None
-        return min(0.05 * 2 ** (failed - 1), 2.0) * (0.5 + random.random() / 2)
+        longest: float = min(0.05 * 2 ** (failed - 1), 2.0)
+        return longest * (0.5 + random.random() / 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.migrations import load_migrations
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
@@ -16,7 +18,7 @@ DEFAULT_SCHEMA = "langgraph_checkpoint"
 def in_schema(sql: str, schema: str) -> str:
     """SQL that names the tables in `langgraph_checkpoint`, for tables in another schema."""
     quoted = '"' + schema.replace('"', '""') + '"'
-    return sql.replace(f"{DEFAULT_SCHEMA}.", f"{quoted}.")
+    return re.sub(rf"\b{DEFAULT_SCHEMA}\b", lambda _: quoted, sql)
 
 
 class PostgresDialect(SqlDialect):
@@ -24,7 +26,15 @@ class PostgresDialect(SqlDialect):
 
     def __init__(self, schema: str) -> None:
         escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
-        super().__init__({name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()})
+        super().__init__(
+            {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()},
+            [
+                migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
+                for migration in load_migrations("postgres")
+            ],
+            place=f"schema {schema!r}",
+            schema=schema,
+        )
 
     @staticmethod
     def array(values: Sequence[Any]) -> list[Any]:

@@ -3,6 +3,34 @@
 -- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
 -- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1): its estimates are worst for the threads that matter.
 
+-- name: schema_lock
+SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
+
+-- name: schema_state
+SELECT
+    EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s),
+    EXISTS (
+        SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %(schema)s AND c.relname = 'langgraph_checkpoint_migrations'
+    ),
+    (
+        SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %(schema)s AND c.relname IN ('checkpoints', 'blobs', 'writes') ORDER BY 1 LIMIT 1
+    )
+
+-- name: schema_numbers
+SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
+
+-- name: schema_create
+-- differs: SQLite has no schemas to make.
+CREATE SCHEMA langgraph_checkpoint
+
+-- name: schema_create_table
+CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number integer PRIMARY KEY, name text NOT NULL)
+
+-- name: schema_applied
+INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
+
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.

@@ -10,13 +10,14 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.migrations import load_migrations
 
 
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
-    def __init__(self) -> None:
-        super().__init__(load_blocks("sqlite.sql"))
+    def __init__(self, path: str) -> None:
+        super().__init__(load_blocks("sqlite.sql"), load_migrations("sqlite"), place=path, schema="main")
 
     @staticmethod
     def array(values: Sequence[Any]) -> str:

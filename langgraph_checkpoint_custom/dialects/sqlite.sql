@@ -2,6 +2,28 @@
 --
 -- A write is a transaction that holds the one write lock from its start, so nothing here locks rows. Lists are JSON.
 
+-- name: schema_lock
+-- differs: the transaction holds the write lock from its start.
+SELECT 1
+
+-- name: schema_state
+SELECT
+    true,
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'langgraph_checkpoint_migrations'),
+    (
+        SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('checkpoints', 'blobs', 'writes')
+        ORDER BY 1 LIMIT 1
+    )
+
+-- name: schema_numbers
+SELECT number FROM langgraph_checkpoint_migrations
+
+-- name: schema_create_table
+CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT
+
+-- name: schema_applied
+INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
+
 -- name: put_checkpoint
 -- differs: the blobs go first, by put_blobs; what is gone is told afterwards, by put_gone, and if it is anything the
 -- transaction goes on or is rolled back.

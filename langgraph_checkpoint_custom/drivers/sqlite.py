@@ -20,16 +20,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     ClosedError,
     ConfigError,
     Contention,
-    SchemaForeign,
-    SchemaTooNew,
     StorageError,
 )
-from langgraph_checkpoint_custom.migrations import TABLE, load_migrations
 
 T = TypeVar("T")
 
@@ -55,11 +51,12 @@ class SqliteDriver:
 
     Args:
         path: The file, or ":memory:".
+        setup: The operation that makes the tables current; run in the first transaction on the file.
         busy_timeout: Seconds to wait for another process's write to end.
         synchronous: SQLite's setting of that name, for every connection.
     """
 
-    def __init__(self, path: str, *, busy_timeout: float, synchronous: str) -> None:
+    def __init__(self, path: str, *, setup: Operation[None], busy_timeout: float, synchronous: str) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; use a Python built with a newer one"
@@ -69,9 +66,9 @@ class SqliteDriver:
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         self.path = path
+        self._setup = setup
         self._busy_timeout = float(busy_timeout)
         self._synchronous = synchronous.upper()
-        self._retry = RetryPolicy()
         self._lock = threading.Lock()  # Guards the writer, and opening and closing.
         self._held = _Held()
         self._workers: dict[Access, ThreadPoolExecutor] = {}
@@ -176,11 +173,7 @@ class SqliteDriver:
         try:
             self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._migrate(connection)
-            except BaseException:
-                connection.rollback()
-                raise
+            drive(self._setup, lambda request: _reply(connection, request))
             connection.execute("COMMIT")
         except BaseException:
             connection.close()
@@ -201,28 +194,6 @@ class SqliteDriver:
                 if _code(error) not in _BUSY or elapsed > self._busy_timeout:
                     raise
             time.sleep(min(0.01 * failed, 0.25))
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        if TABLE not in tables:
-            if taken := sorted(tables & {"checkpoints", "writes", "blobs"}):
-                raise SchemaForeign(
-                    f"{self.path} already has a table {taken[0]!r} that is not this package's (the official saver's, "
-                    "perhaps); nothing was changed. Choose another file"
-                )
-            connection.execute(f"CREATE TABLE {TABLE} (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
-        done = {row[0] for row in connection.execute(f"SELECT number FROM {TABLE}")}
-        migrations = load_migrations("sqlite")
-        if done - {migration.number for migration in migrations}:
-            raise SchemaTooNew(
-                f"{self.path} was written by a newer version of langgraph-checkpoint-custom (tables of version "
-                f"{max(done)}, this one knows {len(migrations)}); upgrade the package"
-            )
-        for migration in migrations:
-            if migration.number not in done:
-                for statement in migration.statements:
-                    connection.execute(statement)
-                connection.execute(f"INSERT INTO {TABLE} VALUES (?, ?)", (migration.number, migration.name))
 
     def _wrapped(self, error: sqlite3.Error, operation: str, statement: str | None) -> StorageError:
         code = _code(error)
@@ -283,7 +254,11 @@ class _Session:
             self._end(commit=True)
             return request.work()
         connection = self._connection or self._begin()
-        return [self._execute(connection, statement) for statement in request.statements]
+        try:
+            return _reply(connection, request)
+        except sqlite3.Error as error:
+            names = {statement.name for statement in request.statements}
+            raise self._driver._wrapped(error, self._op.name, names.pop() if len(names) == 1 else None) from error
 
     def _begin(self) -> sqlite3.Connection:
         borrow = self._driver._writer if self._op.access == "write" else self._driver._reader
@@ -315,14 +290,18 @@ class _Session:
         except sqlite3.Error as error:
             raise self._driver._wrapped(error, self._op.name, None) from error
 
-    def _execute(self, connection: sqlite3.Connection, statement: Statement) -> list[Row]:
-        try:
-            if isinstance(statement.params, list):
-                connection.executemany(statement.sql, statement.params)
-                return []
-            return connection.execute(statement.sql, statement.params).fetchall()
-        except sqlite3.Error as error:
-            raise self._driver._wrapped(error, self._op.name, statement.name) from error
+
+def _reply(connection: sqlite3.Connection, request: Trip | Offload) -> Any:
+    if isinstance(request, Offload):
+        return request.work()
+    return [_execute(connection, statement) for statement in request.statements]
+
+
+def _execute(connection: sqlite3.Connection, statement: Statement) -> list[Row]:
+    if isinstance(statement.params, list):
+        connection.executemany(statement.sql, statement.params)
+        return []
+    return connection.execute(statement.sql, statement.params).fetchall()
 
 
 def _code(error: sqlite3.Error) -> int | None:

@@ -10,9 +10,6 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-# In the same schema or file as the tables; the name tells our tables from everybody else's.
-TABLE = "langgraph_checkpoint_migrations"
-
 
 class Migration(NamedTuple):
     """One step; `number` counts from 1 without gaps."""

