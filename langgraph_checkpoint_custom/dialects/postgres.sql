@@ -1,7 +1,7 @@
 -- The statements for PostgreSQL 14 and later. The same names, in the same order, are in sqlite.sql.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
--- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1): its estimates are worst for the threads that matter.
+-- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the threads that matter.
 
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
@@ -124,6 +124,7 @@ WITH page AS MATERIALIZED (
             WHEN metadata_filter ? '*' THEN f.value
             ELSE 'null'
         END
+        OFFSET 0
     )
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
@@ -143,6 +144,7 @@ WITH page AS MATERIALIZED (
             WHEN metadata_filter ? '*' THEN f.value
             ELSE 'null'
         END
+        OFFSET 0
     )
     ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
@@ -159,6 +161,7 @@ WITH page AS MATERIALIZED (
             WHEN metadata_filter ? '*' THEN f.value
             ELSE 'null'
         END
+        OFFSET 0
     )
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
@@ -219,20 +222,20 @@ WITH RECURSIVE target AS MATERIALIZED (
 ), walk (checkpoint_id, parent_id, closed, seeds) AS (
     SELECT checkpoint_id, parent_id, '{}'::text[] COLLATE "C", '{}'::text[] COLLATE "C" FROM target
     UNION
-    SELECT p.checkpoint_id, p.parent_id, w.closed || w.seeds, p.seeds
-    FROM walk w
+    SELECT p.checkpoint_id, p.parent_id, child.closed || child.seeds, p.seeds
+    FROM walk child
     CROSS JOIN LATERAL (
         SELECT c.checkpoint_id, c.parent_id, CASE
             WHEN (c.inline_channels || c.blob_channels) && %(asked)s::text[] THEN ARRAY(
                 SELECT s FROM unnest(c.inline_channels || c.blob_channels) AS s
-                WHERE s = ANY (%(asked)s::text[]) AND s <> ALL (w.closed || w.seeds) ORDER BY s
+                WHERE s = ANY (%(asked)s::text[]) AND s <> ALL (child.closed || child.seeds) ORDER BY s
             )
             ELSE '{}' END AS seeds
         FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = w.parent_id
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = child.parent_id
         OFFSET 0
     ) AS p
-    WHERE cardinality(w.closed) + cardinality(w.seeds) < %(asked_count)s
+    WHERE cardinality(child.closed) + cardinality(child.seeds) < %(asked_count)s
 ), ancestors AS MATERIALIZED (
     SELECT * FROM walk WHERE checkpoint_id <> (SELECT checkpoint_id FROM target)
 )

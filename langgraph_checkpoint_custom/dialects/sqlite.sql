@@ -198,9 +198,9 @@ WITH RECURSIVE target AS MATERIALIZED (
     UNION
     SELECT
         c.checkpoint_id, c.parent_id,
-        CASE w.seeds WHEN '[]' THEN w.closed ELSE (
+        CASE child.seeds WHEN '[]' THEN child.closed ELSE (
             SELECT json_group_array(value)
-            FROM (SELECT value FROM json_each(w.closed) UNION ALL SELECT value FROM json_each(w.seeds))
+            FROM (SELECT value FROM json_each(child.closed) UNION ALL SELECT value FROM json_each(child.seeds))
         ) END,
         (
             SELECT json_group_array(value) FROM (
@@ -208,13 +208,13 @@ WITH RECURSIVE target AS MATERIALIZED (
                 ORDER BY 1
             )
             WHERE value IN (SELECT value FROM json_each(:asked))
-            AND value NOT IN (SELECT value FROM json_each(w.closed))
-            AND value NOT IN (SELECT value FROM json_each(w.seeds))
+            AND value NOT IN (SELECT value FROM json_each(child.closed))
+            AND value NOT IN (SELECT value FROM json_each(child.seeds))
         )
-    FROM walk w
+    FROM walk child
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
-        AND c.checkpoint_id = w.parent_id
-    WHERE json_array_length(w.closed) + json_array_length(w.seeds) < :asked_count
+        AND c.checkpoint_id = child.parent_id
+    WHERE json_array_length(child.closed) + json_array_length(child.seeds) < :asked_count
 ), ancestors AS MATERIALIZED (
     SELECT * FROM walk WHERE checkpoint_id <> (SELECT checkpoint_id FROM target)
 )
@@ -361,7 +361,7 @@ UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpo
 )
 
 -- name: sweep_blobs
-DELETE FROM blobs WHERE (thread_id, checkpoint_ns, channel, version) IN (
+DELETE FROM blobs WHERE (thread_id, checkpoint_ns, channel, version) IN (SELECT * FROM (
     SELECT d.thread_id, d.checkpoint_ns, n.value, v.value
     FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
     WHERE d.doomed AND v.key = n.key
@@ -371,7 +371,7 @@ DELETE FROM blobs WHERE (thread_id, checkpoint_ns, channel, version) IN (
     CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
     CROSS JOIN json_each(c.blob_channels) AS n
     CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
-)
+))
 
 -- name: sweep_checkpoints
 DELETE FROM checkpoints WHERE doomed

@@ -142,15 +142,16 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         statements = request.statements
-        prepare = self._may_prepare(connection)
-        if prepare is None:
-            prepare = self._learn(connection, connection.execute(_WHO, prepare=False).fetchone())
         cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
-                    cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
-        elif len(statements) == 1:
+                    cursor.execute(statement.sql, statement.params, prepare=False)
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        prepare = self._may_prepare(connection)
+        if prepare is None:
+            prepare = self._learn(connection, connection.execute(_WHO, prepare=False).fetchone())
+        if len(statements) == 1:
             cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
         else:
             with connection.pipeline():
@@ -225,15 +226,16 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         statements = request.statements
-        prepare = self._may_prepare(connection)
-        if prepare is None:
-            prepare = self._learn(connection, await (await connection.execute(_WHO, prepare=False)).fetchone())
         cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             async with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
-                    await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
-        elif len(statements) == 1:
+                    await cursor.execute(statement.sql, statement.params, prepare=False)
+            return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        prepare = self._may_prepare(connection)
+        if prepare is None:
+            prepare = self._learn(connection, await (await connection.execute(_WHO, prepare=False)).fetchone())
+        if len(statements) == 1:
             await cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
         else:
             async with connection.pipeline():

@@ -1,0 +1,122 @@
+"""Round trips on PostgreSQL, counted on the wire, are those of the design; borrowing a connection has none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from langgraph_checkpoint_custom import PostgresSaver
+from tests.conftest import COLOURS
+from tests.proxy import proxied
+from tests.stores import Face
+
+
+async def fill(face: Face, thread_id: str, steps: int) -> Any:
+    """A thread of some steps, with a blob, a delta channel and a write each; returns the last config."""
+    config = generate_config(thread_id)
+    seen: dict[str, Any] = {}
+    for step in range(steps):
+        versions: dict[str, Any] = {
+            channel: face.saver.get_next_version(seen.get(channel), None) for channel in ("list", "log")
+        }
+        seen |= versions
+        checkpoint = generate_checkpoint(channel_values={"list": [step]}, channel_versions=dict(seen))
+        metadata = generate_metadata(
+            step=step, run_id=f"run-{thread_id}", counters_since_delta_snapshot={"log": (1, 1)}
+        )
+        config = await face.put(config, checkpoint, metadata, versions)
+        await face.put_writes(config, [("log", step), ("list", [step])], "task")
+    return config
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_each_operation_takes_the_round_trips_that_the_design_says(postgres_url: str, colour: str) -> None:
+    with proxied(postgres_url) as proxy:
+        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
+        face = Face(saver, colour)
+        last = await fill(face, "t", 60)
+        await fill(face, "other", 2)
+
+        async def trips(call: Callable[[], Awaitable[Any]]) -> int:
+            before = proxy.trips
+            await call()
+            return proxy.trips - before
+
+        unkept = generate_checkpoint(channel_values={"a": [1], "b": 2}, channel_versions={"a": "1", "b": "1"})
+        thread = generate_config("t")
+        thread["configurable"].pop("checkpoint_ns")
+        calls: dict[str, tuple[int, Callable[[], Awaitable[Any]]]] = {
+            "put": (1, lambda: face.put(generate_config("t2"), unkept, generate_metadata(), {"a": "1", "b": "1"})),
+            "put_writes, 1": (1, lambda: face.put_writes(last, [("a", 1)], "task 1")),
+            "put_writes, 50": (1, lambda: face.put_writes(last, [("a", i) for i in range(50)], "task 2")),
+            "put_writes, none": (0, lambda: face.put_writes(last, [], "task 3")),
+            "get_tuple, latest": (1, lambda: face.get_tuple(generate_config("t"))),
+            "get_tuple, by id": (1, lambda: face.get_tuple(last)),
+            "get_tuple, unknown": (1, lambda: face.get_tuple(generate_config("unknown"))),
+            "list, one page": (1, lambda: face.all(generate_config("t"), limit=10)),
+            "list, two pages": (2, lambda: face.all(generate_config("t"))),
+            "list, a thread": (2, lambda: face.all(thread)),
+            "list, everything, filtered": (1, lambda: face.all(None, filter={"step": 1})),
+            "list, limit 0": (0, lambda: face.all(None, limit=0)),
+            "history": (1, lambda: face.history(last, ["log", "list"])),
+            "history, no channels": (0, lambda: face.history(last, [])),
+            "copy_thread": (1, lambda: face.copy_thread("t", "copy")),
+            "prune": (1, lambda: face.prune(["t"])),
+            "prune, two threads": (2, lambda: face.prune(["t", "copy"])),
+            "delete_for_runs": (1, lambda: face.delete_for_runs(["run-other", "unknown"])),
+            "delete_for_runs, none": (0, lambda: face.delete_for_runs([])),
+            "delete_thread": (1, lambda: face.delete_thread("copy")),
+        }
+        counted = {name: await trips(call) for name, (_, call) in calls.items()}
+        assert counted == {name: expected for name, (expected, _) in calls.items()}
+        assert proxy.connections == 1
+        await saver.aclose()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_statements_are_prepared_on_direct_connections_only(postgres_url: str, colour: str) -> None:
+    for other_pid, prepare, expected in (
+        (False, None, True),
+        (True, None, False),
+        (True, True, True),
+        (False, False, False),
+    ):
+        with proxied(postgres_url, other_pid=other_pid) as proxy:
+            saver = PostgresSaver(proxy.url, min_size=1, max_size=1, prepare=prepare)
+            face = Face(saver, colour)
+            await fill(face, f"t {other_pid} {prepare}", 10)
+            assert (proxy.prepares > 0) is expected, (other_pid, prepare)
+            await saver.aclose()
+
+
+async def test_a_connection_is_asked_once_whether_it_is_direct(postgres_url: str) -> None:
+    with proxied(postgres_url) as proxy, PostgresSaver(proxy.url, min_size=1, max_size=1) as saver:
+        saver.get_tuple(generate_config("t"))
+        first = proxy.trips
+        for _ in range(3):
+            saver.get_tuple(generate_config("t"))
+        # Two for the tables, one for the question, one for the read itself; then one each.
+        assert (first, proxy.trips - first) == (4, 3)
+
+
+async def test_a_callers_connection_is_used_inside_its_transaction(postgres_url: str) -> None:
+    checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
+    with psycopg.connect(postgres_url) as connection:
+        saver = PostgresSaver(connection)
+        config = saver.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint == checkpoint
+        connection.execute("SELECT 1")
+        saver.put_writes(config, [("a", 1)], "task")
+        connection.rollback()
+        found = saver.get_tuple(config)
+        # The first put was a transaction of its own; the writes were part of the one that was rolled back.
+        assert found is not None
+        assert found.pending_writes == []
+        saver.close()
+        assert not connection.closed

@@ -1,0 +1,195 @@
+"""In a store of 200,000 checkpoints the hot statements read by index, and rows in proportion to their result.
+
+On PostgreSQL the statements are explained with the plan for the given parameters and with the generic plan that a
+prepared statement ends up with; on SQLite the query plan must not contain a scan of a table.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from langgraph_checkpoint_custom import SqliteSaver, open_saver
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
+from tests.conftest import drop_database, dsn_for
+
+# One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
+# thread, every 100th checkpoint holds a value of the delta channel `log`.
+LONG, THREADS, SHORT = 4_000, 1_960, 100
+FILL_POSTGRES = """
+INSERT INTO langgraph_checkpoint.checkpoints
+SELECT 't' || t, '', to_char(i, 'FM000000'), CASE WHEN i > 1 THEN to_char(i - 1, 'FM000000') END, NULL,
+    'run' || t || '-' || i / 10, 4, false, false, '{step}', '{log}',
+    CASE WHEN i %% 100 = 1 THEN '{messages,log}' ELSE '{messages}' END::text[],
+    CASE WHEN i %% 100 = 1 THEN ARRAY[i::text, i::text] ELSE ARRAY[i::text] END,
+    'msgpack', '\\x80', 'msgpack', '\\x80', jsonb_build_object('source', '"loop"', 'step', i::text)
+FROM generate_series(0, %(threads)s) AS t,
+    generate_series(1, CASE t WHEN 0 THEN %(long)s ELSE %(short)s END) AS i;
+INSERT INTO langgraph_checkpoint.blobs
+SELECT c.thread_id, '', u.channel, u.version, 'msgpack', '\\x80'
+FROM langgraph_checkpoint.checkpoints c, unnest(c.blob_channels, c.blob_versions) AS u (channel, version);
+INSERT INTO langgraph_checkpoint.writes
+SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', CASE i WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', '\\xc0'
+FROM langgraph_checkpoint.checkpoints c, generate_series(0, 1) AS i;
+"""
+FILL_SQLITE = """
+WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < :threads),
+i (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < :long)
+INSERT INTO checkpoints
+SELECT 't' || t, '', printf('%06d', i), CASE WHEN i > 1 THEN printf('%06d', i - 1) END, NULL,
+    'run' || t || '-' || i / 10, 4, 0, 0, '["step"]', '["log"]',
+    CASE WHEN i % 100 = 1 THEN '["messages","log"]' ELSE '["messages"]' END,
+    CASE WHEN i % 100 = 1 THEN json_array('' || i, '' || i) ELSE json_array('' || i) END,
+    'msgpack', x'80', 'msgpack', x'80', json_object('source', '"loop"', 'step', '' || i)
+FROM t CROSS JOIN i WHERE i <= CASE t WHEN 0 THEN :long ELSE :short END;
+INSERT INTO blobs
+SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80'
+FROM checkpoints c, json_each(c.blob_channels) n, json_each(c.blob_versions) v WHERE v.key = n.key;
+INSERT INTO writes
+SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END,
+    'msgpack', x'c0'
+FROM checkpoints c, json_each('[0, 1]') AS w;
+"""
+SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
+
+
+def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
+    """What is looked at, with the number of rows that it may read, all of its steps together."""
+    page = first_page("t0", "", None, "003000", {}, 20)
+    return {
+        "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
+        "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
+        "list page": (d.select_page(page), 300),
+        "list page, filtered": (d.select_page(page._replace(filter={"source": '"loop"'})), 300),
+        "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
+        # All namespaces of a thread: every checkpoint of it is looked at for the order, and none of another thread.
+        "list page of a thread": (d.select_page(first_page("t1", None, None, None, {}, 20)), 600),
+        "delta walk": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
+    }
+
+
+def statement_rows(plan: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Every node of a plan with the rows that it read, those that it threw away included."""
+    loops = plan.get("Actual Loops", 1)
+    lost = sum(plan.get(key, 0) for key in ("Rows Removed by Filter", "Rows Removed by Index Recheck"))
+    yield plan, int(loops * (plan.get("Actual Rows", 0) + lost))
+    for child in plan.get("Plans", ()):
+        yield from statement_rows(child)
+
+
+def table_reads(plan: dict[str, Any]) -> tuple[list[str], int]:
+    """Tables that were read from end to end, and the rows read from tables."""
+    scans, rows = [], 0
+    for node, read in statement_rows(plan):
+        if "Relation Name" in node and "Scan" in node["Node Type"]:
+            rows += read
+            if node["Node Type"] == "Seq Scan":
+                scans.append(f"{node['Relation Name']} ({read} rows)")
+    return scans, rows
+
+
+@pytest.fixture(scope="module")
+def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+    name = "plans_" + postgres_template
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        connection.execute(create.format(sql.Identifier(name), sql.Identifier(postgres_template)))
+    url = dsn_for(postgres_dsn, name)
+    with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        for statement in FILL_POSTGRES.split(";\n"):
+            if statement.strip():
+                cursor.execute(statement, SIZES)
+        cursor.execute("ANALYZE")
+    yield url
+    drop_database(postgres_dsn, name)
+
+
+@pytest.fixture(scope="module")
+def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "store.db"
+    with SqliteSaver(path, synchronous="OFF") as saver:
+        saver.setup()
+    with sqlite3.connect(path) as connection:
+        for statement in FILL_SQLITE.split(";\n"):
+            if statement.strip():
+                connection.execute(statement, SIZES)
+    connection.close()
+    return path
+
+
+CASES = list(trips(PostgresDialect("langgraph_checkpoint")))
+
+
+def explain(connection: psycopg.Connection[Any], statement: Statement) -> dict[str, Any]:
+    row = connection.execute(
+        f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}",
+        statement.params,
+    ).fetchone()
+    assert row is not None
+    plan: dict[str, Any] = row[0][0]["Plan"]
+    return plan
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
+@pytest.mark.parametrize("case", CASES)
+def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool) -> None:
+    trip, bound = trips(PostgresDialect("langgraph_checkpoint"))[case]
+    with psycopg.connect(postgres_store) as connection:
+        if generic:
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            connection.prepare_threshold = 0
+        for statement in trip.statements:
+            scans, rows = table_reads(explain(connection, statement))
+            assert scans == []
+            assert 0 < rows <= bound
+
+
+@pytest.mark.parametrize("run_ids", [["run7-3"], ["run0-5", "run9-1", "unknown"]], ids=["one run", "several"])
+def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[str]) -> None:
+    trip = PostgresDialect("langgraph_checkpoint").delete_runs(run_ids)
+    with psycopg.connect(postgres_store) as connection:
+        scans, rows = [], 0
+        for statement in trip.statements:
+            of_this = table_reads(explain(connection, statement))
+            scans += of_this[0]
+            rows += of_this[1]
+        assert scans == []
+        # In proportion to the threads that the runs are part of, here 100 or 4,100 checkpoints; not to the store.
+        assert 0 < rows <= (2_000 if len(run_ids) == 1 else 45_000)
+        connection.rollback()
+
+
+@pytest.mark.parametrize("case", [*CASES, "delete runs"])
+def test_sqlite_reads_by_index(sqlite_store: Path, case: str) -> None:
+    d = SqliteDialect(str(sqlite_store))
+    trip = d.delete_runs(["run7-3"]) if case == "delete runs" else trips(d)[case][0]
+    with sqlite3.connect(sqlite_store) as connection:
+        for statement in trip.statements:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.params).fetchall()
+            tables = ("checkpoints", "blobs", "writes", "c", "b", "w", "d")
+            details = [row[3] for row in plan]
+            scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in tables]
+            scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_doomed" not in text]
+            assert scans == []
+    connection.close()
+
+
+def test_the_explained_store_is_the_one_the_saver_reads(postgres_store: str, sqlite_store: Path) -> None:
+    for url in (postgres_store, f"sqlite:///{sqlite_store}"):
+        with open_saver(url) as saver:
+            history = saver.get_delta_channel_history(
+                config={"configurable": {"thread_id": "t0", "checkpoint_id": "003999"}}, channels=["log"]
+            )
+        assert len(history["log"]["writes"]) == 98
+        assert history["log"]["seed"] == json.loads("{}")
