@@ -1,21 +1,42 @@
+-- The tables of langgraph-checkpoint-custom on PostgreSQL 14 and later: what all migrations together make.
+-- `psql -f schema.sql` does what `setup()` does on an empty database; a test keeps the two equal.
+--
+-- Every key begins with the thread, and no statement of a run touches two threads. Ids are compared byte-wise.
+-- Values are bytes that only the saver's serializer reads, each with the type that the serializer gave.
+
+CREATE SCHEMA langgraph_checkpoint;
+
+-- One row a superstep.
 CREATE TABLE langgraph_checkpoint.checkpoints (
     thread_id text COLLATE "C" NOT NULL,
+    -- '' is the root graph's.
     checkpoint_ns text COLLATE "C" NOT NULL,
+    -- Sorts by time: a UUIDv6 of LangGraph's, or a ULID. Never parsed.
     checkpoint_id text COLLATE "C" NOT NULL,
+    -- NULL for the first one, and where the parent was pruned.
     parent_id text COLLATE "C",
+    -- In a subgraph's namespace, the root graph's checkpoint from which the call started.
     root_id text COLLATE "C",
     run_id text COLLATE "C",
+    -- The `v` of the checkpoint document. Below 4, the pending sends are on the parent's writes.
     format integer NOT NULL,
+    -- Pruned, but an ancestor that a remaining checkpoint still needs: neither listed nor ever the newest.
     hidden boolean NOT NULL DEFAULT false,
+    -- About to be deleted; true only inside the transaction that does it.
     doomed boolean NOT NULL DEFAULT false,
+    -- Channels whose value is part of the checkpoint document.
     inline_channels text[] COLLATE "C" NOT NULL,
+    -- DeltaChannels, which have a value here or are rebuilt from the writes of ancestors.
     delta_channels text[] COLLATE "C" NOT NULL,
+    -- Channels whose value is in `blobs`, and the version of each.
     blob_channels text[] COLLATE "C" NOT NULL,
     blob_versions text[] COLLATE "C" NOT NULL,
     checkpoint_type text NOT NULL,
     checkpoint bytea NOT NULL,
     metadata_type text NOT NULL,
     metadata bytea NOT NULL,
+    -- For filters only: metadata keys with short values, each as a JSON text. NULL where the value is not shown, and
+    -- the key * where other keys may be hidden.
     metadata_filter jsonb NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
@@ -24,6 +45,7 @@ CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHE
 CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (checkpoint_id);
 CREATE INDEX checkpoints_doomed ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE doomed;
 
+-- Channel values too large for the document, once for each version however many checkpoints have it.
 CREATE TABLE langgraph_checkpoint.blobs (
     thread_id text COLLATE "C" NOT NULL,
     checkpoint_ns text COLLATE "C" NOT NULL,
@@ -34,11 +56,13 @@ CREATE TABLE langgraph_checkpoint.blobs (
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
 );
 
+-- One row a task output. No foreign key: writes are saved in the background and can come before their checkpoint.
 CREATE TABLE langgraph_checkpoint.writes (
     thread_id text COLLATE "C" NOT NULL,
     checkpoint_ns text COLLATE "C" NOT NULL,
     checkpoint_id text COLLATE "C" NOT NULL,
     task_id text COLLATE "C" NOT NULL,
+    -- The position among the task's outputs; below 0 for errors, interrupts, resumes and scheduled tasks.
     idx integer NOT NULL,
     task_path text NOT NULL,
     channel text COLLATE "C" NOT NULL,
@@ -46,3 +70,11 @@ CREATE TABLE langgraph_checkpoint.writes (
     value bytea NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 );
+
+-- Which migrations were applied; each row was committed together with what it stands for.
+CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (
+    number integer PRIMARY KEY,
+    name text NOT NULL
+);
+
+INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (1, 'tables');

@@ -1,0 +1,231 @@
+"""Making the tables: from any number of processes, by any role that may, and never over somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
+from psycopg import sql
+
+from langgraph_checkpoint_custom import (
+    ConfigError,
+    PostgresSaver,
+    SchemaForeign,
+    SchemaMissing,
+    SchemaOutdated,
+    SchemaTooNew,
+    SqliteSaver,
+    StorageError,
+    open_saver,
+)
+from langgraph_checkpoint_custom.migrations import load_migrations
+from tests.stores import Store
+
+ROOT = Path(__file__).parents[2]
+CATALOGUE = """
+SELECT 'column', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,
+    a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'langgraph_checkpoint'
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relkind = 'r'
+UNION ALL
+SELECT 'index', tablename, indexname, indexdef, NULL, NULL, NULL FROM pg_indexes
+WHERE schemaname = 'langgraph_checkpoint'
+UNION ALL
+SELECT 'migration', number::text, name, NULL, NULL, NULL, NULL
+FROM langgraph_checkpoint.langgraph_checkpoint_migrations
+ORDER BY 1, 2, 3
+"""
+
+
+def catalogue(url: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(CATALOGUE).fetchall()
+
+
+def works(url: str, **options: Any) -> None:
+    with open_saver(url, **options) as saver:
+        checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
+        config = saver.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint == checkpoint
+
+
+def test_schema_sql_is_what_the_migrations_make(empty_postgres_url: str, postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute((ROOT / "schema.sql").read_text("utf-8"))
+    made = catalogue(empty_postgres_url)
+    assert len(made) > 30
+    assert made == catalogue(postgres_url)
+    works(empty_postgres_url)
+
+
+def test_both_databases_have_the_same_migrations() -> None:
+    names = [(migration.number, migration.name) for migration in load_migrations("postgres")]
+    assert names == [(migration.number, migration.name) for migration in load_migrations("sqlite")]
+    assert [number for number, _ in names] == list(range(1, len(names) + 1))
+
+
+def test_setup_from_ten_processes_at_once(empty_postgres_url: str, tmp_path: Path) -> None:
+    for url in (empty_postgres_url, f"sqlite:///{tmp_path / 'new.db'}"):
+        command = "import sys; from langgraph_checkpoint_custom import open_saver; open_saver(sys.argv[1]).setup()"
+        processes = [
+            subprocess.Popen([sys.executable, "-c", command, url], stderr=subprocess.PIPE, text=True) for _ in range(10)
+        ]
+        failures = [process.communicate()[1] for process in processes]
+        assert failures == [""] * 10
+        assert {process.returncode for process in processes} == {0}
+        works(url)
+
+
+def test_setup_twice_changes_nothing(store: Store) -> None:
+    for _ in range(2):
+        with store.open() as saver:
+            saver.setup()
+    works(store.url)
+
+
+def test_asetup_makes_the_tables(empty_postgres_url: str, tmp_path: Path) -> None:
+    async def make(url: str) -> None:
+        async with open_saver(url) as saver:
+            await saver.asetup()
+            await saver.asetup()
+
+    for url in (empty_postgres_url, f"sqlite:///{tmp_path / 'new.db'}"):
+        asyncio.run(make(url))
+        works(url)
+
+
+def test_without_setup_postgres_says_what_to_do(empty_postgres_url: str) -> None:
+    with open_saver(empty_postgres_url) as saver:
+        with pytest.raises(SchemaMissing, match=r"run setup\(\)"):
+            saver.get_tuple(generate_config("t"))
+        saver.setup()
+        assert saver.get_tuple(generate_config("t")) is None
+
+
+def test_tables_that_vanish_are_said_to_be_missing(postgres_url: str) -> None:
+    with open_saver(postgres_url) as saver:
+        assert saver.get_tuple(generate_config("t")) is None
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
+        with pytest.raises(SchemaMissing, match=r"run setup\(\)"):
+            saver.get_tuple(generate_config("t"))
+
+
+@pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "select", "ümlaut"])
+def test_any_schema_name_works_beside_another(postgres_url: str, schema: str) -> None:
+    with open_saver(postgres_url, schema=schema) as saver:
+        saver.setup()
+    works(postgres_url, schema=schema)
+    with open_saver(postgres_url) as saver:
+        assert list(saver.list(None)) == []
+
+
+@pytest.mark.parametrize("schema", ["", "pg_own", "x" * 64, "nul\0"])
+def test_schema_names_that_cannot_be_are_refused(schema: str) -> None:
+    with pytest.raises(ConfigError, match="schema"):
+        PostgresSaver("postgresql://nowhere", schema=schema)
+
+
+def test_setup_inside_a_transaction_that_rolls_back_leaves_nothing(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url) as connection:
+        saver = PostgresSaver(connection)
+        connection.execute("SELECT 1")
+        saver.setup()
+        assert saver.get_tuple(generate_config("t")) is None
+        connection.rollback()
+    with open_saver(empty_postgres_url) as other, pytest.raises(SchemaMissing):
+        other.get_tuple(generate_config("t"))
+
+
+def test_tables_of_a_newer_version_are_refused(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+    statement = "INSERT INTO {}langgraph_checkpoint_migrations (number, name) VALUES (9999, 'future')"
+    change(store, statement)
+    with store.open() as saver:
+        with pytest.raises(SchemaTooNew, match="upgrade langgraph-checkpoint-custom"):
+            saver.get_tuple(generate_config("t"))
+        with pytest.raises(SchemaTooNew):
+            saver.setup()
+
+
+def test_older_tables_on_postgres_wait_for_setup(postgres_url: str) -> None:
+    change(Store("postgres", postgres_url), "DELETE FROM {}langgraph_checkpoint_migrations WHERE number = 1")
+    with open_saver(postgres_url) as saver, pytest.raises(SchemaOutdated, match=r"run setup\(\)"):
+        saver.get_tuple(generate_config("t"))
+
+
+def change(store: Store, statement: str) -> None:
+    if store.kind == "sqlite":
+        connection = sqlite3.connect(store.url.removeprefix("sqlite:///"))
+        connection.execute(statement.format(""))
+        connection.commit()
+        connection.close()
+    else:
+        with psycopg.connect(store.url) as postgres:
+            postgres.execute(statement.format("langgraph_checkpoint."))
+
+
+def test_the_official_sqlite_savers_file_is_refused_and_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "official.db"
+    connection = sqlite3.connect(path, check_same_thread=False)
+    OfficialSqliteSaver(connection).setup()
+    connection.close()
+    before = path.read_bytes()
+    with SqliteSaver(path) as saver, pytest.raises(SchemaForeign, match="'checkpoints'"):
+        saver.get_tuple(generate_config("t"))
+    assert path.read_bytes() == before
+
+
+def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgres_url: str) -> None:
+    with OfficialPostgresSaver.from_conn_string(postgres_url) as official:
+        official.setup()
+    works(postgres_url)
+    for saver in (open_saver(postgres_url, schema="public"),):
+        with saver:
+            with pytest.raises(SchemaForeign, match="Choose another schema"):
+                saver.setup()
+            with pytest.raises(SchemaForeign):
+                saver.get_tuple(generate_config("t"))
+
+
+@pytest.fixture
+def plain_role(postgres_url: str) -> Iterator[str]:
+    """A role that may read and write the tables and nothing else; logs in by SET ROLE of a superuser's session."""
+    name = f"plain_{postgres_url.rpartition('test_')[2][:12]}"
+    role = sql.Identifier(name)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {}").format(role))
+        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}").format(role))
+        grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}"
+        connection.execute(sql.SQL(grant).format(role))
+    yield f"{postgres_url}&options=-c%20role%3D{name}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_a_role_without_rights_to_create_can_call_setup_on_current_tables(plain_role: str) -> None:
+    with open_saver(plain_role) as saver:
+        saver.setup()
+    works(plain_role)
+
+
+def test_a_role_without_rights_to_create_gets_one_clear_error(plain_role: str) -> None:
+    with open_saver(plain_role, schema="another") as saver, pytest.raises(StorageError, match="permission denied"):
+        saver.setup()
