@@ -286,8 +286,7 @@ class PostgresDriver:
             return ClosedError("the connection pool was closed; open a new saver")
         if isinstance(error, PoolTimeout):
             return StorageError(
-                f"{operation}: no connection came free in time ({error}); is the server up, are the address and the "
-                "password right, and is the pool large enough (max_size, pool_timeout)?",
+                f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout",
                 operation=operation,
                 statement=statement,
             )
@@ -297,7 +296,8 @@ class PostgresDriver:
         details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
         broken = connection is not None and connection.closed
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
-            return ConnectionLost(f"{operation}: the connection to PostgreSQL was lost: {words}", **details)
+            what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
+            return ConnectionLost(f"{operation}: {what}: {words}", **details)
         if state in _CONTENTION:
             return Contention(f"{operation}: other transactions were in the way: {words}", **details)
         if state in ("42P01", "42703", "3F000"):

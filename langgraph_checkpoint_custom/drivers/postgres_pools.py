@@ -2,6 +2,9 @@
 
 Own pools are made on first use: one for all OS threads, and one for each event loop, since a connection cannot leave
 its loop. A loop that is gone takes its pool with it: its sockets are closed when the next loop comes or at the end.
+
+A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
+before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.errors import ClosedError, ConfigError
 
@@ -92,8 +95,12 @@ class OwnPools:
         pool = self._held.pool
         if pool is None:
             pool = self._open()
-        with pool.connection() as connection:
-            yield connection
+        try:
+            with pool.connection() as connection:
+                yield connection
+        except PoolTimeout:
+            self._try()
+            raise
 
     @asynccontextmanager
     async def aborrow(self) -> AsyncIterator[LoopConnection]:
@@ -105,10 +112,15 @@ class OwnPools:
             self._held.reap()
             entry = self._held.loops[loop] = _LoopEntry(self._options)
         if entry.pool.closed:
+            await self._atry()
             self._held.check_open()
             await entry.pool.open()
-        async with entry.pool.connection() as connection:
-            yield connection
+        try:
+            async with entry.pool.connection() as connection:
+                yield connection
+        except PoolTimeout:
+            await self._atry()
+            raise
 
     def distrust(self) -> None:
         """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
@@ -137,10 +149,17 @@ class OwnPools:
         with self._opening:
             self._held.check_open()
             if self._held.pool is None:
+                self._try()
                 pool: SyncPool = ConnectionPool(**self._options)
                 pool.open()
                 self._held.pool = pool
             return self._held.pool
+
+    def _try(self) -> None:
+        Connection.connect(self._options["conninfo"], **self._options["kwargs"]).close()
+
+    async def _atry(self) -> None:
+        await (await AsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])).close()
 
 
 class _LoopEntry:

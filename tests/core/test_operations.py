@@ -1,0 +1,163 @@
+"""The operations against scripted replies: which statements they send, in how many trips, and what they make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from langgraph_checkpoint_custom import CheckpointNotFound, SchemaMissing, SchemaOutdated, ThreadExists
+from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.history import get_delta_channel_history
+from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
+from langgraph_checkpoint_custom.core.migrate import check_schema, setup
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
+from langgraph_checkpoint_custom.core.read import get_tuple, list_page
+from langgraph_checkpoint_custom.core.write import put, put_writes
+from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
+
+SERDE = BaseCheckpointSaver.serde
+Reply = list[list[Any]]
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def d(request: pytest.FixtureRequest) -> SqlDialect:
+    return PostgresDialect("langgraph_checkpoint") if request.param == "postgres" else SqliteDialect("file.db")
+
+
+class Script:
+    """Answers each trip with the next reply, or with no rows at all, and notes what was asked."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.trips: list[Trip] = []
+
+    def __call__(self, request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        self.trips.append(request)
+        return self.replies.pop(0) if self.replies else [[] for _ in request.statements]
+
+    @property
+    def names(self) -> list[list[str]]:
+        return [[statement.name for statement in trip.statements] for trip in self.trips]
+
+
+def next_version(current: None, channel: None) -> str:
+    return "1"
+
+
+def a_checkpoint(**values: Any) -> Checkpoint:
+    return generate_checkpoint(channel_values=values, channel_versions=dict.fromkeys(values, "1"))
+
+
+@pytest.mark.parametrize(
+    ("make", "trips"),
+    [
+        (lambda d: get_tuple(d, SERDE, next_version, Key("t", "", None)), 1),
+        (lambda d: get_tuple(d, SERDE, next_version, Key("t", "", "id")), 1),
+        (lambda d: list_page(d, SERDE, next_version, first_page("t", "", None, None, {}, 10), {}), 1),
+        (lambda d: get_delta_channel_history(d, SERDE, Key("t", "", None), ["a", "b"]), 1),
+        (lambda d: get_delta_channel_history(d, SERDE, Key("t", "", None), []), 0),
+        (
+            lambda d: put_writes(
+                d, *encode_writes(SERDE, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")
+            ),
+            1,
+        ),
+        (lambda d: put_writes(d, Key("t", "", "id"), []), 0),
+        (lambda d: delete_thread(d, "t"), 1),
+        (lambda d: delete_for_runs(d, ["r"]), 1),
+        (lambda d: delete_for_runs(d, []), 0),
+        (lambda d: prune_thread(d, "t"), 1),
+        (lambda d: copy_thread(d, "a", "b"), 1),
+    ],
+)
+async def test_operations_take_their_trips(
+    d: SqlDialect, make: Callable[[SqlDialect], Operation[Any]], trips: int
+) -> None:
+    for colour in ("sync", "async"):
+        script = Script()
+        if colour == "sync":
+            drive(make(d), script)
+        else:
+
+            async def perform(request: Trip | Offload, script: Script = script) -> Any:
+                return script(request)
+
+            await adrive(make(d), perform)
+        assert len(script.trips) == trips
+
+
+def test_put_is_one_trip(d: SqlDialect) -> None:
+    script = Script()
+    values = {"small": 1, "large": [1]}
+    encoded = encode_checkpoint(
+        SERDE, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
+    )
+    drive(put(d, encoded), script)
+    assert len(script.trips) == 1
+    assert [blob.channel for blob in encoded.blobs] == ["large"]
+    assert encoded.row.inline_channels == ["small"]
+
+
+def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
+    """A value that an earlier checkpoint held and that a prune removed is taken from the checkpoint itself."""
+    encoded = encode_checkpoint(
+        SERDE, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
+    )
+    assert [ref.channel for ref in encoded.kept] == ["kept"]
+    first: Reply = [[] for _ in d.put_checkpoint(encoded).statements[1:]]
+    script = Script([*first, [("kept",)]])
+    drive(put(d, encoded), script)
+    assert len(script.trips) == 2
+    sent = str(script.trips[1])
+    assert "kept" in sent
+    assert sent != str(script.trips[0])
+
+
+def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
+    checkpoint = generate_checkpoint(channel_versions={"log": "2"})
+    metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
+    encoded = encode_checkpoint(SERDE, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
+    assert encoded.row.needs_parent
+    others: Reply = [[] for _ in d.put_checkpoint(encoded).statements[1:]]
+    with pytest.raises(CheckpointNotFound, match="'log'"):
+        drive(put(d, encoded), Script([*others, [(None,)]]))
+
+
+def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
+    with pytest.raises(ThreadExists, match="'b'"):
+        drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
+
+
+def test_setup_applies_what_is_missing(d: SqlDialect) -> None:
+    nothing = [[(isinstance(d, SqliteDialect), False, None)]]  # SQLite always has its one schema.
+    script = Script([[(1,)]], nothing, nothing)
+    drive(setup(d), script)
+    assert script.names[:3] == [["schema_lock"], ["schema_state"], ["schema_state"]]
+    assert script.names[-1][-1] == "schema_applied"
+    current = Script([[(1,)]], [[(True, True, "checkpoints")]], [[(m.number,) for m in d.migrations]])
+    drive(setup(d), current)
+    assert current.names == [["schema_lock"], ["schema_state"], ["schema_numbers"]]
+
+
+def test_check_tells_missing_from_outdated(d: SqlDialect) -> None:
+    with pytest.raises(SchemaMissing):
+        drive(check_schema(d), Script([[(True, False, None)]]))
+    with pytest.raises(SchemaOutdated):
+        drive(check_schema(d), Script([[(True, True, "checkpoints")]], [[]]))
+
+
+def test_steps_start_afresh_for_each_attempt(d: SqlDialect) -> None:
+    op = put_writes(d, *encode_writes(SERDE, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", ""))
+    scripts = [Script(), Script()]
+    for script in scripts:
+        drive(op, script)
+    assert scripts[0].trips == scripts[1].trips

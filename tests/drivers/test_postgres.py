@@ -1,0 +1,267 @@
+"""The Postgres driver: pools, event loops, what callers bring, and broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_checkpoint_custom import (
+    CheckpointSaver,
+    ClosedError,
+    ConfigError,
+    ConnectionLost,
+    PostgresSaver,
+    StorageError,
+)
+from tests.conftest import COLOURS
+from tests.proxy import proxied
+from tests.stores import Face, runs_alone
+
+
+def a_checkpoint() -> Checkpoint:
+    return generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
+
+
+async def store_and_read(face: Face, thread_id: str) -> None:
+    checkpoint = a_checkpoint()
+    config = await face.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
+    await face.put_writes(config, [("a", 1)], "task")
+    found = await face.get_tuple(generate_config(thread_id))
+    assert found is not None
+    assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", 1)])
+    await face.prune([thread_id])
+    assert len(await face.all(generate_config(thread_id))) == 1
+
+
+@pytest.fixture
+def watcher(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+def sessions(watcher: psycopg.Connection[Any], *, state: str = "%") -> int:
+    row = watcher.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        " AND state LIKE %s",
+        [state],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def terminate_all(watcher: psycopg.Connection[Any]) -> int:
+    return len(
+        watcher.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+    )
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_sessions_ended_by_the_server_are_replaced(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    async with PostgresSaver(postgres_url, min_size=4, max_size=4) as saver:
+        face = Face(saver, colour)
+        await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(8)))
+        for i in range(3):
+            assert terminate_all(watcher) >= 1
+            await store_and_read(face, f"after {i}")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, colour: str) -> None:
+    with proxied(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, min_size=2, max_size=2) as saver:
+            face = Face(saver, colour)
+            await store_and_read(face, "before")
+            assert proxy.cut() >= 1
+            await store_and_read(face, "after")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(colour: str) -> None:
+    url = "postgresql://somebody:topsecret@127.0.0.1:1/nowhere"
+    async with PostgresSaver(url) as saver:
+        with pytest.raises(ConnectionLost, match="refused") as caught:
+            await Face(saver, colour).get_tuple(generate_config("t"))
+    assert "topsecret" not in f"{caught.value!r} {caught.value.__cause__!r} {saver!r}"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_database_that_does_not_exist_is_said_at_once(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver(postgres_url.replace("/test_", "/no_such_")) as saver:
+        with pytest.raises(StorageError, match="does not exist"):
+            await Face(saver, colour).get_tuple(generate_config("t"))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=0.1) as saver:
+        face = Face(saver, colour)
+        await face.get_tuple(generate_config("t"))
+        with psycopg.connect(postgres_url) as blocker:
+            blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN ACCESS EXCLUSIVE MODE")
+            waiting = asyncio.ensure_future(face.get_tuple(generate_config("t")))
+            await asyncio.sleep(0.05)
+            with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
+                await face.get_tuple(generate_config("t"))
+            blocker.rollback()
+        assert await waiting is None
+
+
+async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+    """Sixteen writes that wait for a table lock wait at the same time, on a connection each."""
+    async with PostgresSaver(postgres_url, max_size=16) as saver:
+        await saver.aget_tuple(generate_config("t"))
+        for colour in COLOURS:
+            face = Face(saver, colour)
+            with psycopg.connect(postgres_url) as blocker:
+                blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN EXCLUSIVE MODE")
+                waiting = [
+                    asyncio.ensure_future(face.put(generate_config(f"{colour} {i}"), a_checkpoint(), {}, {"a": "1"}))
+                    for i in range(6)
+                ]
+                while sessions(watcher, state="active") < 6:
+                    await asyncio.sleep(0.01)
+                blocker.rollback()
+            await asyncio.gather(*waiting)
+
+
+def test_a_loop_that_is_gone_takes_its_pool_with_it(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+    saver = PostgresSaver(postgres_url, min_size=3, max_size=3)
+    for i in range(4):
+
+        @runs_alone
+        async def run(i: int = i) -> None:
+            await asyncio.gather(*(store_and_read(Face(saver, "async"), f"t{i} {j}") for j in range(6)))
+
+        run()
+    assert sessions(watcher) <= 3  # The last loop's; nobody has come yet to close them.
+    saver.close()
+    while sessions(watcher):
+        pass
+    with pytest.raises(ClosedError):
+        saver.get_tuple(generate_config("t"))
+
+
+def test_several_loops_at_once(postgres_url: str) -> None:
+    failures: list[BaseException] = []
+    with PostgresSaver(postgres_url, max_size=3) as saver:
+
+        def run(name: str) -> None:
+            async def work() -> None:
+                await asyncio.gather(*(store_and_read(Face(saver, "async"), f"{name} {j}") for j in range(4)))
+
+            try:
+                for _ in range(3):
+                    asyncio.run(work())
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=run, args=(f"thread {i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+
+
+async def test_closing_ends_every_session(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+    for close in ("close", "aclose"):
+        saver = PostgresSaver(postgres_url)
+        for colour in COLOURS:
+            await store_and_read(Face(saver, colour), f"{close} {colour}")
+        assert sessions(watcher) >= 2
+        if close == "close":
+            await asyncio.to_thread(saver.close)
+        else:
+            await saver.aclose()
+        while sessions(watcher):
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def brought_by_a_caller(kind: str, url: str) -> AsyncIterator[Any]:
+    if kind == "ConnectionPool":
+        with ConnectionPool(url, min_size=1, max_size=2, open=True) as pool:
+            yield pool
+    elif kind == "AsyncConnectionPool":
+        async with AsyncConnectionPool(url, min_size=1, max_size=2, open=False) as async_pool:
+            yield async_pool
+    elif kind == "Connection":
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield connection
+    else:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as async_connection:
+            yield async_connection
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection"])
+async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind: str, colour: str) -> None:
+    async with brought_by_a_caller(kind, postgres_url) as source:
+        saver: CheckpointSaver = PostgresSaver(source)
+        face = Face(saver, colour)
+        if kind == "AsyncConnection" and colour == "sync":
+            with pytest.raises(ConfigError, match="connection string or a pool"):
+                await face.get_tuple(generate_config("t"))
+        else:
+            await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(5)))
+        await saver.aclose()
+        assert not source.closed
+
+
+async def test_a_callers_connection_that_breaks_is_an_error_and_not_retried(postgres_url: str) -> None:
+    with proxied(postgres_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
+        saver = PostgresSaver(connection)
+        await store_and_read(Face(saver, "sync"), "t")
+        proxy.cut()
+        with pytest.raises(ConnectionLost, match="connection to PostgreSQL was lost"):
+            saver.get_tuple(generate_config("t"))
+
+
+def test_what_is_no_source_of_connections_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not a dict"):
+        PostgresSaver({})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="min_size"):
+        PostgresSaver("postgresql://nowhere", min_size=3, max_size=2)
+
+
+async def test_a_cancelled_operation_stores_all_or_nothing_and_leaves_the_connection_usable(postgres_url: str) -> None:
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
+        await saver.aget_tuple(generate_config("t"))
+        for i in range(40):
+            config = generate_config(f"t{i}")
+            task = asyncio.ensure_future(saver.aput(config, a_checkpoint(), generate_metadata(), {"a": "1"}))
+            for _ in range(i % 8):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.0005 * (i // 8))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            found = await saver.aget_tuple(config)
+            assert found is None or found.checkpoint["channel_values"] == {"a": [1]}
+        await store_and_read(Face(saver, "async"), "after")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, colour)
+        checkpoint = generate_checkpoint(
+            channel_values={"a": [{"n": i, "text": "x" * 100} for i in range(5_000)]}, channel_versions={"a": "1"}
+        )
+        config = await face.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
+        found = await face.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint == checkpoint

@@ -1,0 +1,122 @@
+"""The rules that keep the package readable, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.core.dialect import load_blocks
+
+PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
+NAME = PACKAGE.name
+
+# What each part may import of the package; `core` may import nothing that knows the outside world either.
+MAY_IMPORT = {
+    "errors": set(),
+    "migrations": set(),
+    "core": {"errors", "migrations"},
+    "dialects": {"errors", "migrations", "core"},
+    "drivers": {"errors", "migrations", "core"},
+    "saver": {"errors", "core"},
+    "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
+    "postgres": {"errors", "core", "dialects", "drivers", "saver"},
+    "url": {"errors", "saver", "sqlite", "postgres"},
+}
+OUTSIDE = {"asyncio", "threading", "time", "datetime", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
+
+
+def modules() -> dict[str, list[Path]]:
+    parts: dict[str, list[Path]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts.setdefault(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), []).append(path)
+    return parts
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found.add(node.module or "")
+    return found
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_imports_go_one_way(part: str) -> None:
+    paths = modules()[part]
+    assert paths
+    for path in paths:
+        ours = {name.split(".")[1] for name in imports(path) if name.startswith(f"{NAME}.")}
+        assert ours - {part} <= MAY_IMPORT[part], path
+
+
+def test_the_core_knows_no_clock_thread_loop_or_database() -> None:
+    for path in modules()["core"]:
+        assert {name.split(".")[0] for name in imports(path)} & OUTSIDE == set(), path
+
+
+def test_the_two_drivers_and_dialects_do_not_know_each_other() -> None:
+    for part in ("drivers", "dialects"):
+        for path in modules()[part]:
+            other = "postgres" if "sqlite" in path.name else "sqlite"
+            assert not any(f".{part}.{other}" in name for name in imports(path)), path
+
+
+def test_nothing_imports_the_command_line() -> None:
+    for part, paths in modules().items():
+        if part not in ("cli", "demo", "__main__"):
+            for path in paths:
+                assert not imports(path) & {f"{NAME}.cli", f"{NAME}.demo"}, path
+
+
+def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
+    """Where one has a statement that the other has not, or a different way, it says why."""
+    texts = {name: (PACKAGE / "dialects" / f"{name}.sql").read_text("utf-8") for name in ("postgres", "sqlite")}
+    names = {name: list(load_blocks(f"{name}.sql")) for name in texts}
+    shared = set(names["postgres"]) & set(names["sqlite"])
+    assert [name for name in names["postgres"] if name in shared] == [n for n in names["sqlite"] if n in shared]
+    for database, text in texts.items():
+        for block, body in zip(names[database], re.split(r"^-- name: .*$", text, flags=re.MULTILINE)[1:], strict=True):
+            if block not in shared:
+                assert "-- differs: " in body, (
+                    f"{block} in {database}.sql is not in the other file and does not say why"
+                )
+
+
+def test_every_key_column_of_a_hot_statement_is_bound() -> None:
+    """No statement that a run sends reads rows of more than one thread."""
+    for database in ("postgres", "sqlite"):
+        blocks = load_blocks(f"{database}.sql")
+        across_threads = {"page_of_store", "tuple_rows", "doom_runs"}
+        across_threads |= {name for name in blocks if name.startswith(("schema_", "sweep_", "copy_"))}
+        for name, body in blocks.items():
+            if name not in across_threads:
+                assert re.search(r"(?::|%\()thread_id\b", body), f"{name} in {database}.sql"
+
+
+METHODS = [
+    name
+    for name, member in inspect.getmembers(BaseCheckpointSaver, inspect.isfunction)
+    if not name.startswith("_") and name not in ("get", "aget", "with_allowlist")
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("saver", [CheckpointSaver, PostgresSaver, SqliteSaver])
+def test_every_method_of_the_base_class_is_overridden_with_its_signature(
+    saver: type[CheckpointSaver], method: str
+) -> None:
+    ours, theirs = getattr(saver, method), getattr(BaseCheckpointSaver, method)
+    assert ours is not theirs
+    parameters = [(p.name, p.kind, p.default) for p in inspect.signature(ours).parameters.values()]
+    assert parameters == [(p.name, p.kind, p.default) for p in inspect.signature(theirs).parameters.values()]
+    assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
+    assert inspect.isasyncgenfunction(ours) == inspect.isasyncgenfunction(theirs)
