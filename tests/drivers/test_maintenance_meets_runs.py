@@ -1,0 +1,199 @@
+"""A run and a prune or delete on one thread at the same time: either waits for the other, and nothing is left half.
+
+Both orders are made certain on PostgreSQL: the first one's transaction is held open by its caller, the second one is
+seen to wait for it, and then the first one commits. On SQLite there is one writer at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver
+
+WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+BIG = ["a value with a row of its own"]
+
+
+def fill(saver: CheckpointSaver, *, delta: bool, run_id: str = "old") -> list[RunnableConfig]:
+    """Four checkpoints; `big` is stored with the first and replaced with the third, `log` is rebuilt from writes."""
+    configs: list[RunnableConfig] = []
+    config = generate_config("t")
+    versions: dict[str, Any] = {}
+    for step in range(4):
+        new: dict[str, Any] = {}
+        if step in (0, 2):
+            new["big"] = f"{step}"
+        if delta:
+            new["log"] = f"{step}"
+        versions |= new
+        checkpoint = generate_checkpoint(
+            channel_values={"big": [*BIG, versions["big"]]}, channel_versions=dict(versions)
+        )
+        metadata = generate_metadata(step=step, run_id=run_id if step < 3 else "new", **counters(delta))
+        config = saver.put(config, checkpoint, metadata, new)
+        saver.put_writes(config, [("log", step)], f"task {step}")
+        configs.append(config)
+    return configs
+
+
+def counters(delta: bool) -> dict[str, Any]:
+    return {"counters_since_delta_snapshot": {"log": (1, 1)}} if delta else {}
+
+
+def fork(saver: CheckpointSaver, parent: RunnableConfig, *, delta: bool) -> RunnableConfig:
+    """A checkpoint that goes on from an old one and changes nothing of `big`."""
+    versions = {"big": "0", "log": "fork"} if delta else {"big": "0"}
+    checkpoint = generate_checkpoint(channel_values={"big": [*BIG, "0"]}, channel_versions=dict(versions))
+    new: dict[str, Any] = {"log": "fork"} if delta else {}
+    return saver.put(parent, checkpoint, generate_metadata(step=9, run_id="fork", **counters(delta)), new)
+
+
+def whole(saver: CheckpointSaver) -> None:
+    """Every visible checkpoint can be read, with its history."""
+    for found in saver.list(generate_config("t")):
+        assert found.checkpoint["channel_values"]["big"][:-1] == BIG
+        saver.get_delta_channel_history(config=found.config, channels=["log"])
+
+
+@contextmanager
+def held_open(url: str) -> Iterator[CheckpointSaver]:
+    """A saver whose operations are one transaction, committed at the end of the block."""
+    with psycopg.connect(url) as connection:
+        saver = PostgresSaver(connection)
+        saver.get_tuple(generate_config("t"))
+        connection.commit()
+        connection.execute("SELECT 1")
+        yield saver
+        connection.commit()
+
+
+class Meanwhile:
+    """A call on an OS thread of its own, with its result or error."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._call = call
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+
+    def wait_until_blocked(self, url: str) -> None:
+        """Return when it waits for a lock."""
+        with psycopg.connect(url, autocommit=True) as watcher:
+            while self._thread.is_alive():
+                if watcher.execute(WAITING).fetchall():
+                    return
+        raise AssertionError(f"it did not wait: {self.result!r} {self.error!r}")
+
+    def join(self) -> Any:
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+MAINTENANCE: dict[str, Callable[[CheckpointSaver], None]] = {
+    "prune": lambda saver: saver.prune(["t"]),
+    "delete_for_runs": lambda saver: saver.delete_for_runs(["old"]),
+    "delete_thread": lambda saver: saver.delete_thread("t"),
+}
+
+
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_a_run_that_refers_to_a_value_being_deleted_stores_it_again(postgres_url: str, name: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        configs = fill(saver, delta=False)
+        with held_open(postgres_url) as other:
+            MAINTENANCE[name](other)
+            run = Meanwhile(lambda: fork(saver, configs[1], delta=False))
+            run.wait_until_blocked(postgres_url)
+        found = saver.get_tuple(run.join())
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
+        whole(saver)
+
+
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        configs = fill(saver, delta=False)
+        with held_open(postgres_url) as other:
+            stored = fork(other, configs[1], delta=False)
+            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance.wait_until_blocked(postgres_url)
+        maintenance.join()
+        found = saver.get_tuple(stored)
+        if name == "delete_thread":
+            assert found is None
+        else:
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
+        whole(saver)
+
+
+@pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
+def test_a_run_whose_delta_channel_builds_on_a_checkpoint_being_deleted_is_told(postgres_url: str, name: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        configs = fill(saver, delta=True)
+        # A snapshot of the newest one makes the older ones unnecessary.
+        versions = {"big": "2", "log": "9"}
+        values = {"big": [*BIG, "2"], "log": _DeltaSnapshot([1, 2])}
+        snapshot = generate_checkpoint(channel_values=values, channel_versions=dict(versions))
+        saver.put(configs[-1], snapshot, generate_metadata(step=4, run_id="new"), {"log": "9"})
+        if name == "delete_for_runs":
+            saver.delete_for_runs(["new"])
+        newest = saver.get_tuple(generate_config("t"))
+        assert newest is not None
+        with held_open(postgres_url) as other:
+            MAINTENANCE[name](other)
+            run = Meanwhile(lambda: fork(saver, configs[1], delta=True))
+            run.wait_until_blocked(postgres_url)
+        with pytest.raises(CheckpointNotFound, match="'log'"):
+            run.join()
+        left = [newest.config] if name == "prune" else []
+        assert [found.config for found in saver.list(generate_config("t"))] == left
+        whole(saver)
+
+
+@pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
+def test_a_delete_spares_what_a_run_has_just_built_on(postgres_url: str, name: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        configs = fill(saver, delta=True)
+        with held_open(postgres_url) as other:
+            stored = fork(other, configs[1], delta=True)
+            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance.wait_until_blocked(postgres_url)
+        maintenance.join()
+        history = saver.get_delta_channel_history(config=stored, channels=["log"])
+        assert [value for _, _, value in history["log"]["writes"]] == [0, 1]
+        whole(saver)
+
+
+def test_copying_and_deleting_do_not_wait_for_plain_runs(postgres_url: str) -> None:
+    """A run that appends new values locks nothing that readers, copies or other runs need."""
+    with PostgresSaver(postgres_url) as saver:
+        fill(saver, delta=False)
+        with held_open(postgres_url) as other:
+            checkpoint = generate_checkpoint(channel_values={"big": [*BIG, "10"]}, channel_versions={"big": "10"})
+            other.put(generate_config("t"), checkpoint, generate_metadata(step=4), {"big": "10"})
+            saver.copy_thread("t", "copy")
+            fill_again = generate_checkpoint(channel_values={"big": [*BIG, "11"]}, channel_versions={"big": "11"})
+            saver.put(generate_config("t"), fill_again, generate_metadata(step=4), {"big": "11"})
+            saver.prune(["t"])
+        assert len(list(saver.list(generate_config("t")))) == 2
+        whole(saver)

@@ -1,0 +1,268 @@
+"""The SQLite driver: settings, one writer with readers beside it, several processes, and a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError
+from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from tests.conftest import COLOURS
+from tests.stores import Face
+
+
+def a_checkpoint(size: int = 1) -> Checkpoint:
+    return generate_checkpoint(channel_values={"a": ["x" * size]}, channel_versions={"a": "1"})
+
+
+def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> RunnableConfig:
+    return saver.put(generate_config(thread_id), a_checkpoint(size), generate_metadata(), {"a": "1"})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.db"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The connections that the driver opens."""
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def watched(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connections.append(connect(*args, **kwargs))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    return connections
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def test_the_settings_are_those_of_a_store_that_survives_a_power_cut(path: Path, opened: list[Any]) -> None:
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        saver.get_tuple(generate_config("t"))
+        writer, reader = opened
+        assert pragma(writer, "journal_mode") == "wal"
+        for connection in opened:
+            assert pragma(connection, "synchronous") == 2
+            assert pragma(connection, "busy_timeout") == 30_000
+        assert pragma(reader, "query_only") == 1
+
+
+def test_the_settings_can_be_changed(path: Path, opened: list[Any]) -> None:
+    with SqliteSaver(path, synchronous="normal", busy_timeout=0.5) as saver:
+        put(saver, "t")
+        assert pragma(opened[0], "synchronous") == 1
+        assert pragma(opened[0], "busy_timeout") == 500
+    for options in ({"synchronous": "sometimes"}, {"busy_timeout": -1}, {"busy_timeout": float("nan")}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            SqliteSaver(path, **options)
+
+
+def test_nothing_is_opened_before_the_first_use(path: Path, opened: list[Any]) -> None:
+    with SqliteSaver.from_conn_string(str(path)):
+        pass
+    assert opened == []
+    assert not path.exists()
+
+
+def test_the_file_is_nobody_elses_to_read(path: Path) -> None:
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        for file in path.parent.glob("checkpoints.db*"):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_tables_are_strict(path: Path) -> None:
+    with SqliteSaver(path) as saver:
+        saver.setup()
+    connection = sqlite3.connect(path)
+    tables = connection.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+    strict = {name: bool(is_strict) for name, is_strict in tables if not name.startswith("sqlite_")}
+    connection.close()
+    assert len(strict) == 4
+    assert all(strict.values())
+
+
+def test_after_closing_there_is_one_file(path: Path) -> None:
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        assert saver.get_tuple(generate_config("t")) is not None
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoints.db"]
+
+
+def test_there_is_one_writer_and_readers_are_reused(path: Path, opened: list[Any]) -> None:
+    with SqliteSaver(path) as saver:
+
+        async def work() -> None:
+            for _ in range(3):
+                await asyncio.gather(*(Face(saver, "async").put(*arguments(f"t{i}")) for i in range(20)))
+                await asyncio.gather(*(saver.aget_tuple(generate_config(f"t{i}")) for i in range(20)))
+
+        asyncio.run(work())
+        writers = [connection for connection in opened if not pragma(connection, "query_only")]
+        assert len(writers) == 1
+        assert len(opened) <= 1 + driver_module.READERS
+
+
+def arguments(thread_id: str) -> tuple[RunnableConfig, Checkpoint, Any, Any]:
+    return generate_config(thread_id), a_checkpoint(), generate_metadata(), {"a": "1"}
+
+
+def test_a_long_read_does_not_block_a_write(path: Path) -> None:
+    with SqliteSaver(path, busy_timeout=0.1) as saver:
+        put(saver, "t")
+        reader = sqlite3.connect(path)
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
+        put(saver, "t")
+        assert len(list(saver.list(generate_config("t")))) == 2
+        assert reader.execute("SELECT count(*) FROM checkpoints").fetchone() == (1,)
+        reader.close()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_another_process_that_writes_delays_and_does_not_fail(path: Path, colour: str) -> None:
+    async with SqliteSaver(path) as saver:
+        face = Face(saver, colour)
+        await face.put(*arguments("t"))
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(face.put(*arguments("t")))
+        threading.Timer(0.3, other.commit).start()
+        found = await face.all(generate_config("t"))
+        assert len(found) == 1  # A read does not wait.
+        await waiting
+        assert len(await face.all(generate_config("t"))) == 2
+        other.close()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_lock_held_too_long_is_one_clear_error(path: Path, colour: str) -> None:
+    async with SqliteSaver(path, busy_timeout=0.05) as saver:
+        face = Face(saver, colour)
+        await face.put(*arguments("t"))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Contention, match="Raise busy_timeout") as caught:
+            await face.put(*arguments("t"))
+        assert (caught.value.operation, caught.value.sqlstate) == ("put", "SQLITE_BUSY")
+        other.rollback()
+        other.close()
+        await face.put(*arguments("t"))
+        assert len(await face.all(generate_config("t"))) == 2
+
+
+def test_eight_processes_write_to_one_file(path: Path) -> None:
+    program = (
+        "import sys; from tests.drivers.test_sqlite import put; from langgraph_checkpoint_custom import SqliteSaver\n"
+        "with SqliteSaver(sys.argv[1], synchronous='OFF') as saver:\n"
+        "    for i in range(25): put(saver, sys.argv[2])\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    processes = [
+        subprocess.Popen([*command, f"t{i}"], stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        for i in range(8)
+    ]
+    assert [process.communicate()[1] for process in processes] == [""] * 8
+    with SqliteSaver(path) as saver:
+        assert len(list(saver.list(None))) == 200
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with SqliteSaver(tmp_path / "missing" / "store.db") as saver, pytest.raises(StorageError, match="folder exist"):
+        saver.setup()
+
+
+def test_a_file_that_is_no_database_is_said_and_unchanged(path: Path) -> None:
+    path.write_bytes(b"something else entirely, and long enough to be looked at" * 100)
+    before = path.read_bytes()
+    with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not a SQLite database"):
+        put(saver, "t")
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_said_and_loses_nothing(path: Path, opened: list[Any]) -> None:
+    with SqliteSaver(path) as saver:
+        config = put(saver, "t")
+        pages = pragma(opened[0], "page_count")
+        opened[0].execute(f"PRAGMA max_page_count = {pages + 2}")  # What a full disk looks like to SQLite.
+        with pytest.raises(StorageError, match="disk is full"):
+            put(saver, "t", size=100_000)
+        assert [found.config for found in saver.list(generate_config("t"))] == [config]
+        opened[0].execute("PRAGMA max_page_count = 1000000")
+        put(saver, "t", size=100_000)
+        assert len(list(saver.list(generate_config("t")))) == 2
+
+
+@pytest.fixture
+def folder_of_nobody() -> Iterator[Path]:
+    """A folder that is used by a user who may not write everywhere, as root may."""
+    root = os.geteuid() == 0
+    folder = Path(tempfile.mkdtemp())
+    if root:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        shutil.rmtree(folder)
+
+
+def test_a_file_that_is_not_writable_is_said(folder_of_nobody: Path) -> None:
+    path = folder_of_nobody / "checkpoints.db"
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+    before = path.read_bytes()
+    path.chmod(0o400)
+    with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not writable"):
+        put(saver, "t")
+    assert path.read_bytes() == before
+
+
+async def test_an_async_call_hops_to_a_worker_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SqliteSaver(path) as saver:
+        await saver.asetup()
+        loop = asyncio.get_running_loop()
+        hops = 0
+        run_in_executor = loop.run_in_executor
+
+        def counted(executor: Any, function: Any, *args: Any) -> Any:
+            nonlocal hops
+            hops += 1
+            return run_in_executor(executor, function, *args)
+
+        monkeypatch.setattr(loop, "run_in_executor", counted)
+        config = await saver.aput(*arguments("t"))
+        await saver.aput_writes(config, [("a", 1)], "task")
+        await saver.aget_tuple(config)
+        await saver.aget_delta_channel_history(config=config, channels=["a"])
+        await saver.adelete_for_runs(["run"])
+        await saver.acopy_thread("t", "copy")
+        await saver.aprune(["t"])
+        await saver.adelete_thread("t")
+        assert hops == 8
+        assert [found async for found in saver.alist(None)] != []
+        assert hops == 9
