@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -21,7 +21,7 @@ def open_saver(url: str, **options: Any) -> CheckpointSaver:
     Raises:
         ConfigError: The URL names no database that this package knows.
     """
-    scheme = urlsplit(url).scheme
+    scheme, _, _ = url.partition(":")
     if scheme == "sqlite":
         rest = url[len("sqlite:") :]
         if not rest.startswith("///"):

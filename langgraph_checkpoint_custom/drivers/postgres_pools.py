@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.errors import ClosedError, ConfigError
@@ -52,6 +53,11 @@ def connections_from(
     if isinstance(source, str):
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
+        try:
+            conninfo_to_dict(source)
+        except ProgrammingError:
+            # Neither the text nor libpq's words about it, which can hold the password.
+            raise ConfigError("the connection string cannot be read; %-encode special characters in it") from None
         kwargs = {
             "autocommit": True,
             "connect_timeout": max(1, round(connect_timeout)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from langgraph_checkpoint_custom import (
     ConnectionLost,
     PostgresSaver,
     StorageError,
+    open_saver,
 )
 from tests.conftest import COLOURS
 from tests.proxy import proxied
@@ -96,6 +98,16 @@ async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(
         with pytest.raises(ConnectionLost, match="refused") as caught:
             await Face(saver, colour).get_tuple(generate_config("t"))
     assert "topsecret" not in f"{caught.value!r} {caught.value.__cause__!r} {saver!r}"
+
+
+@pytest.mark.parametrize("rest", ["s3cret%ZZ@localhost/db", "s3cret@[::1/db", "s3cret@localhost/db?s3cret"])
+def test_a_connection_string_that_cannot_be_read_is_refused_without_showing_it(
+    rest: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match="connection string") as caught:
+        open_saver(f"postgresql://me:{rest}")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "s3cret" not in f"{shown} {capsys.readouterr()} {caplog.text}"
 
 
 @pytest.mark.parametrize("colour", COLOURS)

@@ -1,0 +1,339 @@
+"""The demo: an agent is killed in the middle of its work, and the database is all that is left of it.
+
+A real compiled graph: an agent loop with a tool, a fan-out with `Send`, an approval with `interrupt`, and a
+`DeltaChannel`. Only the model is a stand-in, which decides from the state alone, so that neither a key nor a network is
+needed and every run is the same. The graph cannot count its own executions, so each call of the tool leaves a line in a
+journal, a file outside of the database.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, StateSnapshot
+from langsmith import tracing_context
+from ulid import ULID
+
+from langgraph_checkpoint_custom.demo.agent import PRICES, SLOW, TASK, Graph, Tools, build_graph, of_thread
+from langgraph_checkpoint_custom.demo.printing import (
+    INTRODUCTION,
+    print_ending,
+    print_history,
+    print_row,
+    print_rule,
+)
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.url import open_saver
+
+__all__ = ["DemoFailed", "build_graph", "run", "work"]
+
+# Seconds for the other suppliers' results to arrive in the database; they take a few milliseconds.
+PATIENCE = 10.0
+# What subprocess gives for a process that ended by SIGKILL; Windows has no signals and TerminateProcess gives 1.
+KILLED = 1 if os.name == "nt" else -9
+
+
+class DemoFailed(CheckpointError):
+    """The demo could not show what it promises; the message says what differs."""
+
+
+# The child processes
+
+
+def work(phase: str, url: str, thread_id: str, journal: str) -> None:
+    """A child process: phase "start" runs the task until it is killed, "finish" goes on where the database says."""
+    config = of_thread(thread_id)
+    with tracing_context(enabled=False), open_saver(url) as saver:
+        if phase == "start":
+            graph = build_graph(saver, Tools(Path(journal), stuck_on=SLOW))
+            graph.invoke(TASK, config, durability="sync")
+        else:
+            graph = build_graph(saver, Tools(Path(journal)))
+            graph.invoke(None, config, durability="sync")
+            graph.invoke(Command(resume="yes"), config, durability="sync")
+
+
+def start_child(phase: str, url: str, thread_id: str, journal: Path) -> subprocess.Popen[str]:
+    """A process that runs `work`; its errors come out on the stderr of this one."""
+    command = [sys.executable, "-m", "langgraph_checkpoint_custom", "_worker", phase, thread_id, str(journal)]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CHECKPOINT_URL": url},
+    )
+
+
+# The parent process
+
+
+def run(url: str | None) -> None:
+    """Run the demo and print it.
+
+    Args:
+        url: The database; a new SQLite file in the current folder if None.
+
+    Raises:
+        DemoFailed: A proof did not hold.
+    """
+    if url is not None and unquote(url) in ("sqlite:///", "sqlite:///:memory:"):
+        raise ConfigError("the demo runs in several processes, so it needs a database outside of them; give a file")
+    thread_id = "demo" if url is None else f"demo-{ULID()}"
+    url = f"sqlite:///{new_file()}" if url is None else url
+    with tempfile.TemporaryDirectory() as folder, tracing_context(enabled=False), open_saver(url) as saver:
+        saver.setup()
+        journal = Path(folder, "journal.txt")
+        journal.touch()
+        demo = Demo(url, thread_id, journal, saver, build_graph(saver, Tools(journal)))
+        print(INTRODUCTION)
+        print_row("step", "what happened", "what the database did, and the proof")
+        demo.crash()
+        demo.resume()
+        history = demo.history()
+        demo.travel(history)
+        demo.copy()
+        demo.prune()
+        print_rule()
+        print_history(history)
+    print_ending(url, thread_id)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The steps of the demo on one thread; each prints its row or raises `DemoFailed`."""
+
+    url: str = field(repr=False)  # It may hold a password.
+    thread_id: str
+    journal: Path
+    saver: CheckpointSaver
+    graph: Graph
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The thread of the demo."""
+        return of_thread(self.thread_id)
+
+    @property
+    def copy_id(self) -> str:
+        """The thread that the demo's thread is copied to."""
+        return f"{self.thread_id}-copy"
+
+    def crash(self) -> None:
+        """Kill a process while one of its four parallel tasks is at work."""
+        with start_child("start", self.url, self.thread_id, self.journal) as child:
+            try:
+                ready = child.stdout is not None and child.stdout.readline()
+                stored = self._wait_for_results(len(PRICES) - 1) if ready else []
+            finally:
+                child.kill()
+        prove(bool(ready), f"the first process ended by itself, with exit code {child.returncode}")
+        prove(child.returncode == KILLED, f"the killed process has the exit code {child.returncode}, not {KILLED}")
+        checkpoints = self._count(self.thread_id)
+        print_row(
+            "1 start",
+            f'Process {child.pid} runs an agent with the task "{TASK["messages"][0]["text"]}" The agent looks up '
+            f"{len(PRICES)} suppliers and asks all of them for their price, in parallel.",
+            f"After each step a checkpoint was stored: {checkpoints} so far.",
+        )
+        print_row(
+            "2 crash",
+            f"{len(stored)} suppliers have answered, {SLOW} has not, and the process is killed with SIGKILL (exit code "
+            f"{child.returncode}): it cannot save anything any more.",
+            f"Each answer had been stored when it came. In the database now: {', '.join(stored)}.",
+        )
+
+    def resume(self) -> None:
+        """Let a second process go on, answer the approval and finish."""
+        with start_child("finish", self.url, self.thread_id, self.journal) as child:
+            child.communicate()
+        prove(child.returncode == 0, f"the second process ended with exit code {child.returncode}")
+        calls = self._calls()
+        expected = Counter([*PRICES, SLOW])
+        prove(calls == expected, f"the suppliers were asked {counted(calls)}; it should have been {counted(expected)}")
+        print_row(
+            "3 resume",
+            f"Process {child.pid}, a new one, gets nothing but the database and the name of the thread: "
+            f"{self.thread_id}.",
+            f"It goes on in the middle of the step. How often each supplier was asked: {counted(calls)}. Only {SLOW} "
+            "was asked again; the finished calls did not run a second time.",
+        )
+        asked = self._asked()
+        state = self.graph.get_state(self.config)
+        prove_equal("the final state", undisturbed(), state.values)
+        print_row(
+            "4 approval",
+            f'The agent stops and asks: "{asked.interrupts[0].value}" The answer is "yes". The agent ends with: '
+            f'"{result(state)}"',
+            "A question waits in the database, for days if need be, and no process has to wait with it. Proof: the "
+            "final state is equal to that of a run which nobody killed.",
+        )
+
+    def history(self) -> list[StateSnapshot]:
+        """All the checkpoints, newest first."""
+        history = list(self.graph.get_state_history(self.config))
+        steps = [snapshot.metadata["step"] for snapshot in history if snapshot.metadata]
+        prove(steps == sorted(steps, reverse=True), f"the history is not in order: {steps}")
+        print_row(
+            "5 history",
+            "Every step of both processes can be looked at.",
+            f"{len(history)} checkpoints, newest first: see the list below.",
+        )
+        return history
+
+    def travel(self, history: Sequence[StateSnapshot]) -> None:
+        """Go back to the question and answer it differently, on a branch of its own."""
+        calls = self._calls()
+        asked = self._asked()
+        self.graph.invoke(None, asked.config, durability="sync")
+        self.graph.invoke(Command(resume="no"), self.config, durability="sync")
+        branch = self.graph.get_state(self.config)
+        first = self.graph.get_state(history[0].config)
+        prove_equal("the first result after the fork", history[0].values, first.values)
+        prove(branch.values["approved"] is False, f"the fork ended with {result(branch)!r}")
+        prove(calls == self._calls(), f"the fork called tools again: {counted(self._calls() - calls)}")
+        print_row(
+            "6 travel",
+            'Back to the checkpoint with the question, which is now answered with "no".',
+            f'The work before it was not repeated: no supplier was asked again. Both ends exist: "{result(first)}" and '
+            f'"{result(branch)}"',
+        )
+
+    def copy(self) -> None:
+        """Copy the thread with its whole history."""
+        self.saver.copy_thread(self.thread_id, self.copy_id)
+        original = list(self.graph.get_state_history(self.config))
+        copied = list(self.graph.get_state_history(of_thread(self.copy_id)))
+        prove(len(original) == len(copied), f"the copy has {len(copied)} checkpoints, the original {len(original)}")
+        for left, right in zip(original, copied, strict=True):
+            prove_equal(f"checkpoint {id_of(left)} of the copy", left.values, right.values)
+        print_row(
+            "7 copy",
+            f"The thread is copied to {self.copy_id}, with both branches.",
+            f"Equal states in all {len(copied)} checkpoints of the original and the copy.",
+        )
+
+    def prune(self) -> None:
+        """Drop the thread's history and compare its state, read anew, with what it was."""
+        before = self.graph.get_state(self.config)
+        count_before = self._count(self.thread_id)
+        self.saver.prune([self.thread_id], strategy="keep_latest")
+        with open_saver(self.url) as fresh:
+            graph = build_graph(fresh)
+            after = graph.get_state(self.config)
+            copied = graph.get_state(of_thread(self.copy_id))
+        count_after = self._count(self.thread_id)
+        kept = self.saver.get_tuple(self.config)
+        prove(kept is not None and "messages" not in kept.checkpoint["channel_values"], "the messages are no delta")
+        prove(count_after == 1, f"pruning left {count_after} checkpoints instead of 1")
+        prove(self._count(self.copy_id) == count_before, "pruning the original has changed the history of the copy")
+        prove_equal("the state after pruning", before.values, after.values)
+        prove_equal("the state of the copy after pruning the original", before.values, copied.values)
+        print_row(
+            "8 prune",
+            f"The history of {self.thread_id} is no longer needed; only the newest checkpoint is to stay.",
+            f"Checkpoints before: {count_before}, after: {count_after}. The state is equal before and after, with all "
+            f"{len(after.values['messages'])} messages, although those are stored as the changes of each step (a "
+            "DeltaChannel). The copy still has its history.",
+        )
+
+    def _wait_for_results(self, number: int) -> list[str]:
+        """The prices that are in the database as soon as there are so many, seen from outside of the child."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            tasks = self.graph.get_state(self.config).tasks
+            stored = [price for task in tasks if task.result for price in task.result["prices"]]
+            if len(stored) >= number:
+                return stored
+            prove(time.monotonic() < deadline, f"after {PATIENCE:g} s only these results were stored: {stored}")
+            time.sleep(0.02)
+
+    def _asked(self) -> StateSnapshot:
+        """The checkpoint at which the approval was asked for first."""
+        asked = [snapshot for snapshot in self.graph.get_state_history(self.config) if snapshot.interrupts]
+        prove(bool(asked), "no checkpoint has a question in it")
+        return asked[-1]
+
+    def _calls(self) -> Counter[str]:
+        """How often each supplier was asked, in all processes."""
+        return Counter(line for line in self.journal.read_text(encoding="utf-8").split() if line in PRICES)
+
+    def _count(self, thread_id: str) -> int:
+        return sum(1 for _ in self.saver.list(of_thread(thread_id)))
+
+
+def undisturbed() -> dict[str, Any]:
+    """The final state of the same task without a crash, in memory."""
+    graph = build_graph(InMemorySaver())
+    graph.invoke(TASK, of_thread("undisturbed"))
+    graph.invoke(Command(resume="yes"), of_thread("undisturbed"))
+    values: dict[str, Any] = graph.get_state(of_thread("undisturbed")).values
+    return values
+
+
+def new_file() -> str:
+    """The name of a file that this call has made, in the current folder; no file that exists is touched."""
+    names = chain(["checkpoints-demo.db"], (f"checkpoints-demo-{number}.db" for number in count(2)))
+    return next(name for name in names if make(name))
+
+
+def make(name: str) -> bool:
+    """Make an empty file; False if there is one already, or a log that SQLite left beside one and would throw away."""
+    if any(os.path.lexists(name + suffix) for suffix in ("-wal", "-shm", "-journal")):
+        return False
+    try:
+        # Conversations are nobody else's business.
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"no file can be made in this folder ({error.strerror}); go to one that is yours, or use --url"
+        ) from error
+    return True
+
+
+# Proofs
+
+
+def prove(holds: bool, otherwise: str) -> None:
+    """Go on only if something holds."""
+    if not holds:
+        raise DemoFailed(f"the demo failed: {otherwise}")
+
+
+def prove_equal(what: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Go on only if two states are equal in all channels."""
+    for channel in sorted(expected.keys() | found.keys()):
+        left, right = (repr(state[channel]) if channel in state else "nothing" for state in (expected, found))
+        equal = channel in expected and channel in found and expected[channel] == found[channel]
+        prove(equal, f"{what} differs in channel {channel!r}: expected {left}, found {right}")
+
+
+def counted(calls: Counter[str]) -> str:
+    """For example "Aroma 1, Crema 2"."""
+    return ", ".join(f"{name} {times}" for name, times in sorted(calls.items())) or "none"
+
+
+def id_of(snapshot: StateSnapshot) -> str:
+    """The checkpoint's id."""
+    return str(snapshot.config["configurable"]["checkpoint_id"])
+
+
+def result(snapshot: StateSnapshot) -> str:
+    """The last thing that the agent said."""
+    return str(snapshot.values["messages"][-1]["text"])

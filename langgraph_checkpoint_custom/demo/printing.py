@@ -1,0 +1,112 @@
+"""What the demo shows: its table, the list of checkpoints, and what to try next."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from textwrap import wrap
+from urllib.parse import unquote, urlsplit
+
+from langgraph.types import StateSnapshot
+
+WIDTHS = (11, 41, 42)
+
+INTRODUCTION = """\
+An agent buys coffee, is killed in the middle of it, and its work is not lost.
+The model is a local stand-in; the graph, the database and the kill are real.
+
+A checkpoint is the whole state of the agent after a step. A thread is one conversation: a chain of checkpoints.
+"""
+
+
+def print_rule() -> None:
+    """A line between two rows."""
+    print("-+-".join("-" * width for width in WIDTHS))
+
+
+def print_row(*cells: str) -> None:
+    """A row of the table, wrapped, as soon as it is known; a rule goes before all but the first."""
+    if cells[0] != "step":
+        print_rule()
+    columns = [wrap(cell, width) for cell, width in zip(cells, WIDTHS, strict=True)]
+    for line in zip_longest(*columns, fillvalue=""):
+        print(" | ".join(text.ljust(width) for text, width in zip(line, WIDTHS, strict=True)).rstrip(), flush=True)
+
+
+def print_history(history: Sequence[StateSnapshot]) -> None:
+    """A line for each checkpoint."""
+    print("\nThe history of step 5, newest first (source: what made the checkpoint; next: what was to run after it):\n")
+    print(f"{'no.':>4}  {'source':7} {'next':9} what is in it")
+    for snapshot in history:
+        metadata = snapshot.metadata or {}
+        following = Counter(snapshot.next)
+        nodes = ", ".join(name if times == 1 else f"{name} x{times}" for name, times in following.items())
+        messages, prices = (snapshot.values.get(channel, ()) for channel in ("messages", "prices"))
+        content = f"messages: {len(messages)}, prices: {len(prices)}"
+        if snapshot.interrupts:
+            content += f'; the question "{snapshot.interrupts[0].value}"'
+        elif messages:
+            content += f'; the last one: "{messages[-1]["text"]}"'
+        print(f"{metadata.get('step', ''):>4}  {metadata.get('source', ''):7} {nodes or '(end)':9} {content}")
+
+
+def print_ending(url: str, thread_id: str) -> None:
+    """Where everything is, and three commands to go on with."""
+    print(f"\nDatabase: {shown(url)}  (threads {thread_id} and {thread_id}-copy)")
+    # A plain SQLite URL can stand in a command as it is; any other may hold a password or characters of the shell.
+    plain = re.fullmatch(r"sqlite:[\w:/.@+-]+", url)
+    source = repr(url) if plain else "os.environ['CHECKPOINT_URL']"
+    prelude = "" if plain else "import os; "
+    hint = "" if plain else " (with CHECKPOINT_URL set to the URL that you gave)"
+    print(f"\nTry next{hint}:")
+    for title, code in next_steps(source, thread_id):
+        print(f'\n  # {title}\n  {python()} -c "{prelude}{code}"')
+
+
+def next_steps(source: str, thread_id: str) -> Iterator[tuple[str, str]]:
+    """Titles and lines of Python, with single quotes only."""
+    opened = f"from langgraph_checkpoint_custom import open_saver; s = open_saver({source}); "
+    config = "{{'configurable': {{'thread_id': '{}'}}}}".format
+    yield (
+        "every checkpoint of the copy, newest first",
+        f"{opened}[print(c.metadata) for c in s.list({config(f'{thread_id}-copy')})]",
+    )
+    yield (
+        "the whole conversation, from the one checkpoint that was kept",
+        f"from langgraph_checkpoint_custom.demo import build_graph; {opened}"
+        f"[print(m['by'], m['text'], sep=': ') for m in build_graph(s).get_state({config(thread_id)})"
+        ".values['messages']]",
+    )
+    yield (
+        "forget the copy",
+        f"{opened}s.delete_thread('{thread_id}-copy'); print('forgotten')",
+    )
+
+
+def python() -> str:
+    """How to call this Python in a shell."""
+    for name in ("python", "python3"):
+        found = shutil.which(name)
+        # The folder tells a virtual environment from the Python that it links to.
+        if (
+            found
+            and os.path.dirname(found) == os.path.dirname(sys.executable)
+            and os.path.samefile(found, sys.executable)
+        ):
+            return name
+    return shlex.quote(sys.executable)
+
+
+def shown(url: str) -> str:
+    """A database for people's eyes: a path, or a URL without user, password and options."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return str(Path(unquote(url[len("sqlite:///") :])).absolute())
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,277 @@
+"""The command line as a user runs it: `demo` in processes of its own, `setup`, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver, open_saver
+from langgraph_checkpoint_custom.cli import main
+from langgraph_checkpoint_custom.demo import DemoFailed, prove_equal
+from langgraph_checkpoint_custom.demo.printing import shown
+
+PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
+
+
+def run(command: Sequence[str] | str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, or a line in a shell; a warning in it is an error."""
+    inherited = {name: value for name, value in os.environ.items() if name != "CHECKPOINT_URL"}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**inherited, "PYTHONWARNINGS": "error", **variables},
+        shell=isinstance(command, str),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def succeed(command: Sequence[str] | str, folder: Path, **variables: str) -> str:
+    """The output of a command that ends well and has nothing to complain about."""
+    done = run(command, folder, **variables)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+def fail(command: Sequence[str], folder: Path, **variables: str) -> str:
+    """The error of a command that ends with exit code 1 and one line on stderr."""
+    done = run(command, folder, **variables)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def told(output: str) -> str:
+    """The table as running text: the cells of each column of each row joined."""
+    rows = re.split(r"^[-+]+\n", output, flags=re.MULTILINE)
+    tables = [[line.ljust(100).split(" | ") for line in row.splitlines() if " | " in line] for row in rows]
+    return "\n".join(" ".join(" ".join(cells).split()) for table in tables for cells in zip(*table, strict=True))
+
+
+def assert_all_shown(output: str) -> None:
+    """Every promise of the demo is in its table."""
+    text = told(output)
+    assert "the process is killed with SIGKILL (exit code -9)" in text
+    assert "In the database now: Aroma, Barista, Doppio." in text
+    assert "How often each supplier was asked: Aroma 1, Barista 1, Crema 2, Doppio 1." in text
+    assert 'stops and asks: "May I order 20 kg from Crema for 240 EUR?" The answer is "yes".' in text
+    assert "the final state is equal to that of a run which nobody killed" in text
+    assert "9 checkpoints, newest first" in text
+    assert 'Both ends exist: "Ordered 20 kg from Crema for 240 EUR." and "Nothing was ordered."' in text
+    assert "Equal states in all 12 checkpoints of the original and the copy." in text
+    assert "Checkpoints before: 12, after: 1. The state is equal before and after, with all 11 messages" in text
+    assert "   3  loop    tool x4   messages: 4, prices: 0" in output
+    assert max(len(line) for line in output.splitlines() if "|" in line) <= 100
+
+
+def next_commands(output: str) -> list[str]:
+    return re.findall(r"^  # .*\n  (.*)$", output, flags=re.MULTILINE)
+
+
+def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
+    """The three commands at the end work, in their order."""
+    history, conversation, forget = next_commands(output)
+    assert succeed(history, folder, **variables).count("'step'") == 12
+    lines = succeed(conversation, folder, **variables).splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "agent: Nothing was ordered."
+    assert succeed(forget, folder, **variables) == "forgotten\n"
+    assert succeed(history, folder, **variables) == ""
+
+
+def test_demo_on_a_new_sqlite_file(tmp_path: Path) -> None:
+    output = succeed([*PROGRAM, "demo"], tmp_path)
+    assert_all_shown(output)
+    assert f"Database: {tmp_path / 'checkpoints-demo.db'}" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints-demo.db"]
+    assert_commands_run(output, tmp_path)
+
+
+def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
+    secret = "n0t-for-the-screen"
+    url = f"{empty_postgres_url}&application_name={secret}"
+    output = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
+    assert_all_shown(output)
+    assert "Database: postgresql://" in output
+    assert secret not in output
+    assert list(tmp_path.iterdir()) == []
+    assert_commands_run(output, tmp_path, CHECKPOINT_URL=url)
+
+
+def test_demo_twice_on_a_given_file(tmp_path: Path) -> None:
+    """The file's other threads stay, and a name that a shell would not take as it is does not get into a command."""
+    url = "sqlite:///it's mine.db"
+    first = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
+    second = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
+    assert f"Database: {tmp_path}/it's mine.db" in first
+    assert_commands_run(first, tmp_path, CHECKPOINT_URL=url)
+    assert_commands_run(second, tmp_path, CHECKPOINT_URL=url)
+
+
+def test_demo_leaves_existing_files_alone(tmp_path: Path) -> None:
+    precious = {"checkpoints-demo.db": b"precious", "checkpoints-demo-2.db-wal": b"a log without its database"}
+    for name, content in precious.items():
+        (tmp_path / name).write_bytes(content)
+    output = succeed([*PROGRAM, "demo"], tmp_path)
+    assert f"Database: {tmp_path / 'checkpoints-demo-3.db'}" in output
+    assert {name: (tmp_path / name).read_bytes() for name in precious} == precious
+    assert {path.name for path in tmp_path.iterdir()} == {*precious, "checkpoints-demo-3.db"}
+
+
+def test_demo_says_which_state_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = CheckpointSaver.prune
+
+    def prune(self: CheckpointSaver, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        real(self, thread_ids, strategy=strategy)
+        with sqlite3.connect(tmp_path / "checkpoints-demo.db") as connection:
+            connection.execute("DELETE FROM writes WHERE thread_id = 'demo'")
+        connection.close()
+
+    monkeypatch.setattr(CheckpointSaver, "prune", prune)
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: the demo failed: the state after pruning differs in channel 'messages': expected ")
+
+
+def test_demo_fails_if_a_process_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The child's own error comes first, then the parent's."""
+    monkeypatch.chdir(tmp_path)
+    real = SqliteSaver.setup
+
+    def setup(self: CheckpointSaver) -> None:
+        real(self)
+        with sqlite3.connect(tmp_path / "checkpoints-demo.db") as connection:
+            connection.execute("UPDATE langgraph_checkpoint_migrations SET number = number + 1000")
+        connection.close()
+
+    monkeypatch.setattr(SqliteSaver, "setup", setup)
+    assert main(["demo"]) == 1
+    theirs, ours = capfd.readouterr().err.splitlines()
+    assert theirs.startswith("error: ")
+    assert "1001" in theirs
+    assert ours == "error: the demo failed: the first process ended by itself, with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [({"a": 1}, {"a": 2}), ({"a": 1}, {}), ({}, {"a": 1}), ({"a": [1, 2]}, {"a": [2, 1]})],
+)
+def test_any_difference_between_states_is_told(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    with pytest.raises(DemoFailed, match=r"it differs in channel 'a': expected .*, found "):
+        prove_equal("it", expected, found)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///%3Amemory%3A", "sqlite:///"])
+def test_demo_refuses_a_database_that_only_one_process_sees(url: str, tmp_path: Path) -> None:
+    assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path)
+
+
+def test_demo_without_langgraph(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['langgraph.graph'] = None; "
+        "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
+    )
+    assert "pip install langgraph" in fail([sys.executable, "-c", code], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    code = (
+        "import os, sys; os.rmdir(os.getcwd()); "
+        "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
+    )
+    assert "no file can be made" in fail([sys.executable, "-c", code], folder)
+
+
+def test_setup_on_sqlite(tmp_path: Path) -> None:
+    assert succeed([*PROGRAM, "setup", "--url", "sqlite:///a.db"], tmp_path) == "The tables are ready.\n"
+    assert succeed([*PROGRAM, "setup"], tmp_path, CHECKPOINT_URL="sqlite:///b.db") == "The tables are ready.\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.db", "b.db"}
+
+
+def test_setup_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert succeed([*PROGRAM, "setup"], tmp_path, CHECKPOINT_URL=empty_postgres_url) == "The tables are ready.\n"
+    with open_saver(empty_postgres_url) as saver:
+        assert list(saver.list(None)) == []
+
+
+def test_setup_imports_no_graph(tmp_path: Path) -> None:
+    code = (
+        "import sys; from langgraph_checkpoint_custom.cli import main; main(['setup', '--url', 'sqlite:///a.db']); "
+        "print({'langgraph.graph', 'psycopg'} & set(sys.modules))"
+    )
+    assert succeed([sys.executable, "-c", code], tmp_path) == "The tables are ready.\nset()\n"
+
+
+def test_setup_without_a_database(tmp_path: Path) -> None:
+    error = fail([*PROGRAM, "setup"], tmp_path)
+    assert "--url" in error
+    assert "CHECKPOINT_URL" in error
+
+
+def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None; from langgraph_checkpoint_custom.cli import main; "
+        "sys.exit(main(['setup', '--url', 'postgresql://me:s3cret@localhost/db']))"
+    )
+    error = fail([sys.executable, "-c", code], tmp_path)
+    assert "pip install" in error
+    assert "s3cret" not in error
+
+
+@pytest.mark.parametrize("command", ["demo", "setup"])
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("mysql://me:s3cret@localhost/db", "starts with 'mysql'"),
+        ("me:s3cret@localhost", "starts with 'me'"),
+        ("sqlite://s3cret.db", "three slashes"),
+        ("sqlite:///no/such/folder/a.db", "cannot be opened"),
+        ("sqlite:///text.db", "not a SQLite database"),
+    ],
+)
+def test_an_error_is_one_line_without_a_password(command: str, url: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("not a database " * 100)
+    error = fail([*PROGRAM, command, "--url", url], tmp_path)
+    assert reason in error
+    assert error.count("\n") == 1
+    assert "s3cret" not in error
+
+
+def test_a_command_is_needed_and_help_hides_the_worker(tmp_path: Path) -> None:
+    assert run(PROGRAM, tmp_path).returncode == 2
+    text = succeed([*PROGRAM, "--help"], tmp_path)
+    assert "demo" in text
+    assert "setup" in text
+    assert "_worker" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("postgresql://me:s3cret@host:5433/app?password=s3cret", "postgresql://host:5433/app"),
+        ("postgres://me:s3@cret@[::1]/app", "postgres://[::1]/app"),
+        ("postgresql:///app?user=me", "postgresql:///app"),
+        ("sqlite:////var/lib/my%20app.db", "/var/lib/my app.db"),
+    ],
+)
+def test_a_database_is_shown_without_account_and_options(url: str, text: str) -> None:
+    assert shown(url) == text
