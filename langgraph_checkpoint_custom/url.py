@@ -21,11 +21,17 @@ def open_saver(url: str, **options: Any) -> CheckpointSaver:
     Raises:
         ConfigError: The URL names no database that this package knows.
     """
-    scheme, _, _ = url.partition(":")
+    if not isinstance(url, str):
+        raise ConfigError(f"a database URL is text, not {type(url).__name__}; for a path use SqliteSaver")
+    scheme = url.partition(":")[0].lower()
     if scheme == "sqlite":
         rest = url[len("sqlite:") :]
         if not rest.startswith("///"):
             raise ConfigError("a SQLite URL has three slashes before a relative path: sqlite:///checkpoints.db")
+        if "?" in rest:
+            raise ConfigError(
+                "a sqlite:/// URL has no options; give them to open_saver, and write %3F for a question mark"
+            )
         return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)
     if scheme in ("postgresql", "postgres"):
         from langgraph_checkpoint_custom.postgres import PostgresSaver

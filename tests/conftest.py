@@ -91,9 +91,37 @@ def empty_postgres_url(postgres_dsn: str) -> Iterator[str]:
     drop_database(postgres_dsn, name)
 
 
+@pytest.fixture(scope="session")
+def shared_postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+    """A database that test after test finds empty: emptying takes 5 ms, a clone takes 200."""
+    name = f"shared_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(postgres_template))
+        )
+    yield dsn_for(postgres_dsn, name)
+    drop_database(postgres_dsn, name)
+
+
 @pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """An empty store, once for each database."""
+    """An empty store, once for each database; its tables must be left as they are."""
+    if request.param == "sqlite":
+        return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    url = request.getfixturevalue("shared_postgres_url")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        for table in ("checkpoints", "blobs", "writes"):
+            connection.execute(f"TRUNCATE langgraph_checkpoint.{table}")
+    return Store("postgres", url)
+
+
+@pytest.fixture(params=BACKENDS)
+def own_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store whose tables the test may change, once for each database."""
     if request.param == "sqlite":
         return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     return Store("postgres", request.getfixturevalue("postgres_url"))

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -50,6 +51,10 @@ INLINE_BYTES = 256
 # What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
 CLEAR_METADATA = ("source", "step", "run_id")
 
+# What a serializer is asked to store once, to see whether it can be read there.
+PROBE = "can this be read?"
+_HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
+
 
 class Encoded(NamedTuple):
     """A checkpoint ready to be stored.
@@ -71,16 +76,32 @@ def version_key(version: object) -> str:
     return text("channel version", f"#{json.dumps(version)}", MAX_ID)
 
 
-def encrypts(serde: SerializerProtocol) -> bool:
-    """Whether what this serializer stores is meant to be unreadable in the database."""
-    return hasattr(serde, "cipher")
+def hides(serde: SerializerProtocol) -> bool:
+    """Whether what a serializer stores cannot be read in the database: one that encrypts, around another or not."""
+    hidden = _HIDES.get(serde)
+    if hidden is None:
+        stored = bytes(serde.dumps_typed(PROBE)[1])
+        hidden = PROBE.encode() not in stored
+        _HIDES[serde] = hidden
+    return hidden
 
 
 def _is_inline(value: Any) -> bool:
     kind = type(value)
-    if kind is str or kind is bytes:
-        return len(value) <= INLINE_BYTES
-    return value is None or kind is bool or kind is int or kind is float
+    if kind is str:
+        return len(value) <= INLINE_BYTES and (value.isascii() or _is_unicode(value))
+    if kind is int:
+        return -(2**63) <= value < 2**64  # Larger ones are not for every serializer.
+    return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
+
+
+def _is_unicode(value: str) -> bool:
+    """Whether text has no half characters, which serializers treat in ways of their own."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _dumps(serde: SerializerProtocol, what: str, value: Any) -> tuple[str, bytes]:
@@ -131,8 +152,8 @@ def encode_checkpoint(
     """Encode a checkpoint with the values of the channels in `new_versions`."""
     thread_id, checkpoint_ns, parent_id = key_of(config)
     checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
-    values: Mapping[str, Any] = checkpoint.get("channel_values") or {}
-    versions: Mapping[str, Any] = checkpoint.get("channel_versions") or {}
+    values = dict(checkpoint.get("channel_values") or {})  # `spare` may need them when the graph has dropped them.
+    versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
     def blob(channel: str) -> BlobRow:
@@ -181,7 +202,7 @@ def encode_checkpoint(
             bool(replayed) and parent_id is not None,
             *document,
             *_dumps(serde, "the metadata", stored),
-            project(whole, CLEAR_METADATA if encrypts(serde) else None),
+            project(whole, CLEAR_METADATA if hides(serde) else None),
         ),
         blobs,
         kept,
@@ -232,8 +253,11 @@ class Decoder:
             ) from error
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        """The checkpoint document."""
-        return self._mapping("checkpoint", type_, data)
+        """The checkpoint document, with the values that are part of it."""
+        document = self._mapping("checkpoint", type_, data)
+        if not isinstance(document.get("channel_values"), dict):
+            raise self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
+        return document
 
     def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The metadata, naming the thread it is read from."""

@@ -56,7 +56,9 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
             text = canonical(value)
-            shown[_shown(key)] = text if text is not None and len(text) <= LONGEST else None
+            # Half a character, which a serializer may change, cannot be told from a whole one here.
+            known = text is not None and len(text) <= LONGEST and "\\ud" not in text
+            shown[_shown(key)] = text if known else None
     if only is not None:
         shown[MORE] = None
     return json.dumps(shown, separators=(",", ":"))

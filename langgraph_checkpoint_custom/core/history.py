@@ -43,10 +43,13 @@ def get_delta_channel_history(
 def _walk(
     d: SqlDialect, serde: SerializerProtocol, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
 ) -> dict[str, DeltaChannelHistory]:
-    """Follow the parents from the target; `checkpoint` rows carry the asked channels that are stored in `channels`."""
+    """Follow the parents from the target; `checkpoint` rows carry the asked channels that are stored in `channels`.
+
+    In a chain that loops, an ancestor comes twice, the second time with fewer channels and writes that came before.
+    """
     ancestors: dict[str, TupleRow] = {}
     blobs: dict[tuple[str, str], TupleRow] = {}
-    writes: defaultdict[str, list[TupleRow]] = defaultdict(list)
+    writes: defaultdict[str, dict[tuple[str | None, int | None], TupleRow]] = defaultdict(dict)
     cursor: str | None = None
     seen: set[str] = set()
     for row in rows:
@@ -54,11 +57,13 @@ def _walk(
             cursor = row.name
             seen.add(row.checkpoint_id)
         elif row.kind == "checkpoint":
-            ancestors[row.checkpoint_id] = row
+            twin = ancestors.get(row.checkpoint_id)
+            if twin is None or len(d.names(twin.channels)) < len(d.names(row.channels)):
+                ancestors[row.checkpoint_id] = row
         elif row.kind == "blob":
             blobs[row.checkpoint_id, row.name or ""] = row
         else:
-            writes[row.checkpoint_id].append(row)
+            writes[row.checkpoint_id][row.key, row.idx] = row
 
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in asked}
     seeds: dict[str, Any] = {}
@@ -67,7 +72,7 @@ def _walk(
         seen.add(cursor)
         ancestor = ancestors[cursor]
         decoder = Decoder(serde, key.thread_id, key.checkpoint_ns, cursor)
-        for row in reversed(in_order(writes[cursor])):
+        for row in reversed(in_order(writes[cursor].values())):
             channel = row.name or ""
             if channel in remaining:
                 value = decoder.value(channel, row.type, row.value)
@@ -78,6 +83,8 @@ def _walk(
             if blob is not None:
                 seeds[channel] = decoder.value(channel, blob.type, blob.value)
             else:
+                if ancestor.value is None:
+                    raise decoder.corrupt("the stored value is gone", channel)
                 inline = inline or decoder.document(ancestor.type, ancestor.value)["channel_values"]
                 if channel not in inline:
                     raise decoder.corrupt("the stored value is gone", channel)

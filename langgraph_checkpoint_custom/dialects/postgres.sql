@@ -54,6 +54,7 @@ WITH kept AS MATERIALIZED (
     SELECT NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints
         WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+        AND checkpoint_id <> %(checkpoint_id)s
     )
 ), stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
@@ -371,7 +372,8 @@ SELECT count(*) FROM (
 ) AS locked
 
 -- name: sweep_spare_needed
--- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met.
+-- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
+-- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
 ), staying AS MATERIALIZED (
@@ -409,13 +411,28 @@ WITH RECURSIVE places AS MATERIALIZED (
         OFFSET 0
     ) AS p
     WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
-), spared AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed
+), spared (thread_id, checkpoint_ns, checkpoint_id) AS (
+    SELECT k.thread_id, k.checkpoint_ns, k.spared_id FROM (
+        SELECT thread_id, checkpoint_ns, checkpoint_id AS spared_id FROM needed
+        UNION
+        SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
+        WHERE s.format < 4 AND EXISTS (
+            SELECT FROM langgraph_checkpoint.writes w
+            WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+            AND w.channel = '__pregel_tasks'
+        )
+    ) AS k
     UNION
-    SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
-    WHERE s.format < 4 AND EXISTS (
+    SELECT k.thread_id, k.checkpoint_ns, p.parent_id FROM spared k
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        AND c.format < 4
+        OFFSET 0
+    ) AS p
+    WHERE EXISTS (
         SELECT FROM langgraph_checkpoint.writes w
-        WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+        WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = p.parent_id
         AND w.channel = '__pregel_tasks'
     )
 )

@@ -300,7 +300,8 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 -- The sweep_ blocks delete what is doomed, in this order.
 
 -- name: sweep_spare_needed
--- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met.
+-- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
+-- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed
 ), staying AS MATERIALIZED (
@@ -332,13 +333,24 @@ WITH RECURSIVE places AS MATERIALIZED (
     CROSS JOIN checkpoints c ON c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns
         AND c.checkpoint_id = n.checkpoint_id
     WHERE n.open <> '[]' AND c.parent_id IS NOT NULL
-), spared AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
+), spared (thread_id, checkpoint_ns, checkpoint_id) AS (
+    SELECT * FROM (
+        SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
+        UNION
+        SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
+        WHERE s.format < 4 AND EXISTS (
+            SELECT 1 FROM writes w
+            WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+            AND w.channel = '__pregel_tasks'
+        )
+    )
     UNION
-    SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
-    WHERE s.format < 4 AND EXISTS (
+    SELECT k.thread_id, k.checkpoint_ns, c.parent_id FROM spared k
+    CROSS JOIN checkpoints c ON c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns
+        AND c.checkpoint_id = k.checkpoint_id AND c.format < 4
+    WHERE EXISTS (
         SELECT 1 FROM writes w
-        WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+        WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = c.parent_id
         AND w.channel = '__pregel_tasks'
     )
 )

@@ -1,7 +1,9 @@
 """Where PostgreSQL connections come from: pools of our own, or what a caller brings.
 
 Own pools are made on first use: one for all OS threads, and one for each event loop, since a connection cannot leave
-its loop. A loop that is gone takes its pool with it: its sockets are closed when the next loop comes or at the end.
+its loop. A loop that ends takes its pool with it: a task of ours that is cancelled then closes the pool (the pool's own
+workers can take a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them for ever). If a
+loop was closed without cancelling its tasks, the sockets are closed when the next loop comes or at the end.
 
 A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
 before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
@@ -117,10 +119,12 @@ class OwnPools:
             self._held.check_open()
             self._held.reap()
             entry = self._held.loops[loop] = _LoopEntry(self._options)
-        if entry.pool.closed:
-            await self._atry()
-            self._held.check_open()
-            await entry.pool.open()
+        if entry.life is None:
+            async with entry.opening:
+                self._held.check_open()
+                if entry.life is None:
+                    await self._atry()
+                    await entry.open()
         try:
             async with entry.pool.connection() as connection:
                 yield connection
@@ -136,7 +140,7 @@ class OwnPools:
     async def adistrust(self) -> None:
         """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
         entry = self._held.loops.get(asyncio.get_running_loop())
-        if entry is not None and not entry.pool.closed:
+        if entry is not None and entry.life is not None:
             await entry.pool.check()
 
     def close(self) -> None:
@@ -145,10 +149,11 @@ class OwnPools:
 
     async def aclose(self) -> None:
         """Close every pool, the running loop's before this returns."""
+        self._held.closed = True
         entry = self._held.loops.pop(asyncio.get_running_loop(), None)
-        if entry is not None:
-            self._held.closed = True
-            await entry.pool.close()
+        if entry is not None and entry.life is not None:
+            entry.life.cancel()
+            await asyncio.wait([entry.life])
         await asyncio.to_thread(self._held.close)
 
     def _open(self) -> SyncPool:
@@ -169,11 +174,24 @@ class OwnPools:
 
 
 class _LoopEntry:
-    """A loop's pool and its connections, which have to be closed without it once the loop is gone."""
+    """A loop's pool, the task that closes it, and its connections, for when the loop is gone without a word."""
 
     def __init__(self, options: dict[str, Any]) -> None:
+        self.opening = asyncio.Lock()
+        self.life: asyncio.Task[None] | None = None
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.pool: LoopPool = AsyncConnectionPool(**options, configure=self._remember)
+
+    async def open(self) -> None:
+        """Open the pool for as long as the loop runs."""
+        await self.pool.open()
+        self.life = asyncio.create_task(self._live())
+
+    async def _live(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.pool.close()
 
     async def _remember(self, connection: LoopConnection) -> None:
         self.connections.add(connection)
@@ -207,8 +225,8 @@ class _Held:
             pool.close()
         while self.loops:
             loop, entry = self.loops.popitem()
-            if loop.is_running() and not entry.pool.closed:
-                asyncio.run_coroutine_threadsafe(entry.pool.close(), loop)
+            if loop.is_running() and entry.life is not None:
+                loop.call_soon_threadsafe(entry.life.cancel)
             else:
                 entry.hang_up()
 

@@ -15,8 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
@@ -61,6 +60,8 @@ class SqliteDriver:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; use a Python built with a newer one"
             )
+        if not path:
+            raise ConfigError('the path of the SQLite file is empty; for a store in memory it is ":memory:"')
         if synchronous.upper() not in SYNCHRONOUS:
             raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         if not busy_timeout >= 0:
@@ -165,16 +166,18 @@ class SqliteDriver:
         return connection
 
     def _open(self, operation: str) -> sqlite3.Connection:
-        """The first connection: makes the file, sets WAL mode, migrates."""
-        if not self._shared and not os.path.exists(self.path):
-            # Conversations are nobody else's business; the WAL files take over the mode.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)) if Path(self.path).parent.is_dir() else None
+        """The first connection: makes the file, migrates, and then sets WAL mode, since the file may be another's."""
+        if not self._shared:
+            # Conversations are nobody else's business; the WAL files take over the mode. What is wrong with the path
+            # SQLite says better.
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self._connect()
         try:
-            self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
             connection.execute("BEGIN IMMEDIATE")
             drive(self._setup, lambda request: _reply(connection, request))
             connection.execute("COMMIT")
+            self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
         except BaseException:
             connection.close()
             raise

@@ -91,11 +91,11 @@ def test_setup_from_ten_processes_at_once(empty_postgres_url: str, tmp_path: Pat
         works(url)
 
 
-def test_setup_twice_changes_nothing(store: Store) -> None:
+def test_setup_twice_changes_nothing(own_store: Store) -> None:
     for _ in range(2):
-        with store.open() as saver:
+        with own_store.open() as saver:
             saver.setup()
-    works(store.url)
+    works(own_store.url)
 
 
 def test_asetup_makes_the_tables(empty_postgres_url: str, tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_setup_inside_a_transaction_that_rolls_back_leaves_nothing(empty_postgre
         other.get_tuple(generate_config("t"))
 
 
-def test_tables_of_a_newer_version_are_refused(store: Store) -> None:
-    with store.open() as saver:
+def test_tables_of_a_newer_version_are_refused(own_store: Store) -> None:
+    with own_store.open() as saver:
         saver.setup()
     statement = "INSERT INTO {}langgraph_checkpoint_migrations (number, name) VALUES (9999, 'future')"
-    change(store, statement)
-    with store.open() as saver:
+    change(own_store, statement)
+    with own_store.open() as saver:
         with pytest.raises(SchemaTooNew, match="upgrade langgraph-checkpoint-custom"):
             saver.get_tuple(generate_config("t"))
         with pytest.raises(SchemaTooNew):
