@@ -91,7 +91,7 @@ def _is_inline(value: Any) -> bool:
     if kind is str:
         return len(value) <= INLINE_BYTES and (value.isascii() or _is_unicode(value))
     if kind is int:
-        return -(2**63) <= value < 2**64  # Larger ones are not for every serializer.
+        return bool(-(2**63) <= value < 2**64)  # Larger ones are not for every serializer.
     return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
 

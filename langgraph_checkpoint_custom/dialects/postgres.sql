@@ -312,7 +312,7 @@ DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
--- stored and is not the newest any more.
+-- not the newest any more: it is stored, or an older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
     SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
@@ -321,10 +321,10 @@ WITH heads AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
     WHERE strpos(h.checkpoint_ns, ':') > 0
     AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
-    AND EXISTS (
+    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints r
         WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-    )
+    ))
 ), victims AS MATERIALIZED (
     SELECT c.checkpoint_ns, c.checkpoint_id
     FROM langgraph_checkpoint.checkpoints c
@@ -420,6 +420,7 @@ WITH RECURSIVE places AS MATERIALIZED (
             SELECT FROM langgraph_checkpoint.writes w
             WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
             AND w.channel = '__pregel_tasks'
+            OFFSET 0
         )
     ) AS k
     UNION
@@ -434,6 +435,7 @@ WITH RECURSIVE places AS MATERIALIZED (
         SELECT FROM langgraph_checkpoint.writes w
         WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = p.parent_id
         AND w.channel = '__pregel_tasks'
+        OFFSET 0
     )
 )
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true FROM spared s

@@ -265,7 +265,7 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
--- stored and is not the newest any more.
+-- not the newest any more: it is stored, or an older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id, root_id
     FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden GROUP BY checkpoint_ns
@@ -273,10 +273,10 @@ WITH heads AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
     WHERE instr(h.checkpoint_ns, ':') > 0
     AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
-    AND EXISTS (
+    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT 1 FROM checkpoints r
         WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-    )
+    ))
 )
 UPDATE checkpoints SET doomed = 1
 WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
