@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from tests.stores import Face
@@ -9,7 +10,7 @@ from tests.stores import Face
 
 async def test_a_checkpoint_comes_back_whole(face: Face) -> None:
     values = {"messages": [{"role": "user", "content": "a\0b" * 200}], "count": 3, "text": "x" * 1000, "none": None}
-    versions = {channel: face.saver.get_next_version(None, None) for channel in values}
+    versions: ChannelVersions = {channel: face.saver.get_next_version(None, None) for channel in values}
     checkpoint = generate_checkpoint(channel_values=values, channel_versions=versions)
     config = await face.put(generate_config("thread"), checkpoint, generate_metadata(step=1), versions)
     await face.put_writes(config, [("messages", ["new"])], "task", "~path")

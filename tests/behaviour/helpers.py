@@ -1,0 +1,246 @@
+"""Checkpoints in one line, and the database seen without the saver."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+import psycopg
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from ulid import ULID
+
+from langgraph_checkpoint_custom.core.codec import PROBE
+from tests.stores import Face, Store
+
+NextId = Callable[[], str]
+TABLES = ("checkpoints", "writes", "blobs")
+# Longer than what the checkpoint document holds inline, so that it becomes a blob.
+LONG = "long " * 100
+
+
+def next_uuid() -> str:
+    """LangGraph's own ids: each is greater than the one before."""
+    return str(uuid6(clock_seq=-1))
+
+
+def next_ulids() -> NextId:
+    """ULIDs that grow, a millisecond apart: within one, their order is random."""
+    milliseconds = iter(range(1_700_000_000_000, 1_800_000_000_000))
+    return lambda: str(ULID.from_timestamp(next(milliseconds)))
+
+
+def config(thread_id: Any = "thread", checkpoint_id: Any = None, ns: Any = "") -> RunnableConfig:
+    """The config of a checkpoint, or of the newest one of a namespace."""
+    part = {"thread_id": thread_id, "checkpoint_ns": ns}
+    return {"configurable": part if checkpoint_id is None else part | {"checkpoint_id": checkpoint_id}}
+
+
+def anywhere(thread_id: str = "thread") -> RunnableConfig:
+    """The config of all namespaces of a thread, for a list."""
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def metadata(step: int = 0, **extra: Any) -> CheckpointMetadata:
+    """Metadata as LangGraph makes it."""
+    return cast("CheckpointMetadata", {"source": "loop", "step": step, "parents": {}, **extra})
+
+
+def checkpoint(
+    checkpoint_id: str,
+    values: Mapping[str, Any] | None = None,
+    versions: Mapping[str, Any] | None = None,
+    *,
+    v: int = 4,
+) -> Checkpoint:
+    """A checkpoint document; every value has a version of its own unless `versions` says otherwise."""
+    values = dict(values or {})
+    return Checkpoint(
+        v=v,
+        id=checkpoint_id,
+        ts="2024-05-04T06:32:42.235444+00:00",
+        channel_values=values,
+        channel_versions=dict(versions) if versions is not None else new_versions(values),
+        versions_seen={},
+        updated_channels=None,
+    )
+
+
+def new_versions(channels: Iterable[str]) -> dict[str, Any]:
+    """A version for each channel that nothing else has."""
+    return {channel: f"{1:032d}.{next_uuid()}" for channel in channels}
+
+
+async def put(
+    face: Face,
+    checkpoint_id: str,
+    values: Mapping[str, Any] | None = None,
+    *,
+    parent: RunnableConfig | None = None,
+    thread_id: str = "thread",
+    ns: str = "",
+    versions: Mapping[str, Any] | None = None,
+    new: Mapping[str, Any] | None = None,
+    meta: CheckpointMetadata | None = None,
+    v: int = 4,
+) -> RunnableConfig:
+    """Store a checkpoint; all of its versions are new unless `new` says otherwise."""
+    document = checkpoint(checkpoint_id, values, versions, v=v)
+    fresh = dict(document["channel_versions"] if new is None else new)
+    where = config(thread_id, parent and id_of(parent), ns)
+    return await face.put(where, document, metadata() if meta is None else meta, fresh)
+
+
+async def put_chain(face: Face, next_id: NextId, length: int, **options: Any) -> list[RunnableConfig]:
+    """A thread of that many checkpoints, each the parent of the next one; `step` counts them."""
+    configs: list[RunnableConfig] = []
+    for step in range(length):
+        parent = configs[-1] if configs else None
+        configs.append(await put(face, next_id(), parent=parent, meta=metadata(step), **options))
+    return configs
+
+
+async def get(face: Face, where: RunnableConfig) -> CheckpointTuple:
+    """The checkpoint, which has to be there."""
+    found = await face.get_tuple(where)
+    assert found is not None, f"there is no checkpoint {where}"
+    return found
+
+
+def id_of(found: CheckpointTuple | RunnableConfig) -> str:
+    """The checkpoint id of a tuple or a config."""
+    where: Mapping[str, Any] = found.config if isinstance(found, CheckpointTuple) else found
+    return cast(str, where["configurable"]["checkpoint_id"])
+
+
+def ids_of(found: Sequence[CheckpointTuple] | Sequence[RunnableConfig]) -> list[str]:
+    """The checkpoint ids, in order."""
+    return [id_of(each) for each in found]
+
+
+class CountingSerializer(JsonPlusSerializer):
+    """LangGraph's serializer, counting what goes through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dumped = 0
+        self.loaded = 0
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        dumped = super().dumps_typed(obj)
+        self.dumped += obj != PROBE
+        return dumped
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        self.loaded += 1
+        return super().loads_typed(data)
+
+
+class Database:
+    """The tables of a store, without the saver; parameters are written `:name`."""
+
+    def __init__(self, store: Store) -> None:
+        self.kind = store.kind
+        self.url = store.url
+        self.path = store.url.removeprefix("sqlite:///")
+
+    def connect(self) -> Any:
+        """A connection in a transaction."""
+        if self.kind == "sqlite":
+            return sqlite3.connect(self.path, isolation_level="IMMEDIATE", timeout=10, check_same_thread=False)
+        return psycopg.connect(self.url, options="-c search_path=langgraph_checkpoint")
+
+    def run(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """One statement; its rows, if it has any. It has to touch some row."""
+        if self.kind == "postgres":
+            sql = re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
+        with closing(self.connect()) as connection:
+            cursor = connection.execute(sql, params)
+            rows = cursor.fetchall() if cursor.description else []
+            assert rows or cursor.rowcount > 0, f"{sql} did nothing"
+            connection.commit()
+        return rows
+
+    def count(self, table: str) -> int:
+        """The rows of a table."""
+        return cast(int, self.run(f"SELECT count(*) FROM {table}")[0][0])
+
+    def counts(self) -> dict[str, int]:
+        """The rows of every table; none where the tables are not made yet."""
+        try:
+            return {table: self.count(table) for table in TABLES}
+        except (sqlite3.OperationalError, psycopg.errors.UndefinedTable):
+            return dict.fromkeys(TABLES, 0)
+
+    def cells(self) -> list[bytes]:
+        """Every value in every column of every table, as bytes."""
+        found: list[bytes] = []
+        with closing(self.connect()) as connection:
+            for table in TABLES:
+                for row in connection.execute(f"SELECT * FROM {table}"):
+                    found += [cell if isinstance(cell, bytes) else str(cell).encode() for cell in row]
+        return found
+
+    @contextmanager
+    def locked(self) -> Iterator[Callable[[], None]]:
+        """Make every write of others wait until the block ends or the function that it gives is called."""
+        with closing(self.connect()) as connection:
+            if self.kind == "sqlite":
+                connection.execute("BEGIN IMMEDIATE")
+            else:
+                connection.execute("LOCK TABLE blobs, writes, checkpoints IN EXCLUSIVE MODE")
+            yield connection.rollback
+
+
+async def put_delta_chain(
+    face: Face, next_id: NextId, length: int, snapshots: Collection[int], *, thread_id: str = "thread", ns: str = ""
+) -> list[RunnableConfig]:
+    """A thread whose channel `delta` is stored at some steps only; the writes of step 3 are 3, and so on.
+
+    Each step also has a blob of its own in the channel `plain`.
+    """
+    configs: list[RunnableConfig] = []
+    for step in range(length):
+        values: dict[str, Any] = {"plain": [step]}
+        meta = metadata(step)
+        if step in snapshots:
+            values["delta"] = _DeltaSnapshot(list(range(step)))
+        else:
+            meta = metadata(step, counters_since_delta_snapshot={"delta": [1, 1]})
+        versions = new_versions(["plain", "delta"])
+        parent = configs[-1] if configs else None
+        where = await put(
+            face, next_id(), values, thread_id=thread_id, ns=ns, parent=parent, versions=versions, meta=meta
+        )
+        await face.put_writes(where, [("delta", step), ("other", step)], f"task {step}", f"path {step}")
+        configs.append(where)
+    return configs
+
+
+def delta_history(seed: int | None, head: int) -> DeltaChannelHistory:
+    """The history of a step of `put_delta_chain` whose nearest snapshot is at the step `seed`."""
+    history: DeltaChannelHistory = {"writes": [(f"task {step}", "delta", step) for step in range(seed or 0, head)]}
+    if seed is not None:
+        history["seed"] = _DeltaSnapshot(list(range(seed)))
+    return history
+
+
+async def default_walk(face: Face, where: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+    """The history as LangGraph's base class finds it, with `get_tuple` alone."""
+    if face.colour == "async":
+        return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=where, channels=channels)
+    walk = BaseCheckpointSaver.get_delta_channel_history
+    return await asyncio.to_thread(walk, face.saver, config=where, channels=channels)

@@ -1,0 +1,144 @@
+"""Stored data that cannot be turned back raises `CorruptCheckpoint`, which says where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import TASKS
+from langgraph.types import Send
+
+from langgraph_checkpoint_custom import CheckpointError, CorruptCheckpoint, open_saver
+from tests.behaviour.helpers import LONG, Database, anywhere, config, get, metadata, put
+from tests.stores import Face, Store
+
+READS: dict[str, Callable[[Face], Awaitable[object]]] = {
+    "newest": lambda face: face.get_tuple(config("t", ns="sub")),
+    "by id": lambda face: face.get_tuple(config("t", "2", "sub")),
+    "list": lambda face: face.all(anywhere("t")),
+    "list of all": lambda face: face.all(None),
+}
+
+
+async def put_thread(face: Face) -> None:
+    first = await put(face, "1", {"a": [LONG], "b": [1]}, thread_id="t", ns="sub")
+    second = await put(face, "2", {"a": [LONG, 2], "c": 3}, thread_id="t", ns="sub", parent=first)
+    await face.put_writes(first, [("b", [4])], "task")
+    await face.put_writes(second, [("d", [5])], "task")
+
+
+async def expect(
+    face: Face, reads: Any, *, channel: str, type: str | None, checkpoint_id: str = "2"
+) -> CorruptCheckpoint:
+    """Each read raises, and says where."""
+    for name, read in reads.items():
+        with pytest.raises(CorruptCheckpoint) as raised:
+            pytest.fail(f"{name}: {await read(face)}")
+        error = raised.value
+        assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("t", "sub", checkpoint_id), name
+        assert (error.channel, error.type) == (channel, type), name
+        for part in ("'t'", "'sub'", repr(checkpoint_id), repr(channel), repr(type)):
+            assert part in str(error), name
+        assert isinstance(error, CheckpointError)
+    return error
+
+
+NEWEST = "thread_id = 't' AND checkpoint_ns = 'sub' AND checkpoint_id = '2'"
+
+
+async def test_a_value_that_is_gone(face: Face, database: Database) -> None:
+    await put_thread(face)
+    versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
+    database.run("DELETE FROM blobs WHERE channel = 'a' AND version = :version", version=versions["a"])
+    error = await expect(face, READS, channel="a", type=None)
+    assert str(versions["a"]) in str(error)
+    assert (await get(face, config("t", "1", "sub"))).checkpoint["channel_values"]["a"] == [LONG]
+
+
+async def test_a_value_that_was_overwritten(face: Face, database: Database) -> None:
+    await put_thread(face)
+    versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
+    where = "channel = 'a' AND version = :version"
+    database.run(f"UPDATE blobs SET value = :data WHERE {where}", data=b"\xc1 no msgpack", version=versions["a"])
+    error = await expect(face, READS, channel="a", type="msgpack")
+    assert error.__cause__ is not None
+    database.run(f"UPDATE blobs SET type = 'pickle' WHERE {where}", version=versions["a"])
+    await expect(face, READS, channel="a", type="pickle")
+
+
+async def test_a_write_that_was_overwritten(face: Face, database: Database) -> None:
+    await put_thread(face)
+    database.run(f"UPDATE writes SET value = :data WHERE {NEWEST}", data=b"\xc1")
+    await expect(face, READS, channel="d", type="msgpack")
+
+
+@pytest.mark.parametrize("part", ["checkpoint", "metadata"])
+async def test_a_document_that_was_overwritten(face: Face, database: Database, part: str) -> None:
+    await put_thread(face)
+    for data in (b"\xc1", b""):
+        database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=data)
+        await expect(face, READS, channel=part, type="msgpack")
+    # A text, where a dict should be.
+    database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=b"\xa1a")
+    await expect(face, READS, channel=part, type="msgpack")
+    database.run(f"UPDATE checkpoints SET {part}_type = 'null' WHERE {NEWEST}")
+    await expect(face, READS, channel=part, type="null")
+
+
+async def test_a_document_that_lost_its_values(face: Face, database: Database) -> None:
+    await put_thread(face)
+    # {"v": 4}
+    database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\x81\xa1v\x04")
+    await expect(face, READS, channel="checkpoint", type="msgpack")
+
+
+HISTORY: dict[str, Callable[[Face], Awaitable[object]]] = {
+    "history": lambda face: face.history(config("t", ns="sub"), ["b", "a"]),
+}
+
+
+async def test_a_seed_that_is_gone(face: Face, database: Database) -> None:
+    await put_thread(face)
+    database.run("DELETE FROM blobs WHERE channel = 'b'")
+    await expect(face, HISTORY, channel="b", type=None, checkpoint_id="1")
+
+
+async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(face: Face, database: Database) -> None:
+    await put_thread(face)
+    database.run("UPDATE blobs SET value = :data WHERE channel = 'b'", data=b"\xc1")
+    await expect(face, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
+    database.run("UPDATE writes SET value = :data, type = 'odd' WHERE channel = 'b'", data=b"\xc1")
+    await expect(face, HISTORY, channel="b", type="odd", checkpoint_id="1")
+
+
+async def test_a_send_of_an_old_checkpoint_that_was_overwritten(face: Face, database: Database) -> None:
+    parent = await put(face, "1", thread_id="t", ns="sub", v=1)
+    await face.put_writes(parent, [(TASKS, Send("a", 1))], "task")
+    await put(face, "2", thread_id="t", ns="sub", parent=parent, v=1)
+    database.run("UPDATE writes SET value = :data", data=b"\xc1")
+    await expect(face, {"newest": READS["newest"]}, channel=TASKS, type="msgpack")
+
+
+async def test_a_serializer_that_did_not_write_it(store: Store, face: Face) -> None:
+    key = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
+    with open_saver(store.url, serde=key) as encrypting:
+        await put_thread(Face(encrypting, face.colour))
+    error = await expect(face, READS, channel="metadata", type="msgpack+aes")
+    assert "serde" in str(error)
+    with open_saver(store.url, serde=other_key) as other:
+        await expect(Face(other, face.colour), READS, channel="metadata", type="msgpack+aes")
+
+
+async def test_the_rest_of_the_store_stays_readable(face: Face, database: Database) -> None:
+    await put_thread(face)
+    await put(face, "1", {"a": [1]}, meta=metadata(mine="yes"))
+    database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\xc1")
+    assert (await get(face, config())).checkpoint["channel_values"] == {"a": [1]}
+    assert len(await face.all(anywhere("t"), before=config(checkpoint_id="2"))) == 1
+    assert len(await face.all(None, filter={"mine": "yes"})) == 1
+    await face.prune(["t"])
+    await face.delete_thread("t")
+    assert len(await face.all(None)) == 1

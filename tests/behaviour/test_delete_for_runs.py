@@ -1,0 +1,161 @@
+"""`delete_for_runs` deletes what runs stored, in all threads, and leaves no hole in what stays."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from tests.behaviour.helpers import (
+    LONG,
+    Database,
+    NextId,
+    checkpoint,
+    config,
+    default_walk,
+    delta_history,
+    get,
+    id_of,
+    ids_of,
+    metadata,
+    next_uuid,
+    put,
+)
+from tests.stores import Face
+
+UID = UUID("12345678-1234-5678-1234-567812345678")
+
+
+async def put_runs(face: Face, next_id: NextId, runs: list[str], **options: Any) -> list[RunnableConfig]:
+    """A thread with a checkpoint of each run, in that order, each with a blob and a write."""
+    chain: list[RunnableConfig] = []
+    for step, run in enumerate(runs):
+        parent = chain[-1] if chain else None
+        meta = metadata(step, run_id=run)
+        chain.append(await put(face, next_id(), {"a": [step]}, parent=parent, meta=meta, **options))
+        await face.put_writes(chain[-1], [("a", step)], "task")
+    return chain
+
+
+async def test_the_runs_go_and_the_others_stay(face: Face, database: Database, next_id: NextId) -> None:
+    chain = await put_runs(face, next_id, ["x", "y", "x", "z", "y"])
+    await face.delete_for_runs(["x", "z", "nobody"])
+    assert ids_of(await face.all(config())) == ids_of([chain[4], chain[1]])
+    assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
+    for step in (1, 4):
+        found = await get(face, chain[step])
+        assert found.checkpoint["channel_values"] == {"a": [step]}
+        assert found.pending_writes == [("task", "a", step)]
+        assert found.parent_config is None
+    for step in (0, 2, 3):
+        assert await face.get_tuple(chain[step]) is None
+
+
+async def test_they_go_in_all_threads_and_namespaces(face: Face) -> None:
+    for thread_id in ("t", "u"):
+        for ns in ("", "sub:1"):
+            await put_runs(face, next_uuid, ["x", "y"], thread_id=thread_id, ns=ns)
+    await face.delete_for_runs(["y"])
+    left = await face.all(None)
+    assert len(left) == 4
+    assert {found.metadata["run_id"] for found in left} == {"x"}
+
+
+async def test_a_checkpoint_without_a_run_stays(face: Face) -> None:
+    await put(face, next_uuid())
+    await put(face, next_uuid(), meta=metadata(run_id=None))
+    await put(face, next_uuid(), meta=metadata(run_id=""))
+    await face.delete_for_runs(["None", "", "null"])
+    assert len(await face.all(config())) == 3
+
+
+async def test_the_run_id_may_come_from_the_config(face: Face) -> None:
+    given: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": "", "run_id": "x"}}
+    await face.put(given, checkpoint("1"), metadata(), {})
+    given = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}, "metadata": {"run_id": "y"}}
+    await face.put(given, checkpoint("2"), metadata(), {})
+    await face.delete_for_runs(["x"])
+    assert ids_of(await face.all(config())) == ["2"]
+    await face.delete_for_runs(["y"])
+    assert await face.all(config()) == []
+
+
+async def test_a_uuid_is_its_text(face: Face) -> None:
+    given: Any = [UID]
+    for stored, asked in ((UID, [str(UID)]), (str(UID), given), (UID, given)):
+        where = await put(face, "1", meta=metadata(run_id=stored))
+        assert (await get(face, where)).metadata == metadata(run_id=stored)
+        await face.delete_for_runs(asked)
+        assert await face.get_tuple(where) is None
+
+
+async def test_no_runs_are_nothing_and_a_repeat_too(face: Face, database: Database) -> None:
+    await put_runs(face, next_uuid, ["x", "y"])
+    before = sorted(database.cells())
+    await face.delete_for_runs([])
+    assert sorted(database.cells()) == before
+    await face.delete_for_runs(["x"])
+    after = sorted(database.cells())
+    await face.delete_for_runs(["x"])
+    assert sorted(database.cells()) == after != before
+
+
+async def test_a_value_that_a_later_run_still_has_stays(face: Face, database: Database) -> None:
+    versions = {"a": "1"}
+    first = await put(face, "1", {"a": [LONG]}, versions=versions, meta=metadata(run_id="x"))
+    second = await put(face, "2", {"a": [LONG]}, parent=first, versions=versions, new={}, meta=metadata(run_id="y"))
+    await face.delete_for_runs(["x"])
+    assert (await get(face, second)).checkpoint["channel_values"] == {"a": [LONG]}
+    await face.delete_for_runs(["y"])
+    assert database.count("blobs") == 0
+
+
+async def delta_runs(face: Face, next_id: NextId, runs: str) -> list[RunnableConfig]:
+    """A delta channel with a snapshot in the first checkpoint; the run of each checkpoint is a letter."""
+    chain: list[RunnableConfig] = []
+    for step, run in enumerate(runs):
+        values: dict[str, Any] = {} if step else {"delta": _DeltaSnapshot([])}
+        meta = metadata(step, run_id=run, counters_since_delta_snapshot={"delta": [1, 1]})
+        parent = chain[-1] if chain else None
+        chain.append(await put(face, next_id(), values, parent=parent, versions={"delta": str(step)}, meta=meta))
+        await face.put_writes(chain[-1], [("delta", step)], f"task {step}")
+    return chain
+
+
+async def test_what_a_later_delta_channel_needs_is_hidden_instead(face: Face, next_id: NextId) -> None:
+    chain = await delta_runs(face, next_id, "xxyxz")
+    before = [await get(face, where) for where in chain]
+    await face.delete_for_runs(["x"])
+    assert ids_of(await face.all(config())) == ids_of([chain[4], chain[2]])
+    assert [await get(face, where) for where in chain] == before
+    for head in (2, 4):
+        assert await face.history(chain[head], ["delta"]) == {"delta": delta_history(0, head)}
+        assert await default_walk(face, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
+
+
+async def test_the_newest_goes_even_if_it_is_a_delta(face: Face) -> None:
+    chain = await delta_runs(face, next_uuid, "xyz")
+    await face.delete_for_runs(["z"])
+    assert id_of(await get(face, config())) == id_of(chain[1])
+    assert await face.get_tuple(chain[2]) is None
+    await face.delete_for_runs(["y", "x"])
+    assert await face.all(None) == []
+
+
+async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(face: Face, database: Database) -> None:
+    await delta_runs(face, next_uuid, "xxyz")
+    await face.delete_for_runs(["x"])
+    await face.delete_for_runs(["y"])
+    assert database.count("checkpoints") == 4
+    await face.delete_for_runs(["z"])
+    assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
+
+
+async def test_a_prune_afterwards_keeps_what_is_needed(face: Face, next_id: NextId) -> None:
+    chain = await delta_runs(face, next_id, "xxyzz")
+    await face.delete_for_runs(["x"])
+    await face.prune(["thread"])
+    assert ids_of(await face.all(config())) == [id_of(chain[4])]
+    assert await face.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}

@@ -1,0 +1,202 @@
+"""`get_delta_channel_history` walks the parents back to each channel's nearest stored value."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import DeltaChannelHistory
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom import open_saver
+from tests.behaviour.helpers import (
+    LONG,
+    CountingSerializer,
+    NextId,
+    config,
+    default_walk,
+    delta_history,
+    id_of,
+    next_uuid,
+    put,
+    put_delta_chain,
+)
+from tests.stores import Face, Store
+
+
+async def test_the_writes_since_the_seed_come_oldest_first(face: Face, next_id: NextId) -> None:
+    chain = await put_delta_chain(face, next_id, 6, {0, 3})
+    for head, seed in ((5, 3), (4, 3), (3, 0), (2, 0), (1, 0)):
+        assert await face.history(chain[head], ["delta"]) == {"delta": delta_history(seed, head)}
+    assert await face.history(config(), ["delta"]) == {"delta": delta_history(3, 5)}
+
+
+async def test_the_targets_own_writes_and_value_are_left_out(face: Face) -> None:
+    chain = await put_delta_chain(face, next_uuid, 1, {0})
+    assert await face.history(chain[0], ["delta"]) == {"delta": {"writes": []}}
+
+
+async def test_no_seed_means_no_key(face: Face) -> None:
+    chain = await put_delta_chain(face, next_uuid, 4, set())
+    history = await face.history(chain[-1], ["delta", "nobody"])
+    assert history == {"delta": delta_history(None, 3), "nobody": {"writes": []}}
+
+
+async def test_any_stored_value_is_a_seed(face: Face) -> None:
+    """None as well, inline or in a row of its own."""
+    for number, seed in enumerate([None, 0, "", [], "small", LONG, [LONG], _DeltaSnapshot(None)]):
+        thread_id = str(number)
+        await put(face, "0", {"a": ["too old"]}, thread_id=thread_id)
+        first = await put(face, "1", {"a": seed}, thread_id=thread_id, parent=config(checkpoint_id="0"))
+        await face.put_writes(first, [("a", 1)], "task")
+        second = await put(face, "2", thread_id=thread_id, parent=first)
+        history = await face.history(second, ["a"])
+        assert history == {"a": {"writes": [("task", "a", 1)], "seed": seed}}
+        assert type(history["a"]["seed"]) is type(seed)
+
+
+async def test_side_branches_change_nothing(face: Face, next_id: NextId) -> None:
+    chain = await put_delta_chain(face, next_id, 5, {0, 2})
+    for parent in chain:
+        side = await put(face, next_id(), {"delta": _DeltaSnapshot(["side"])}, parent=parent)
+        await face.put_writes(side, [("delta", "side")], "side")
+    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(2, 4)}
+
+
+async def test_ids_out_of_order_change_nothing(face: Face, next_id: NextId) -> None:
+    """Parents are walked, not ids: a fork of an old checkpoint may have any."""
+    ids = [next_id() for _ in range(6)]
+    random.Random(3).shuffle(ids)
+    chain = await put_delta_chain(face, iter(ids).__next__, 6, {1})
+    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
+    assert await default_walk(face, chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
+
+
+async def test_other_namespaces_and_threads_change_nothing(face: Face) -> None:
+    places: list[dict[str, str]] = [{}, {"ns": "sub"}, {"thread_id": "other"}]
+    for number, place in enumerate(places):
+        first = await put(face, "1", {"delta": [number]}, **place)  # type: ignore[arg-type]
+        await face.put_writes(first, [("delta", number)], "task")
+        await put(face, "2", parent=first, **place)  # type: ignore[arg-type]
+    for number, place in enumerate(places):
+        where = config(place.get("thread_id", "thread"), "2", place.get("ns", ""))
+        expected = {"delta": {"writes": [("task", "delta", number)], "seed": [number]}}
+        assert await face.history(where, ["delta"]) == expected
+
+
+async def test_several_channels_end_each_at_their_own_seed(face: Face) -> None:
+    chain: list[RunnableConfig] = []
+    seeds: list[dict[str, Any]] = [{"a": "a0", "b": ["b0"], "c": ["c0"]}, {"b": ["b1"]}, {"a": ["a2"]}, {}, {"d": 1}]
+    for step, values in enumerate(seeds):
+        chain.append(await put(face, str(step), values, parent=chain[-1] if chain else None))
+        await face.put_writes(chain[-1], [(channel, step) for channel in "abc"], f"task {step}")
+
+    def since(channel: str, seed: Any, first: int) -> DeltaChannelHistory:
+        return {"writes": [(f"task {step}", channel, step) for step in range(first, 4)], "seed": seed}
+
+    expected: dict[str, DeltaChannelHistory] = {
+        "a": since("a", ["a2"], 2),
+        "b": since("b", ["b1"], 1),
+        "c": since("c", ["c0"], 0),
+        "d": {"writes": []},
+    }
+    for channels in (["a", "b", "c", "d"], ["d", "a"], ["c"], ["b", "c"]):
+        history = await face.history(chain[-1], channels)
+        assert history == {channel: expected[channel] for channel in channels}
+        assert list(history) == channels
+        assert await default_walk(face, chain[-1], channels) == history
+
+
+async def test_it_is_what_langgraphs_own_walk_finds(face: Face, next_id: NextId) -> None:
+    """On a random tree with values, deltas and writes here and there."""
+    chance = random.Random(11)
+    memory = Face(InMemorySaver(), face.colour)
+    made: list[RunnableConfig] = []
+    for step in range(25):
+        parent = chance.choice([*made[-3:], None]) if made else None
+        values = {channel: [step, channel] for channel in "abc" if chance.random() < 0.25}
+        versions = {channel: f"{step}.{channel}" for channel in "abc"}
+        checkpoint_id = next_id()
+        for each in (face, memory):
+            where = await put(each, checkpoint_id, values, parent=parent, versions=versions)
+        writes = [(chance.choice("abcd"), number) for number in range(chance.randrange(4))]
+        for task in ("t", "s"):
+            for each in (face, memory):
+                await each.put_writes(where, writes, f"{task} {step}", task)
+        made.append(where)
+    for where in made:
+        history = await face.history(where, ["a", "b", "c", "d"])
+        assert history == await default_walk(face, where, ["a", "b", "c", "d"])
+        assert history == await memory.history(where, ["a", "b", "c", "d"])
+
+
+async def test_no_channels_are_no_history(face: Face) -> None:
+    await put(face, "1")
+    assert await face.history(config(), []) == {}
+
+
+async def test_a_channel_asked_for_twice_is_answered_once(face: Face) -> None:
+    await put_delta_chain(face, next_uuid, 3, {0})
+    assert await face.history(config(), ["delta", "delta"]) == {"delta": delta_history(0, 2)}
+
+
+async def test_an_unknown_checkpoint_has_an_empty_history(face: Face) -> None:
+    await put(face, "1", {"a": [1]})
+    await put(face, "2", parent=config(checkpoint_id="1"))
+    for where in (config("nobody"), config(ns="nowhere"), config(checkpoint_id="3")):
+        assert await face.history(where, ["a"]) == {"a": {"writes": []}}
+
+
+async def test_a_parent_that_is_not_there_ends_the_walk(face: Face) -> None:
+    first = await put(face, "1", parent=config(checkpoint_id="0"))
+    await face.put_writes(first, [("a", 1)], "task")
+    await put(face, "2", parent=first)
+    assert await face.history(config(), ["a"]) == {"a": {"writes": [("task", "a", 1)]}}
+
+
+async def test_a_chain_that_loops_ends_and_gives_each_write_once(face: Face) -> None:
+    for step in ("1", "2", "3"):
+        where = await put(face, step, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
+        await face.put_writes(where, [("a", step), ("b", step)], "task")
+    writes = {channel: {"writes": [("task", channel, "1"), ("task", channel, "2")]} for channel in "ab"}
+    assert await face.history(config(checkpoint_id="3"), ["a", "b"]) == writes
+
+
+async def test_a_chain_that_loops_keeps_its_seeds(face: Face) -> None:
+    """The channel `b` has none, so the walk goes round."""
+    for step in ("1", "2", "3"):
+        values = {"a": ["seed"]} if step == "2" else {}
+        where = await put(face, step, values, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
+        await face.put_writes(where, [("a", step), ("b", step)], "task")
+    target = await put(face, "4", parent=config(checkpoint_id="3"))
+    assert await face.history(target, ["a", "b"]) == {
+        "a": {"writes": [("task", "a", "2"), ("task", "a", "3")], "seed": ["seed"]},
+        "b": {"writes": [("task", "b", "1"), ("task", "b", "2"), ("task", "b", "3")]},
+    }
+
+
+async def test_a_checkpoint_that_is_its_own_parent_has_no_ancestors(face: Face) -> None:
+    where = await put(face, "1", {"a": ["own"]}, parent=config(checkpoint_id="1"))
+    await face.put_writes(where, [("a", 1)], "task")
+    assert await face.history(where, ["a"]) == {"a": {"writes": []}}
+
+
+async def test_its_cost_grows_with_the_distance_to_the_seed(store: Store, face: Face) -> None:
+    await put_delta_chain(face, next_uuid, 30, {0, 26})
+    serde = CountingSerializer()
+    with open_saver(store.url, serde=serde) as other:
+        assert await Face(other, face.colour).history(config(), ["delta"]) == {"delta": delta_history(26, 29)}
+    assert serde.loaded == 4  # Three writes and the seed.
+
+
+async def test_what_is_stored_inline_beside_the_seed_costs_one_document(store: Store, face: Face) -> None:
+    first = await put(face, "1", {"a": "small", "b": "small"})
+    second = await put(face, "2", parent=first)
+    serde = CountingSerializer()
+    with open_saver(store.url, serde=serde) as other:
+        history = await Face(other, face.colour).history(second, ["a", "b"])
+    assert history == {channel: DeltaChannelHistory(writes=[], seed="small") for channel in "ab"}
+    assert serde.loaded == 1
+    assert id_of(second) == "2"

@@ -1,0 +1,146 @@
+"""What a step left is what is stored, whatever the graph does to its values while they are being saved.
+
+Each call is begun while the tables are locked; once it has encoded what it was given, all of that is changed, and only
+then the call can go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.behaviour.helpers import LONG, CountingSerializer, Database, checkpoint, config, get, metadata, put
+from tests.stores import Face, Store
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def serde() -> CountingSerializer:
+    return CountingSerializer()
+
+
+@pytest.fixture
+def saver(store: Store, serde: CountingSerializer) -> Iterator[CheckpointSaver]:
+    with store.open(serde=serde) as opened:
+        # Whatever a saver does once only is done before the values are counted.
+        opened.put(config("warm-up"), checkpoint("1"), metadata(), {})
+        yield opened
+
+
+class Meanwhile:
+    """Runs calls and changes things while they wait for the database."""
+
+    def __init__(self, face: Face, database: Database, serde: CountingSerializer) -> None:
+        self.face = face
+        self._database = database
+        self._serde = serde
+
+    async def __call__(self, call: Coroutine[Any, Any, T], change: Callable[[], object], *, encoded: int) -> T:
+        """Change something when `encoded` values of the call have been encoded."""
+        before = self._serde.dumped
+        with self._database.locked() as unlock:
+            task = asyncio.create_task(call)
+            # One turn of the loop is all that the async colour gets; the sync one runs beside us.
+            await asyncio.sleep(0)
+            while self.face.colour == "sync" and self._serde.dumped < before + encoded:
+                await asyncio.sleep(0.005)
+            assert self._serde.dumped == before + encoded
+            change()
+            assert not task.done()
+            unlock()
+            return await task
+
+
+@pytest.fixture
+def meanwhile(face: Face, database: Database, serde: CountingSerializer) -> Meanwhile:
+    return Meanwhile(face, database, serde)
+
+
+async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
+    values: Any = {"list": [LONG], "text": "as it was", "unversioned": ["as it was"]}
+    document = checkpoint("1", values, {"list": "1", "text": "1"})
+    document["versions_seen"] = {"node": {"list": "1"}}
+    versions: Any = {"list": "1", "text": "1"}
+    meta: Any = metadata(1, mine={"list": [1]})
+    where = config()
+
+    def change() -> None:
+        document["channel_values"]["list"].append("changed")
+        document["channel_values"]["unversioned"].append("changed")
+        document["channel_values"].clear()
+        document["versions_seen"]["node"].clear()
+        document["channel_versions"].clear()
+        document["id"] = "2"
+        versions.clear()
+        meta["mine"]["list"].append("changed")
+        meta["new"] = 1
+        where["configurable"].clear()
+
+    # The list, the document, the metadata.
+    assert await meanwhile(meanwhile.face.put(where, document, meta, versions), change, encoded=3) == config(
+        checkpoint_id="1"
+    )
+    found = await get(meanwhile.face, config())
+    assert found.checkpoint["channel_values"] == {"list": [LONG], "text": "as it was", "unversioned": ["as it was"]}
+    assert found.checkpoint["channel_versions"] == {"list": "1", "text": "1"}
+    assert found.checkpoint["versions_seen"] == {"node": {"list": "1"}}
+    assert found.metadata == metadata(1, mine={"list": [1]})
+
+
+async def test_a_value_that_has_to_be_stored_again_may_be_forgotten_by_the_graph(meanwhile: Meanwhile) -> None:
+    """The checkpoint's dicts belong to the graph, which may empty them."""
+    face = meanwhile.face
+    versions = {"list": "1"}
+    first = await put(face, "1", {"list": ["as it was"]}, versions=versions)
+    await face.delete_thread("thread")
+    document = checkpoint("2", {"list": ["as it was"]}, versions)
+
+    def change() -> None:
+        document["channel_values"].clear()
+        document["channel_versions"].clear()
+
+    await meanwhile(face.put(first, document, metadata(), {}), change, encoded=2)
+    assert (await get(face, config())).checkpoint["channel_values"] == {"list": ["as it was"]}
+
+
+async def test_writes_are_stored_as_they_were(meanwhile: Meanwhile) -> None:
+    await put(meanwhile.face, "1")
+    where = config(checkpoint_id="1")
+    value = ["as it was"]
+    writes: list[tuple[str, Any]] = [("a", value), ("b", 1)]
+
+    def change() -> None:
+        value.append("changed")
+        writes.append(("c", 2))
+        writes[1] = ("b", "changed")
+        where["configurable"]["checkpoint_id"] = "2"
+
+    await meanwhile(meanwhile.face.put_writes(where, writes, "task"), change, encoded=2)
+    found = await get(meanwhile.face, config())
+    assert found.pending_writes == [("task", "a", ["as it was"]), ("task", "b", 1)]
+
+
+async def test_the_ids_of_a_deletion_are_those_that_were_given(saver: CheckpointSaver, database: Database) -> None:
+    face = Face(saver, "async")
+    await face.delete_thread("warm-up")
+    for thread_id in ("a", "b"):
+        await put(face, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
+    calls: list[Callable[[list[str]], Coroutine[Any, Any, None]]] = [
+        lambda given: saver.aprune(given, strategy="delete"),
+        saver.adelete_for_runs,
+    ]
+    for call in calls:
+        given = ["a"]
+        with database.locked() as unlock:
+            task = asyncio.create_task(call(given))
+            await asyncio.sleep(0)
+            given.append("b")
+            unlock()
+            await task
+        assert [found.config for found in await face.all(None)] == [config("b", "1")]
+        await put(face, "1", thread_id="a", meta=metadata(run_id="a"))

@@ -1,0 +1,109 @@
+"""Async methods never block the event loop: while the database makes them wait, the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
+from tests.behaviour.helpers import Database, checkpoint, config, metadata, put
+from tests.stores import Face
+
+WRITES: dict[str, Callable[[CheckpointSaver], Awaitable[object]]] = {
+    "put": lambda saver: saver.aput(config(), checkpoint("2", {"a": [1]}), metadata(), {"a": "1"}),
+    "put_writes": lambda saver: saver.aput_writes(config(checkpoint_id="1"), [("a", 1)], "task"),
+    "copy_thread": lambda saver: saver.acopy_thread("thread", "copy"),
+    "prune": lambda saver: saver.aprune(["thread"]),
+    "prune delete": lambda saver: saver.aprune(["thread"], strategy="delete"),
+    "delete_for_runs": lambda saver: saver.adelete_for_runs(["run"]),
+    "delete_thread": lambda saver: saver.adelete_thread("thread"),
+}
+
+
+@pytest.mark.parametrize("operation", WRITES)
+async def test_the_loop_goes_on_while_a_write_waits(saver: CheckpointSaver, database: Database, operation: str) -> None:
+    """The loop itself ends what the write waits for; if it could not, somebody else does so after a while."""
+    await put(Face(saver, "async"), "0")
+    await put(Face(saver, "async"), "1", {"a": [1]}, meta=metadata(run_id="run"))
+    rescued = threading.Event()
+    with database.locked() as unlock:
+
+        def rescue() -> None:
+            rescued.set()
+            unlock()
+
+        timer = threading.Timer(5, rescue)
+        timer.start()
+        task = asyncio.ensure_future(WRITES[operation](saver))
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        assert not rescued.is_set()
+        timer.cancel()
+        unlock()
+        await task
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """What blocks, as far as Python can see it, of the calls that this OS thread makes."""
+    seen: list[str] = []
+
+    def watch(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call":
+            owner = getattr(function, "__self__", None)
+            module = getattr(function, "__module__", None) or type(owner).__module__
+            name = function.__name__
+            if isinstance(owner, (sqlite3.Connection, sqlite3.Cursor)) or module in ("sqlite3", "_sqlite3"):
+                seen.append(f"sqlite3 {name}")
+            elif function is time.sleep or (module == "posix" and name in ("open", "stat", "fsync", "mkdir", "unlink")):
+                seen.append(f"{module} {name}")
+
+    sys.setprofile(watch)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+
+
+async def use(saver: CheckpointSaver) -> None:
+    """Every async method, from the first use to the closing."""
+    await saver.asetup()
+    await put(Face(saver, "async"), "1", {"a": ["x" * 200_000]}, meta=metadata(run_id="run"))
+    await saver.aput_writes(config(checkpoint_id="1"), [("a", 1)], "task")
+    await saver.aget_tuple(config())
+    assert [found async for found in saver.alist(config())]
+    await saver.aget_delta_channel_history(config=config(), channels=["a"])
+    await saver.acopy_thread("thread", "copy")
+    await saver.aprune(["thread"])
+    await saver.adelete_for_runs(["run"])
+    await saver.adelete_thread("thread")
+    await saver.aclose()
+
+
+async def test_sqlite_is_never_called_on_the_loops_os_thread(tmp_path: Path) -> None:
+    with watched() as seen:
+        await use(SqliteSaver(tmp_path / "a.db"))
+        await use(SqliteSaver(":memory:"))
+    assert seen == []
+
+
+async def test_such_a_call_would_be_seen(tmp_path: Path) -> None:
+    """The test above can fail."""
+    with watched() as seen, SqliteSaver(tmp_path / "a.db") as saver:
+        saver.get_tuple(config())
+        time.sleep(0)  # noqa: ASYNC251  # Something that would block.
+        os.stat(tmp_path)
+        os.close(os.open(tmp_path, os.O_RDONLY))
+    assert {"sqlite3 connect", "sqlite3 execute", "time sleep", "posix open", "posix stat"} <= set(seen)

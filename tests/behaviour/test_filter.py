@@ -1,0 +1,219 @@
+"""One filter contract for both databases: the stored value equals the given one as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple
+
+import pytest
+
+from langgraph_checkpoint_custom import ConfigError, open_saver
+from langgraph_checkpoint_custom.saver import PAGE
+from tests.behaviour.helpers import config, get, ids_of, metadata, put
+from tests.proxy import proxied
+from tests.stores import Face
+
+
+class Colour(str, Enum):
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    stored: Any
+    given: Any
+
+
+ESSAY = "an essay " * 100
+EQUAL = [
+    Pair("a", "a"),
+    Pair("", ""),
+    Pair('it\'s "quoted" \\ \n', 'it\'s "quoted" \\ \n'),
+    Pair("nul \0 in it", "nul \0 in it"),
+    Pair("naïve 🙂", "naïve 🙂"),
+    Pair("5", "5"),
+    Pair("null", "null"),
+    Pair("true", "true"),
+    Pair(5, 5),
+    Pair(1.0, 1),
+    Pair(1, 1.0),
+    Pair(-0.0, 0),
+    Pair(1e22, 10**22),
+    Pair(0.1, 0.1),
+    Pair(1e300, 1e300),
+    Pair(2**63, 2**63),
+    Pair(True, True),
+    Pair(False, False),
+    Pair(None, None),
+    Pair([], []),
+    Pair([1, "a", None, [True]], [1, "a", None, [True]]),
+    Pair((1, 2), [1, 2]),
+    Pair([1, 2], (1, 2)),
+    Pair({}, {}),
+    Pair({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
+    Pair({"a": 1.0}, {"a": 1}),
+    Pair(Colour.RED, "red"),
+    Pair(ESSAY, ESSAY),
+    Pair([ESSAY, 1], [ESSAY, 1.0]),
+    Pair("%", "%"),
+    Pair("a_b", "a_b"),
+]
+DIFFERENT = [
+    Pair("a", "A"),
+    Pair("a", "a "),
+    Pair("5", 5),
+    Pair(5, "5"),
+    Pair(1, True),
+    Pair(True, 1),
+    Pair(0, False),
+    Pair("true", True),
+    Pair("null", None),
+    Pair("", None),
+    Pair(0, None),
+    Pair([], None),
+    Pair(None, ""),
+    Pair(None, False),
+    Pair([1, 2], [2, 1]),
+    Pair([1], 1),
+    Pair({"a": 1, "b": 2}, {"a": 1}),
+    Pair({"a": 1}, {"a": 1, "b": None}),
+    Pair({"a": {"b": 1}}, {"a": {"b": 2}}),
+    Pair(0.1, 0.1000001),
+    Pair("ab", "a_"),
+    Pair("ab", "%"),
+    Pair("ab", "a*"),
+    Pair(ESSAY, ESSAY + "!"),
+    Pair(float("nan"), None),
+    Pair(float("inf"), None),
+    Pair(datetime(2024, 1, 1), None),
+    Pair(datetime(2024, 1, 1), "2024-01-01T00:00:00"),
+    Pair({1, 2}, [1, 2]),
+    Pair(b"a", "a"),
+]
+KEYS = [
+    "",
+    " ",
+    "*",
+    "%2A",
+    "$",
+    "$.a",
+    "a.b",
+    "a[0]",
+    "it's",
+    'with "quotes"',
+    "back\\slash",
+    "'; DROP TABLE checkpoints; --",
+    ":a",
+    "%s",
+    "%(a)s",
+    "?",
+    "{}",
+    "nul\0",
+    "naïve 🙂",
+    "null",
+    "thread_id",
+    "run_id",
+    "source",
+    "k" * 3000,
+]
+
+
+async def test_equal_as_json_matches(face: Face) -> None:
+    for number, pair in enumerate(EQUAL):
+        await put(face, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
+    for number, pair in enumerate(EQUAL):
+        if pair.given is not None:
+            assert ids_of(await face.all(config(), filter={f"key {number}": pair.given})) == [str(number)], pair
+        else:
+            assert str(number) in ids_of(await face.all(config(), filter={f"key {number}": None}))
+
+
+async def test_different_as_json_does_not(face: Face) -> None:
+    for number, pair in enumerate(DIFFERENT):
+        await put(face, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
+    for number, pair in enumerate(DIFFERENT):
+        assert str(number) not in ids_of(await face.all(config(), filter={f"key {number}": pair.given})), pair
+
+
+async def test_a_value_matches_as_it_was_stored(face: Face) -> None:
+    """LangGraph's serializer stores half a character as a question mark."""
+    where = await put(face, "1", meta=metadata(mine="half \ud800"))
+    assert (await get(face, where)).metadata == metadata(mine="half ?")
+    assert ids_of(await face.all(config(), filter={"mine": "half ?"})) == ["1"]
+    assert ids_of(await face.all(config(), filter={"mine": "half \ud800"})) == []
+
+
+async def test_none_matches_a_missing_key_too(face: Face) -> None:
+    await put(face, "1", meta=metadata())
+    await put(face, "2", meta=metadata(mine=None))
+    await put(face, "3", meta=metadata(mine=0))
+    await put(face, "4", meta=metadata(mine=float("nan")))
+    assert ids_of(await face.all(config(), filter={"mine": None})) == ["2", "1"]
+
+
+async def test_any_text_is_a_key(face: Face) -> None:
+    for number, key in enumerate(KEYS):
+        await put(face, f"{number:02}", meta=metadata(0, **{key: f"value of {number}"}))
+    for number, key in enumerate(KEYS):
+        assert ids_of(await face.all(config(), filter={key: f"value of {number}"})) == [f"{number:02}"], key
+        assert await face.all(config(), filter={key: "another"}) == []
+        missing = await face.all(config(), filter={key: None})
+        if key != "source":
+            assert len(missing) == len(KEYS) - 1, key
+
+
+async def test_every_key_has_to_match(face: Face) -> None:
+    await put(face, "1", meta=metadata(1, a=1, b=1))
+    await put(face, "2", meta=metadata(1, a=1, b=2))
+    await put(face, "3", meta=metadata(2, a=1, b=2))
+    assert ids_of(await face.all(config(), filter={"a": 1})) == ["3", "2", "1"]
+    assert ids_of(await face.all(config(), filter={"a": 1, "b": 2})) == ["3", "2"]
+    assert ids_of(await face.all(config(), filter={"step": 1, "a": 1, "b": 2, "source": "loop"})) == ["2"]
+    assert await face.all(config(), filter={"a": 1, "b": 2, "c": 3}) == []
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+async def test_no_filter_matches_everything(face: Face, nothing: Any) -> None:
+    await put(face, "1")
+    assert ids_of(await face.all(config(), filter=nothing)) == ["1"]
+
+
+async def test_parents_and_other_nested_metadata_can_be_asked_for(face: Face) -> None:
+    for number in ("1", "2"):
+        await put(face, number, ns="sub", meta=metadata(parents={"": f"root {number}"}))
+    assert ids_of(await face.all(config(ns="sub"), filter={"parents": {"": "root 1"}})) == ["1"]
+
+
+async def test_a_value_that_is_not_json_is_refused(face: Face) -> None:
+    await put(face, "1")
+    itself: list[Any] = []
+    itself.append(itself)
+    for given in (object(), b"a", {1}, datetime(2024, 1, 1), float("nan"), -float("inf"), {1: 2}, [{"a": {2}}], itself):
+        with pytest.raises(ConfigError, match="'mine'"):
+            pytest.fail(f"{given!r}: {await face.all(config(), filter={'mine': given})}")
+
+
+async def test_a_key_that_is_not_text_is_refused(face: Face) -> None:
+    bad: Any = {5: "a"}
+    with pytest.raises(ConfigError, match="int"):
+        await face.all(config(), filter=bad)
+
+
+async def test_metadata_that_json_cannot_hold_does_not_hide_the_rest(face: Face) -> None:
+    odd: Any = {7: "int key", "mine": "yes", "nan": float("nan"), "when": datetime(2024, 1, 1), "raw": b"\0"}
+    where = await put(face, "1", meta=odd)
+    (found,) = await face.all(config(), filter={"mine": "yes"})
+    assert found.config == where
+    assert found.metadata[7] == "int key"  # type: ignore[literal-required]
+
+
+async def test_a_filter_that_the_database_cannot_decide_reads_by_the_page_too(postgres_url: str, colour: str) -> None:
+    """A long value is compared here, not there; a small limit must not make a round trip of each checkpoint."""
+    with proxied(postgres_url) as proxy, open_saver(proxy.url) as saver:
+        face = Face(saver, colour)
+        for number in range(2 * PAGE):
+            await put(face, f"{number:03}", meta=metadata(mine=ESSAY + str(number == 0)))
+        before = proxy.trips
+        found = await face.all(config(), filter={"mine": ESSAY + "True"}, limit=1)
+        assert ids_of(found) == ["000"]
+        assert proxy.trips - before <= 6

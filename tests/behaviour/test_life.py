@@ -1,0 +1,274 @@
+"""Nothing is opened before first use; what was opened is closed once, by `close`, `aclose`, `with` or the exit."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver, ClosedError, PostgresSaver, SqliteSaver, open_saver
+from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
+from tests.stores import Face, Store
+
+
+def test_constructing_a_saver_creates_no_file(tmp_path: Path) -> None:
+    for saver in (
+        SqliteSaver(tmp_path / "a.db"),
+        SqliteSaver.from_conn_string(str(tmp_path / "b.db")),
+        open_saver(f"sqlite:///{tmp_path}/c.db"),
+    ):
+        assert list(tmp_path.iterdir()) == []
+        saver.close()
+        assert list(tmp_path.iterdir()) == []
+
+
+async def test_entering_and_leaving_creates_no_file_either(tmp_path: Path) -> None:
+    with SqliteSaver(tmp_path / "a.db"):
+        pass
+    async with SqliteSaver(tmp_path / "b.db"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_constructing_a_saver_connects_to_no_server() -> None:
+    """There is none at this address."""
+    PostgresSaver.from_conn_string("postgresql://127.0.0.1:1/nowhere").close()
+    open_saver("postgresql://127.0.0.1:1/nowhere", max_size=3).close()
+
+
+def test_from_conn_string_is_the_saver_itself(store: Store) -> None:
+    saver_class = SqliteSaver if store.kind == "sqlite" else PostgresSaver
+    url = Database(store).path if store.kind == "sqlite" else store.url
+    saver = saver_class.from_conn_string(url)
+    assert type(saver) is saver_class
+    with saver as entered:
+        assert entered is saver
+        saver.setup()
+        assert saver.get_tuple(config()) is None
+
+
+async def test_async_with_gives_the_saver_itself(store: Store) -> None:
+    saver = store.open()
+    async with saver as entered:
+        assert entered is saver
+        await saver.asetup()
+        assert await saver.aget_tuple(config()) is None
+
+
+def test_one_class_has_both_colours() -> None:
+    for name, member in inspect.getmembers(CheckpointSaver, inspect.isfunction):
+        if name in ("list", "put", "put_writes", "get_tuple", "prune", "copy_thread", "setup", "close"):
+            assert not inspect.iscoroutinefunction(member)
+            twin = getattr(CheckpointSaver, f"a{name}")
+            assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin)
+
+
+CALLS: dict[str, Callable[[Face], Awaitable[object]]] = {
+    "put": lambda face: face.put(config(), checkpoint("2", {"a": [1]}), metadata(), {"a": "1"}),
+    "put_writes": lambda face: face.put_writes(config(checkpoint_id="1"), [("a", 1)], "task"),
+    "get_tuple": lambda face: face.get_tuple(config()),
+    "list": lambda face: face.all(config()),
+    "history": lambda face: face.history(config(), ["a"]),
+    "delete_thread": lambda face: face.delete_thread("thread"),
+    "delete_for_runs": lambda face: face.delete_for_runs(["run"]),
+    "copy_thread": lambda face: face.copy_thread("thread", "copy"),
+    "prune": lambda face: face.prune(["thread"]),
+    "prune delete": lambda face: face.prune(["thread"], strategy="delete"),
+    "setup": lambda face: face._call("setup"),
+}
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "never used"])
+@pytest.mark.parametrize("closing", ["close", "aclose"])
+async def test_a_closed_saver_says_so(store: Store, database: Database, colour: str, closing: str, used: bool) -> None:
+    with store.open() as first:
+        await put(Face(first, "sync"), "1", {"a": [1]})
+    before = database.cells()
+    saver = store.open()
+    face = Face(saver, colour)
+    if used:
+        for each in ("sync", "async"):
+            await get(Face(saver, each), config())
+    for _ in range(2):  # A second time does nothing.
+        await saver.aclose() if closing == "aclose" else saver.close()
+    for name, call in CALLS.items():
+        with pytest.raises(ClosedError):
+            pytest.fail(f"{name}: {await call(face)!r}")
+    await saver.aclose()
+    saver.close()
+    assert database.cells() == before
+
+
+async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(face: Face) -> None:
+    from langgraph_checkpoint_custom.saver import PAGE
+
+    for number in range(PAGE + 1):
+        await put(face, f"{number:03}")
+    iterator = face.list(config())
+    await anext(iterator)
+    face.saver.close()  # type: ignore[attr-defined]
+    for _ in range(PAGE - 1):
+        await anext(iterator)
+    with pytest.raises(ClosedError):
+        await anext(iterator)
+
+
+async def test_closing_waits_for_what_is_running(store: Store, database: Database, colour: str) -> None:
+    """Or breaks it off; what was acknowledged is there, and nothing hangs."""
+    saver = store.open()
+    face = Face(saver, colour)
+    await put(face, "x")
+    tasks = [asyncio.create_task(put(face, str(number), {"a": [number]})) for number in range(20)]
+    await asyncio.sleep(0)
+    await saver.aclose()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    stored = {number for number, result in enumerate(results) if not isinstance(result, BaseException)}
+    assert all(isinstance(result, (dict, ClosedError)) for result in results), results
+    ids = {row[0] for row in database.run("SELECT checkpoint_id FROM checkpoints")}
+    assert {str(number) for number in stored} <= ids
+
+
+async def test_memory_works_in_both_colours_and_from_several_workers() -> None:
+    with open_saver("sqlite:///:memory:") as saver:
+        await put(Face(saver, "async"), "1", {"a": [1]})
+        await put(Face(saver, "sync"), "2", {"a": [2]})
+
+        def work(number: int) -> None:
+            asyncio.run(put(Face(saver, "sync" if number % 2 else "async"), f"3 {number}", {"a": [number]}))
+
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        for colour in ("sync", "async"):
+            found = await Face(saver, colour).all(config())
+            assert len(found) == 10
+            assert [each.checkpoint["channel_values"] for each in found[-2:]] == [{"a": [2]}, {"a": [1]}]
+        async for each in saver.alist(config(), limit=1):
+            saver.put_writes(each.config, [("a", 1)], "task")
+            await saver.aput_writes(each.config, [("a", 1)], "another task")
+        (newest,) = saver.list(config(), limit=1)
+        assert len(newest.pending_writes or []) == 2
+
+
+def test_memory_belongs_to_one_saver() -> None:
+    with SqliteSaver(":memory:") as one, SqliteSaver(":memory:") as two:
+        one.put(config(), checkpoint("1"), metadata(), {})
+        assert two.get_tuple(config()) is None
+
+
+SCRIPT = """
+import asyncio, gc, logging, sys, threading
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # Its debug mode tells what took long.
+from langgraph_checkpoint_custom import open_saver
+
+def document(id):
+    return {"v": 4, "id": id, "ts": "", "channel_values": {"a": [1], "b": "x" * 100_000}, "versions_seen": {},
+            "channel_versions": {"a": "1", "b": "1"}}
+
+saver = open_saver(sys.argv[1])
+config = {"configurable": {"thread_id": sys.argv[2], "checkpoint_ns": ""}}
+kept = []
+
+def use(id):
+    where = saver.put(config, document(id), {"step": 1}, {"a": "1", "b": "1"})
+    saver.put_writes(where, [("a", 1)], "task")
+    assert saver.get_tuple(where).checkpoint["channel_values"]["a"] == [1]
+    kept.append(saver.list(config))
+    next(kept[-1])
+
+async def ause(id):
+    where = await saver.aput(config, document(id), {"step": 1}, {"a": "1", "b": "1"})
+    await saver.aput_writes(where, [("a", 1)], "task")
+    assert (await saver.aget_tuple(where)).checkpoint["channel_values"]["a"] == [1]
+    kept.append(saver.alist(config))
+    await anext(kept[-1])
+
+match sys.argv[2]:
+    case "sync":
+        use("1")
+    case "async":
+        asyncio.run(ause("1"))
+    case "both":
+        use("1")
+        asyncio.run(ause("2"))
+        asyncio.run(ause("3"))
+        worker = threading.Thread(target=use, args=("4",))
+        worker.start()
+        worker.join()
+    case "dropped":
+        use("1")
+        asyncio.run(ause("2"))
+        kept.clear()
+        del saver
+        gc.collect()
+    case "error":
+        use("1")
+        asyncio.run(ause("2"))
+        sys.exit(3)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "both", "dropped", "error"])
+def test_a_saver_that_is_never_closed_keeps_no_process_alive_and_says_nothing(store: Store, way: str) -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    assert result.stderr == ""
+    assert (result.stdout, result.returncode) == (("", 3) if way == "error" else ("done\n", 0))
+    with store.open() as saver:
+        assert len(list(saver.list(config(way)))) == {"sync": 1, "async": 1, "both": 4, "dropped": 2, "error": 2}[way]
+
+
+CLOSING = """
+import sys, threading
+from langgraph_checkpoint_custom import ClosedError, open_saver
+
+def document(id):
+    return {"v": 4, "id": id, "ts": "", "channel_values": {"a": [1]}, "channel_versions": {"a": id},
+            "versions_seen": {}}
+
+config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+errors = []
+
+def work(number):
+    begun.wait()
+    try:
+        for step in range(1_000_000):
+            if number % 2:
+                assert saver.get_tuple(config) is not None
+            else:
+                saver.put(config, document(f"{number} {step}"), {}, {"a": f"{number} {step}"})
+    except ClosedError:
+        pass
+    except BaseException as error:
+        errors.append(error)
+
+for _ in range(10):
+    saver = open_saver(sys.argv[1])
+    saver.put(config, document("0"), {}, {"a": "0"})
+    begun = threading.Barrier(9)
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for worker in workers:
+        worker.start()
+    begun.wait()
+    next(saver.list(config))
+    saver.close()
+    for worker in workers:
+        worker.join()
+print(errors)
+"""
+
+
+def test_closing_under_working_os_threads_breaks_nothing_off_in_its_middle(store: Store) -> None:
+    """Each call ends as it would have, or says that the saver was closed; in a process that may crash instead."""
+    command = [sys.executable, "-X", "faulthandler", "-c", CLOSING, store.url]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr[:2000]

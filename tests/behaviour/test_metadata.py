@@ -1,0 +1,119 @@
+"""Metadata is kept in full, merged with what LangGraph merges from the config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, get_checkpoint_metadata
+
+from tests.behaviour.helpers import checkpoint, config, get, ids_of, metadata, put
+from tests.stores import Face
+
+ANYTHING: dict[str, Any] = {
+    "text": "a\0b",
+    "nan": [1, None],
+    "bytes": b"\0\xff",
+    "deep": {"list": [{"a": 1}], "none": None},
+    "writes": {"node": [1]},
+    "long": "x" * 10_000,
+    "counters_since_delta_snapshot": {"a": [1, 2]},
+    "": "empty key",
+    "naïve \0 🙂": "odd key",
+}
+
+
+async def test_it_comes_back_whole(face: Face) -> None:
+    where = await put(face, "1", meta=metadata(3, **ANYTHING))
+    assert (await get(face, where)).metadata == metadata(3, **ANYTHING)
+
+
+async def test_empty_metadata_stays_empty(face: Face) -> None:
+    empty: Any = {}
+    where = await put(face, "1", meta=empty)
+    assert (await get(face, where)).metadata == {}
+
+
+def rich_config() -> RunnableConfig:
+    given: RunnableConfig = {
+        "configurable": {
+            "thread_id": "thread",
+            "checkpoint_ns": "",
+            "run_id": "run",
+            "user": "configurable wins over nothing",
+            "text": "a",
+            "int": 1,
+            "float": 1.5,
+            "bool": True,
+            "none": None,
+            "list": [1],
+            "dict": {"a": 1},
+            "object": object(),
+            "__pregel_internal": "hidden",
+            "step": 99,
+        },
+        "metadata": {"text": "metadata wins", "mine": "yes", "step": 98, "__hidden": 1, "list": [1]},
+        "tags": ["not merged"],
+    }
+    given["configurable"] |= dict.fromkeys(EXCLUDED_METADATA_KEYS - {"thread_id", "checkpoint_ns"}, "excluded")
+    del given["configurable"]["checkpoint_id"]
+    return given
+
+
+async def test_it_is_merged_with_the_config_as_langgraph_does(face: Face) -> None:
+    given = rich_config()
+    expected = get_checkpoint_metadata(given, metadata(1))
+    await face.put(given, checkpoint("1"), metadata(1), {})
+    found = (await get(face, config())).metadata
+    assert found == expected
+    assert {"run_id", "user", "text", "int", "float", "bool", "mine", "step"} < set(found)
+    assert found["step"] == 1
+
+
+@pytest.mark.parametrize("part", ["configurable", "metadata"])
+async def test_what_belongs_to_one_request_is_not_merged(face: Face, part: str) -> None:
+    """It names a user and rights of a moment, and would otherwise live as long as the thread."""
+    given: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}, "metadata": {}}
+    given[part] |= {
+        "langgraph_auth_user": "secret",
+        "langgraph_auth_user_id": "secret",
+        "langgraph_auth_permissions": "secret",
+        "langgraph_auth_anything": 1,
+        "langgraph_request_id": "secret",
+        "langgraph_other": "kept",
+    }
+    await face.put(given, checkpoint("1"), metadata(1), {})
+    assert (await get(face, config())).metadata == metadata(1, langgraph_other="kept")
+
+
+async def test_what_was_merged_can_be_filtered(face: Face) -> None:
+    given = rich_config()
+    await face.put(given, checkpoint("1"), metadata(1), {})
+    await put(face, "2")
+    merged: dict[str, Any] = dict(get_checkpoint_metadata(given, {}))
+    for key in ("run_id", "user", "text", "int", "float", "bool", "mine"):
+        value = merged[key]
+        assert ids_of(await face.all(config(), filter={key: value})) == ["1"], key
+
+
+async def test_the_callers_objects_stay_as_they_were(face: Face) -> None:
+    given, document, meta = rich_config(), checkpoint("1", {"a": [1], "b": "small"}), metadata(1, thread_id="thread")
+    await face.put(given, document, meta, dict(document["channel_versions"]))
+    expected = rich_config()
+    expected["configurable"]["object"] = given["configurable"]["object"]
+    assert given == expected
+    assert document["channel_values"] == {"a": [1], "b": "small"}
+    assert meta == metadata(1, thread_id="thread")
+
+
+async def test_a_thread_id_in_the_metadata_comes_back(face: Face) -> None:
+    """It is stored as a mark, since a copy of the thread changes it."""
+    held: list[Any] = ["thread", "other", None, 5, ["thread"], [None]]
+    for number, thread_id in enumerate(held):
+        await put(face, str(number), meta=metadata(thread_id=thread_id))
+    found = {each.checkpoint["id"]: each.metadata for each in await face.all(config())}
+    for number, thread_id in enumerate(held):
+        assert (await get(face, config(checkpoint_id=str(number)))).metadata == metadata(thread_id=thread_id)
+        assert found[str(number)] == metadata(thread_id=thread_id)
+        assert ids_of(await face.all(config(), filter={"thread_id": thread_id})) == [str(number)]

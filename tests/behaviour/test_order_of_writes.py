@@ -1,0 +1,79 @@
+"""Pending writes come back in the order of `writes_sort_key`, compared as Python compares strings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.behaviour.helpers import config, get, put
+from tests.stores import Face
+
+# Upper case and lower, accents, punctuation that collations skip, and a character beyond the 16-bit ones, which
+# UTF-16 sorts before U+FFFD.
+TEXTS = ["", "B", "a", "b", "é", "z", "~a", "a b", "a-b", "a_b", "ab", "10", "9", "\ufffd", "\U0001f642"]
+
+
+class Call(NamedTuple):
+    task_path: str
+    task_id: str
+    writes: Sequence[tuple[str, str]]
+
+
+def calls() -> list[Call]:
+    """Every path with every task; each task writes twice regularly and twice specially."""
+    made = []
+    for path in TEXTS:
+        for task in ("T", "t", "ü"):
+            name = f"{path}/{task}"
+            written = [
+                ("b", f"{name} 0"),
+                ("__error__", f"{name} -1"),
+                ("a", f"{name} 2"),
+                ("__resume__", f"{name} -4"),
+            ]
+            made.append(Call(path, f"{path}{task}", written))
+    random.Random(7).shuffle(made)
+    return made
+
+
+def expected(made: Sequence[Call]) -> list[tuple[str, str, str]]:
+    rows = [
+        (writes_sort_key(call.task_path, call.task_id, WRITES_IDX_MAP.get(channel, idx)), call.task_id, channel, value)
+        for call in made
+        for idx, (channel, value) in enumerate(call.writes)
+    ]
+    return [row[1:] for row in sorted(rows)]
+
+
+async def test_get_and_list_give_them_in_order(face: Face) -> None:
+    made = calls()
+    where = await put(face, "1")
+    for call in made:
+        await face.put_writes(where, call.writes, call.task_id, call.task_path)
+    assert (await get(face, where)).pending_writes == expected(made)
+    assert (await get(face, config())).pending_writes == expected(made)
+    (listed,) = await face.all(config())
+    assert listed.pending_writes == expected(made)
+
+
+async def test_the_history_gives_them_in_the_same_order(face: Face) -> None:
+    made = calls()
+    first = await put(face, "1", {"a": ["seed"]})
+    for call in made:
+        await face.put_writes(first, call.writes, call.task_id, call.task_path)
+    second = await put(face, "2", parent=first)
+    history = await face.history(second, ["a"])
+    assert history["a"]["writes"] == [row for row in expected(made) if row[1] == "a"]
+
+
+async def test_the_order_is_that_of_langgraphs_own_saver(face: Face) -> None:
+    memory = Face(InMemorySaver(), face.colour)
+    for each in (face, memory):
+        where = await put(each, "1")
+        for call in calls():
+            await each.put_writes(where, call.writes, call.task_id, call.task_path)
+    assert (await get(face, config())).pending_writes == (await get(memory, config())).pending_writes

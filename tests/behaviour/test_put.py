@@ -1,0 +1,164 @@
+"""`put` stores a checkpoint whole, never touches writes, and stores anew only what is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import DeltaChannelHistory
+
+from langgraph_checkpoint_custom import CheckpointEncodeError, CheckpointNotFound
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, new_versions, put
+from tests.stores import Face
+
+ODD_NAMES = ["", "it's", '"', "a,b", "{a}", "%s", ":x", "\\", "[1]", "null", "naïve 🙂", "\n", "branch:to:b", "x" * 400]
+
+
+async def test_the_config_that_it_returns_names_the_checkpoint_and_nothing_else(face: Face) -> None:
+    given = config("thread", "1-parent", "ns") | {"tags": ["mine"]}
+    given["configurable"]["user"] = "me"
+    assert await face.put(given, checkpoint("2"), metadata(), {}) == config("thread", "2", "ns")
+
+
+async def test_a_repeat_replaces_the_checkpoint(face: Face, database: Database) -> None:
+    first = await put(face, "1", {"small": 1, "list": [LONG]})
+    second = await put(face, "1", {"small": 2, "list": [2]}, parent=config(checkpoint_id="0"), meta=metadata(7))
+    found = await get(face, second)
+    assert second == first
+    assert found.checkpoint["channel_values"] == {"small": 2, "list": [2]}
+    assert (found.metadata, found.parent_config) == (metadata(7), config(checkpoint_id="0"))
+    assert database.count("checkpoints") == 1
+
+
+async def test_it_never_touches_writes(face: Face) -> None:
+    where = await put(face, "1")
+    await face.put_writes(where, [("a", 1), ("__error__", "no")], "task")
+    before = (await get(face, where)).pending_writes
+    await put(face, "1", {"a": LONG})
+    await put(face, "2", parent=where)
+    assert (await get(face, where)).pending_writes == before
+    assert (await get(face, config())).pending_writes == []
+
+
+async def test_the_document_comes_back_with_keys_that_nobody_knows(face: Face) -> None:
+    document: Any = checkpoint("1", {"a": LONG}, {"a": "1", "gone": 7})
+    document |= {"versions_seen": {"node": {"a": "1"}}, "updated_channels": ["a"], "pending_sends": [], "new": {"x": 1}}
+    await face.put(config(), document, metadata(), document["channel_versions"])
+    assert (await get(face, config())).checkpoint == document
+
+
+async def test_a_value_that_is_not_new_is_stored_once(face: Face, database: Database) -> None:
+    versions = new_versions(["a", "b"])
+    where = await put(face, "1", {"a": [LONG], "b": [1]}, versions=versions)
+    for step in range(2, 6):
+        versions |= new_versions(["b"])
+        new = {"b": versions["b"]}
+        where = await put(face, str(step), {"a": [LONG], "b": [step]}, parent=where, versions=versions, new=new)
+    rows = database.run("SELECT channel, count(*) FROM blobs GROUP BY channel ORDER BY channel")
+    assert [tuple(row) for row in rows] == [("a", 1), ("b", 5)]
+    assert (await get(face, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [5]}
+
+
+async def test_a_value_that_is_not_new_is_not_stored_again_under_its_old_version(face: Face) -> None:
+    """A node that changed a list in place without writing it changes no checkpoint."""
+    versions = new_versions(["list"])
+    value = ["as it was"]
+    first = await put(face, "1", {"list": value}, versions=versions)
+    value.append("changed in place")
+    second = await put(face, "2", {"list": value}, parent=first, versions=versions, new={})
+    for where in (first, second):
+        assert (await get(face, where)).checkpoint["channel_values"] == {"list": ["as it was"]}
+
+
+async def test_a_value_that_is_not_new_but_not_there_either_is_stored(face: Face) -> None:
+    """The thread was deleted while a run went on from its last checkpoint."""
+    versions = new_versions(["list"])
+    first = await put(face, "1", {"list": [LONG]}, versions=versions)
+    await face.delete_thread("thread")
+    second = await put(face, "2", {"list": [LONG]}, parent=first, versions=versions, new={})
+    assert (await get(face, second)).checkpoint["channel_values"] == {"list": [LONG]}
+
+
+async def test_a_channel_that_was_emptied_has_no_value(face: Face) -> None:
+    versions = new_versions(["list", "text"])
+    first = await put(face, "1", {"list": [1], "text": "a"}, versions=versions)
+    second = await put(face, "2", {}, parent=first, versions=new_versions(["list", "text"]))
+    assert (await get(face, second)).checkpoint["channel_values"] == {}
+    assert (await get(face, first)).checkpoint["channel_values"] == {"list": [1], "text": "a"}
+
+
+async def test_a_value_without_a_version_stays_with_its_checkpoint(face: Face) -> None:
+    values = {"list": [1], "small": "small", "long": LONG, "none": None}
+    first = await put(face, "1", values, versions={})
+    second = await put(face, "2", dict.fromkeys(values, "other"), parent=first, versions={})
+    assert (await get(face, first)).checkpoint["channel_values"] == values
+    assert (await get(face, second)).checkpoint["channel_values"] == dict.fromkeys(values, "other")
+
+
+async def test_two_branches_keep_their_own_values(face: Face) -> None:
+    root = await put(face, "1", {"a": [0]}, versions={"a": face.saver.get_next_version(None, None)})
+    (current,) = (await get(face, root)).checkpoint["channel_versions"].values()
+    for branch in ("2", "3"):
+        versions = {"a": face.saver.get_next_version(str(current), None)}
+        await put(face, branch, {"a": [branch]}, parent=root, versions=versions)
+    for branch in ("2", "3"):
+        assert (await get(face, config(checkpoint_id=branch))).checkpoint["channel_values"] == {"a": [branch]}
+
+
+async def test_versions_of_different_types_are_different_versions(face: Face) -> None:
+    kinds = [1, 1.5, "1", "1.5", "#1", '#"1"']
+    for number, version in enumerate(kinds):
+        await put(face, str(number), {"a": [repr(version)]}, versions={"a": version})
+    for number, version in enumerate(kinds):
+        found = await get(face, config(checkpoint_id=str(number)))
+        assert found.checkpoint["channel_values"] == {"a": [repr(version)]}
+        assert found.checkpoint["channel_versions"] == {"a": version}
+
+
+async def test_any_text_is_a_channel_name(face: Face) -> None:
+    values = {name: [name] for name in ODD_NAMES} | {f"{name[:399]}~": name for name in ODD_NAMES}
+    first = await put(face, "1", values)
+    versions = (await get(face, first)).checkpoint["channel_versions"]
+    second = await put(face, "2", values, parent=first, versions=versions, new={})
+    await face.put_writes(second, [(name, name) for name in ODD_NAMES], "task")
+    found = await get(face, second)
+    assert found.checkpoint["channel_values"] == values
+    assert found.pending_writes == [("task", name, name) for name in ODD_NAMES]
+    history = await face.history(second, ODD_NAMES)
+    assert history == {name: DeltaChannelHistory(writes=[], seed=[name]) for name in ODD_NAMES}
+
+
+async def test_an_unserialisable_value_stores_nothing_and_names_its_channel(face: Face, database: Database) -> None:
+    for value in (object(), [{"deep": {1: object()}}], 2**70, -(2**70), [2**70], {"f": lambda: 1}):
+        with pytest.raises(CheckpointEncodeError, match="culprit") as raised:
+            await put(face, "1", {"fine": [LONG], "culprit": value, "small": 1})
+        assert raised.value.__cause__ is not None, value
+    assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
+
+
+async def test_unserialisable_metadata_stores_nothing(face: Face, database: Database) -> None:
+    with pytest.raises(CheckpointEncodeError, match="metadata"):
+        await put(face, "1", {"a": [1]}, meta=metadata(mine=object()))
+    assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
+
+
+COUNTED = metadata(counters_since_delta_snapshot={"delta": (1, 1)})
+
+
+async def test_a_delta_channel_on_a_parent_that_is_gone_is_refused(face: Face, database: Database) -> None:
+    """It could never be rebuilt."""
+    await put(face, "1", {"a": [1]})
+    before = database.counts()
+    lost = config(checkpoint_id="0")
+    with pytest.raises(CheckpointNotFound, match=r"'0'.*'delta'"):
+        await put(face, "2", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
+    assert database.counts() == before
+
+
+async def test_the_first_checkpoint_of_a_namespace_may_have_a_parent_that_was_never_stored(face: Face) -> None:
+    """So it is when a thread is deleted under a run. A repeat, as after a lost answer, does the same again."""
+    lost = config(checkpoint_id="0")
+    for _ in range(2):
+        where = await put(face, "1", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
+        assert id_of(where) == "1"
+        assert (await get(face, where)).checkpoint["channel_values"] == {"b": [2]}

@@ -1,0 +1,154 @@
+"""`open_saver` takes the URLs that it documents, and says what is wrong with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import (
+    CheckpointError,
+    ConfigError,
+    ConnectionLost,
+    PostgresSaver,
+    SqliteSaver,
+    StorageError,
+    open_saver,
+)
+from tests.behaviour.helpers import checkpoint, config, metadata
+
+
+def use(url: str) -> None:
+    with open_saver(url) as saver:
+        saver.put(config(), checkpoint("1"), metadata(), {})
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite:///{}/a.db", "a.db"),
+        ("sqlite:///{}/with%20space.db", "with space.db"),
+        ("sqlite:///{}/100%25.db", "100%.db"),
+        ("sqlite:///{}/na%C3%AFve.db", "naïve.db"),
+        ("sqlite:///{}/naïve too.db", "naïve too.db"),
+        ("sqlite:///{}/no-suffix", "no-suffix"),
+    ],
+)
+def test_a_sqlite_url_names_a_file(tmp_path: Path, url: str, name: str) -> None:
+    use(url.format(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_three_slashes_are_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    use("sqlite:///relative.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["relative.db"]
+
+
+def test_memory_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    use("sqlite:///:memory:")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_url_picks_the_class_and_options_are_passed_on() -> None:
+    assert type(open_saver("sqlite:///a.db", busy_timeout=1.0)) is SqliteSaver
+    for url in ("postgresql://u:p@localhost:1/db", "postgres:///db?host=/tmp", "postgresql://"):
+        assert type(open_saver(url, schema="mine", max_size=3)) is PostgresSaver
+    with pytest.raises(TypeError, match="busy_timeout"):
+        open_saver("postgresql:///db", busy_timeout=1.0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "a.db",
+        "./a.db",
+        "/var/lib/a.db",
+        ":memory:",
+        "sqlite:",
+        "sqlite://",
+        "sqlite:a.db",
+        "sqlite:/a.db",
+        "sqlite://a.db",
+        "sqlite3:///a.db",
+        "mysql://localhost/db",
+        "http://localhost",
+        "postgresql+psycopg://localhost/db",
+        "host=localhost dbname=db",
+    ],
+)
+def test_other_urls_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"sqlite:///|postgresql://|connection string"):
+        open_saver(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sqlite_url_with_options_is_refused_rather_than_taken_for_a_file_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy's URLs and SQLite's own can have them."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        use("sqlite:///a.db?mode=ro")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", [None, Path("a.db")], ids=repr)
+def test_what_is_no_text_is_refused(url: Any) -> None:
+    """As an environment variable that is not set, or a path where a URL belongs."""
+    with pytest.raises(ConfigError):
+        open_saver(url)
+
+
+def test_a_password_may_have_any_character() -> None:
+    """`[` is what Python's URL parser stumbles over; libpq does not."""
+    for password in ("p[ss", "p]ss", "p%5Bss", "p#ss", "p?ss", "p%40ss"):
+        assert type(open_saver(f"postgresql://user:{password}@localhost/db")) is PostgresSaver
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@127.0.0.1:1/db",
+        "postgresql://user:secret@127.0.0.1:notaport/db",
+        "postgresql://user:secret@127.0.0.1/db?nonsense=1",
+        "postgresql://user:secret@127.0.0.1/db?connect_timeout=x",
+        "postgresql://user:secret@[::1/db",
+    ],
+)
+def test_an_address_that_does_not_work_is_told_on_first_use_without_the_password(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)  # It is tried again, in case that the server restarts.
+    with pytest.raises(CheckpointError) as raised, open_saver(url, connect_timeout=1.0) as saver:
+        saver.get_tuple(config())
+    assert isinstance(raised.value, (StorageError, ConfigError))
+    assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(ConnectionLost), open_saver("postgresql://127.0.0.1:1/db") as saver:
+        saver.get_tuple(config())
+
+
+@pytest.mark.parametrize(
+    "path", ["{}/no/such/folder/a.db", "{}", "{}/" + "x" * 300], ids=["no folder", "a folder", "long"]
+)
+def test_a_file_that_cannot_be_opened_is_a_storage_error(tmp_path: Path, path: str) -> None:
+    """Whatever the operating system has against it."""
+    with SqliteSaver(path.format(tmp_path)) as saver:
+        for _ in range(2):
+            with pytest.raises((StorageError, ConfigError)):
+                saver.get_tuple(config())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_path_is_refused() -> None:
+    """SQLite takes it for a file that is thrown away."""
+    with pytest.raises(ConfigError, match=":memory:"):
+        SqliteSaver("")

@@ -1,0 +1,61 @@
+"""The suite of `delta_history.py` on both databases, in both colours, with both kinds of ids.
+
+It runs over LangGraph's `InMemorySaver` too, where that one supports the case, to show that the tests are right.
+"""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from psycopg import sql
+
+from tests.conformance import delta_history, side
+from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, ID_KINDS, LOOPS, DeltaHistoryTest, Ids
+from tests.conftest import BACKENDS, COLOURS, drop_database, dsn_for
+from tests.stores import Store
+
+
+def name_of(test: Any) -> str:
+    return str(test.__name__).removeprefix("test_")
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store for all tests here, each of which uses threads of its own."""
+    if request.param == "sqlite":
+        yield Store("sqlite", f"sqlite:///{tmp_path_factory.mktemp('history') / 'checkpoints.db'}")
+        return
+    server, template = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("postgres_template")
+    name = f"history_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    yield Store("postgres", dsn_for(server, name))
+    drop_database(server, name)
+
+
+@pytest.mark.parametrize("kind", ID_KINDS)
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("test", ALL_DELTA_HISTORY_TESTS, ids=name_of)
+async def test_history(shared_store: Store, colour: str, kind: str, test: DeltaHistoryTest) -> None:
+    options = {"synchronous": "OFF"} if shared_store.kind == "sqlite" else {}
+    async with shared_store.open(**options) as saver:
+        await test(side(saver, colour), Ids(kind))
+
+
+@pytest.mark.parametrize("kind", ID_KINDS)
+@pytest.mark.parametrize("test", [test for test in ALL_DELTA_HISTORY_TESTS if test not in LOOPS], ids=name_of)
+async def test_history_of_langgraphs_own_saver(kind: str, test: DeltaHistoryTest) -> None:
+    await test(InMemorySaver(), Ids(kind))
+
+
+def test_every_test_of_the_suite_is_listed() -> None:
+    written = {test for name, test in inspect.getmembers(delta_history) if name.startswith("test_")}
+    assert written == set(ALL_DELTA_HISTORY_TESTS)

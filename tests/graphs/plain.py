@@ -1,0 +1,134 @@
+"""What graphs return in a form that can be compared: without times, and with random ids replaced by numbered labels.
+
+The labels are given in the order of first appearance in one note, so the same ids have the same label there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import Interrupt, StateSnapshot
+
+# The ids of checkpoints, tasks and messages are UUIDs, those of interrupts 32 hexadecimal digits.
+_RANDOM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
+_KEYS = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
+
+
+class _Labels:
+    """Turns values into plain ones, with labels for the random ids in them."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}
+
+    def text(self, value: str) -> str:
+        return _RANDOM.sub(lambda match: self._labels.setdefault(match[0], f"<{len(self._labels)}>"), value)
+
+    def plain(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            # In the order of the keys without their ids, since savers do not promise one.
+            pairs = sorted(value.items(), key=lambda pair: _RANDOM.sub("", str(pair[0])))
+            return {
+                self.plain(key): self._interrupts(item) if key == "__interrupt__" else self.plain(item)
+                for key, item in pairs
+            }
+        if isinstance(value, tuple):
+            return (type(value).__name__, *map(self.plain, value))
+        if isinstance(value, list):
+            return [self.plain(item) for item in value]
+        if isinstance(value, Interrupt):
+            return ("Interrupt", self.plain(value.value), self.text(value.id))
+        if isinstance(value, BaseMessage):
+            return ("Message", self.plain(value.model_dump()))
+        if isinstance(value, BaseException):
+            return (type(value).__name__, str(value))
+        return value
+
+    def _interrupts(self, value: Any) -> Any:
+        """The interrupts of a result, which come in the order in which the nodes happened to finish."""
+        return [self.plain(item) for item in sorted(value, key=lambda item: repr(item.value))]
+
+    def config(self, config: RunnableConfig | None) -> Any:
+        """The keys of a config that name a checkpoint; which thread it is on may differ."""
+        part = (config or {}).get("configurable") or {}
+        return {key: self.plain(part[key]) for key in _KEYS if part.get(key)}
+
+    def state(self, state: StateSnapshot, *, whole: bool) -> dict[str, Any]:
+        found = {
+            "values": self.plain(state.values),
+            "next": state.next,
+            "metadata": self.plain(state.metadata),
+            "interrupts": self.plain(state.interrupts),
+            "tasks": [
+                {
+                    "name": task.name,
+                    "path": self.plain(task.path),
+                    "error": self.plain(task.error),
+                    "interrupts": self.plain(task.interrupts),
+                    "result": self.plain(task.result),
+                    "state": self.state(task.state, whole=whole)
+                    if isinstance(task.state, StateSnapshot)
+                    else self.config(task.state),
+                }
+                for task in state.tasks
+            ],
+        }
+        if whole:
+            found |= {"config": self.config(state.config), "parent": self.config(state.parent_config)}
+        return found
+
+    def checkpoint(self, found: CheckpointTuple) -> dict[str, Any]:
+        checkpoint = found.checkpoint
+        return {
+            "config": self.config(found.config),
+            "parent": self.config(found.parent_config),
+            "metadata": self.plain(found.metadata),
+            "values": self.plain(checkpoint["channel_values"]),
+            "versions": {name: _number(version) for name, version in sorted(checkpoint["channel_versions"].items())},
+            "seen": {
+                node: {name: _number(version) for name, version in sorted(seen.items())}
+                for node, seen in sorted(checkpoint["versions_seen"].items())
+            },
+            "updated": checkpoint.get("updated_channels"),
+            "writes": [self.plain(write) for write in found.pending_writes or ()],
+        }
+
+
+def plain(value: Any) -> Any:
+    """A value that a graph returned."""
+    return _Labels().plain(value)
+
+
+def plain_state(state: StateSnapshot, *, whole: bool) -> dict[str, Any]:
+    """A state; `whole` with its checkpoint and the parent of that."""
+    return _Labels().state(state, whole=whole)
+
+
+def plain_checkpoints(found: Iterable[CheckpointTuple]) -> list[Any]:
+    """The checkpoints of a thread, oldest first, namespace by namespace.
+
+    Namespaces that differ in ids only, since the same node called a subgraph several times, come in the order of what
+    is in them.
+    """
+    namespaces: dict[str, list[CheckpointTuple]] = {}
+    for one in sorted(found, key=lambda one: one.checkpoint["id"]):
+        namespaces.setdefault(one.config["configurable"]["checkpoint_ns"], []).append(one)
+    labels = _Labels()
+
+    def alone(checkpoint_ns: str) -> str:
+        own = _Labels()
+        return repr([own.checkpoint(one) for one in namespaces[checkpoint_ns]])
+
+    order = sorted(namespaces, key=lambda checkpoint_ns: (_RANDOM.sub("", checkpoint_ns), alone(checkpoint_ns)))
+    return [labels.checkpoint(one) for checkpoint_ns in order for one in namespaces[checkpoint_ns]]
+
+
+def _number(version: Any) -> int:
+    """The number of a channel version without its random end."""
+    return int(str(version).partition(".")[0])

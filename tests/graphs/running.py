@@ -1,0 +1,429 @@
+"""Plays a scenario on a thread of some saver, in one colour and durability, and notes what it sees.
+
+A scenario is a coroutine over a `Thread`: it makes graphs, runs them, and says where a process could end and another
+one go on (`pause`). The kinds of threads differ in what they do there: the one in memory does nothing, those on a
+store go on with a fresh saver, or after they pruned or copied the thread. What they note must be equal to what the one
+in memory notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from uuid import uuid4
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.pregel import Pregel
+from langgraph.types import StateSnapshot, StateUpdate
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.graphs.plain import plain, plain_checkpoints, plain_state
+from tests.stores import Face, Store
+
+Durability = Literal["sync", "async", "exit"]
+
+
+class Place(NamedTuple):
+    """Where a checkpoint is in its thread."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+
+
+class Builder(Protocol):
+    """A graph that is not compiled yet."""
+
+    def compile(self, checkpointer: Any = None) -> Any: ...
+
+
+class Thread:
+    """A thread in memory, with LangGraph's own saver: nothing happens at a pause."""
+
+    # The kinds of notes that cannot be compared with those of the thread in memory.
+    incomparable: ClassVar[frozenset[str]] = frozenset()
+    # Whether something is done between the steps of a run, which is a stream then.
+    streams: ClassVar[bool] = False
+
+    def __init__(self, saver: BaseCheckpointSaver[str], colour: str, durability: Durability) -> None:
+        self.saver = saver
+        self.colour = colour
+        self.durability = durability
+        self.thread_id = "thread"
+        self.notes: list[tuple[str, Any]] = []
+        self._graphs: list[Graph] = []
+        self._left_out: set[str] = set()
+
+    @property
+    def face(self) -> Face:
+        """The saver's methods in the colour of this thread."""
+        return Face(self.saver, self.colour)
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config of this thread's newest checkpoint."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+    def at(self, place: StateSnapshot | RunnableConfig) -> RunnableConfig:
+        """The config of a checkpoint on this thread, also where it was read before the thread was copied."""
+        found = (place.config if isinstance(place, StateSnapshot) else place)["configurable"]
+        kept = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
+        return {
+            "configurable": {"thread_id": self.thread_id} | {key: found[key] for key in kept if key in found},
+        }
+
+    def graph(self, builder: Builder) -> Graph:
+        """A graph on this thread."""
+        self._graphs.append(Graph(self, builder))
+        return self._graphs[-1]
+
+    def note(self, kind: str, value: Any) -> None:
+        """Note something that the twin of this thread must see as well."""
+        if kind not in self._left_out:
+            self.notes.append((kind, value))
+
+    def leave_out(self, *kinds: str) -> None:
+        """Do not note these kinds of things any more."""
+        self._left_out.update(kinds)
+
+    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        """A place where a process could end; the scenario goes on from an old checkpoint if `past_needed`.
+
+        With `ends=False` there is only time for something else between two steps.
+        """
+
+    async def between_steps(self) -> None:
+        """Called while a run goes on."""
+
+    async def finish(self) -> None:
+        """Note the whole history."""
+        for graph in self._graphs:
+            await graph.history()
+        self.note("checkpoints", plain_checkpoints(await self.face.all(self.config)))
+
+    async def shut(self) -> None:
+        """Close what is open."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.shut()
+
+
+def in_memory(colour: str, durability: Durability) -> Thread:
+    """A thread on LangGraph's own saver."""
+    return Thread(InMemorySaver(), colour, durability)
+
+
+class Stored(Thread):
+    """A thread on a store of ours, which may hold those of other tests."""
+
+    saver: CheckpointSaver
+
+    def __init__(self, store: Store, colour: str, durability: Durability) -> None:
+        super().__init__(store.open(), colour, durability)
+        self._store = store
+        self.thread_id = f"thread {uuid4()}"
+
+    async def shut(self) -> None:
+        if self.colour == "async":
+            await self.saver.aclose()
+        else:
+            await asyncio.to_thread(self.saver.close)
+
+
+class Reopened(Stored):
+    """A thread in several processes: at a pause the saver is closed, and a fresh one goes on."""
+
+    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        if ends:
+            await self.shut()
+            self.saver = self._store.open()
+
+
+class Pruned(Stored):
+    """A thread that is pruned at each pause, so that its past is gone."""
+
+    incomparable = frozenset({"history", "checkpoints"})
+
+    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        if not past_needed:
+            await self.prune()
+
+    async def finish(self) -> None:
+        await check_walks(self.face, await self.face.all(self.config))
+        await self.prune()
+        await super().finish()
+
+    async def prune(self) -> None:
+        """Prune; what remains is the newest checkpoint of each namespace that a later step can still read."""
+        kept = live(await self.face.all(self.config))
+        replayed = await walks(self.face, kept, replayed_only=True)
+        await self.face.prune([self.thread_id])
+        after = await self.face.all(self.config)
+        assert sorted(map(place_of, after)) == sorted(map(place_of, kept))
+        assert await walks(self.face, after, replayed_only=True) == replayed
+        await check_walks(self.face, after)
+
+
+class PrunedWhileRunning(Pruned):
+    """A thread that is pruned at each pause, and at each update while a run goes on."""
+
+    incomparable = Pruned.incomparable | {"result"}
+    streams = True
+
+    async def between_steps(self) -> None:
+        await self.face.prune([self.thread_id])
+
+
+class Copied(Stored):
+    """A thread that is copied at each pause, and goes on as the copy; the one it was made from is deleted."""
+
+    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        await self.copy()
+
+    async def finish(self) -> None:
+        before = await self.face.all(self.config)
+        walked = await walks(self.face, before)
+        await self.copy()
+        after = await self.face.all(self.config)
+        assert plain_checkpoints(after) == plain_checkpoints(before)
+        assert await walks(self.face, after) == walked
+        await check_walks(self.face, after)
+        await super().finish()
+
+    async def copy(self) -> None:
+        source, self.thread_id = self.thread_id, f"{self.thread_id}+"
+        await self.face.copy_thread(source, self.thread_id)
+        await self.face.delete_thread(source)
+
+
+class Graph:
+    """A graph on a thread, compiled anew for each saver; its methods hide the colour, and note what they see."""
+
+    def __init__(self, thread: Thread, builder: Builder) -> None:
+        self.thread = thread
+        self._builder = builder
+        self._compiled: tuple[object, Any] = (None, None)
+
+    @property
+    def runnable(self) -> Pregel[Any, Any, Any, Any]:
+        """The graph, compiled with the saver that the thread has now."""
+        if self._compiled[0] is not self.thread.saver:
+            self._compiled = (self.thread.saver, self._builder.compile(checkpointer=self.thread.saver))
+        runnable: Pregel[Any, Any, Any, Any] = self._compiled[1]
+        return runnable
+
+    async def invoke(
+        self,
+        input: Any,
+        *,
+        at: RunnableConfig | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raises: type[Exception] | None = None,
+        **options: Any,
+    ) -> StateSnapshot:
+        """Run the graph; returns the state after it."""
+        config: RunnableConfig = {**(at or self.thread.config), "metadata": dict(metadata or {})}
+        options |= {"durability": self.thread.durability}
+        if self.thread.streams:
+            coroutine: Awaitable[Any] = self._stream(input, config, lambda _: None, options)
+        else:
+            coroutine = self._call("invoke", input, config, **options)
+        result = await self._outcome(coroutine, raises)
+        self.thread.note("result", plain(result))
+        return await self.state()
+
+    async def stream(
+        self, input: Any, during: Callable[[Any], None], *, raises: type[Exception] | None = None
+    ) -> StateSnapshot:
+        """Run the graph and call `during` with each update as it comes; returns the state after it."""
+        options = {"durability": self.thread.durability}
+        await self._outcome(self._stream(input, self.thread.config, during, options), raises)
+        return await self.state()
+
+    async def step_through(self, input: Any) -> StateSnapshot:
+        """Run the graph with a pause after each superstep, up to an interrupt or the end."""
+        state = await self.invoke(input, interrupt_after="*")
+        while state.next and not state.interrupts:
+            await self.thread.pause(ends=False)
+            state = await self.invoke(None, interrupt_after="*")
+        await self.thread.pause()
+        return state
+
+    async def state(self, at: RunnableConfig | None = None) -> StateSnapshot:
+        """A state with those of the subgraphs in it."""
+        found: StateSnapshot = await self._call("get_state", at or self.thread.config, subgraphs=True)
+        self.thread.note("state", plain_state(found, whole=False))
+        return found
+
+    async def update_state(
+        self, values: Any, as_node: str | None = None, *, at: RunnableConfig | None = None
+    ) -> RunnableConfig:
+        """Change the state; returns the config of the new checkpoint."""
+        config: RunnableConfig = await self._call("update_state", at or self.thread.config, values, as_node)
+        await self.state()
+        return config
+
+    async def bulk_update_state(
+        self, supersteps: Sequence[Sequence[StateUpdate]], *, at: RunnableConfig | None = None
+    ) -> RunnableConfig:
+        """Change the state several times; returns the config of the newest checkpoint."""
+        config: RunnableConfig = await self._call("bulk_update_state", at or self.thread.config, supersteps)
+        await self.state()
+        return config
+
+    async def history(self, at: RunnableConfig | None = None, **narrowing: Any) -> list[StateSnapshot]:
+        """The states of the thread, newest first."""
+        config = at or self.thread.config
+        if self.thread.colour == "async":
+            found = [state async for state in self.runnable.aget_state_history(config, **narrowing)]
+        else:
+            found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(config, **narrowing)))
+        self.thread.note("history", [plain_state(state, whole=True) for state in found])
+        return found
+
+    async def _outcome(self, coroutine: Awaitable[Any], raises: type[Exception] | None) -> Any:
+        """What a run returned, or the error that it had to end with."""
+        try:
+            result = await coroutine
+        except Exception as error:
+            if raises is None or not isinstance(error, raises):
+                raise
+            return error
+        assert raises is None, f"{raises.__name__} was not raised"
+        return result
+
+    async def _stream(
+        self, input: Any, config: RunnableConfig, during: Callable[[Any], None], options: Mapping[str, Any]
+    ) -> None:
+        options = {**options, "stream_mode": "updates", "subgraphs": True}
+        if self.thread.colour == "async":
+            async for _, update in self.runnable.astream(input, config, **options):
+                during(update)
+                await self.thread.between_steps()
+            return
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            for _, update in self.runnable.stream(input, config, **options):
+                during(update)
+                asyncio.run_coroutine_threadsafe(self.thread.between_steps(), loop).result()
+
+        await asyncio.to_thread(run)
+
+    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if self.thread.colour == "async":
+            return await getattr(self.runnable, f"a{name}")(*args, **kwargs)
+        return await asyncio.to_thread(getattr(self.runnable, name), *args, **kwargs)
+
+
+Scenario = Callable[[Thread], Coroutine[Any, Any, None]]
+
+# All scenarios, and those that go back to old checkpoints.
+SCENARIOS: list[Scenario] = []
+PAST_SCENARIOS: list[Scenario] = []
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Register a scenario; its name says what must hold."""
+    SCENARIOS.append(function)
+    return function
+
+
+def past_scenario(function: Scenario) -> Scenario:
+    """Register a scenario that goes back to old checkpoints, so that it cannot be pruned at any time."""
+    PAST_SCENARIOS.append(function)
+    return scenario(function)
+
+
+async def play(scenario: Scenario, thread: Thread) -> list[tuple[str, Any]]:
+    """Play a scenario to its end; returns what was seen."""
+    async with thread:
+        await scenario(thread)
+        await thread.finish()
+    return thread.notes
+
+
+async def agrees_with_memory(
+    scenario: Scenario, kind: type[Stored], store: Store, colour: str, durability: Durability
+) -> None:
+    """Play a scenario in memory and on a store; both must see the same."""
+    expected = await play(scenario, in_memory(colour, durability))
+    found = await play(scenario, kind(store, colour, durability))
+    assert _comparable(found, kind) == _comparable(expected, kind)
+
+
+def _comparable(notes: Iterable[tuple[str, Any]], kind: type[Thread]) -> list[tuple[str, Any]]:
+    return [note for note in notes if note[0] not in kind.incomparable]
+
+
+def place_of(found: CheckpointTuple) -> Place:
+    """Where a checkpoint is in its thread."""
+    part = found.config["configurable"]
+    return Place(part["checkpoint_ns"], part["checkpoint_id"])
+
+
+def live(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
+    """The newest checkpoint of each namespace that a later step can still read.
+
+    A subgraph that is called has a namespace with a task id in it; it is of use as long as the step that calls it is
+    the newest one of the root.
+    """
+    heads: dict[str, CheckpointTuple] = {}
+    for one in sorted(found, key=place_of):
+        heads[place_of(one).checkpoint_ns] = one
+    root = place_of(heads[""]).checkpoint_id
+    return [
+        head
+        for checkpoint_ns, head in heads.items()
+        if ":" not in checkpoint_ns or head.metadata["parents"][""] == root
+    ]
+
+
+Walks = Mapping[Place, Mapping[str, DeltaChannelHistory]]
+
+
+async def walks(face: Face, found: Iterable[CheckpointTuple], *, replayed_only: bool = False) -> Walks:
+    """The histories of the delta channels of some checkpoints.
+
+    With `replayed_only`, of the channels that have no value in the checkpoint, and so depend on its ancestors.
+    """
+    result = {}
+    for one in found:
+        values = one.checkpoint["channel_values"]
+        channels = [name for name in delta_channels(one) if not (replayed_only and name in values)]
+        if channels:
+            result[place_of(one)] = await face.history(one.config, channels)
+    return result
+
+
+async def check_walks(face: Face, found: Iterable[CheckpointTuple]) -> None:
+    """The history of each checkpoint's delta channels is what LangGraph's own walk over our saver finds."""
+    for one in found:
+        if channels := delta_channels(one):
+            history = await face.history(one.config, channels)
+            assert history == await default_history(face, one.config, channels)
+
+
+async def default_history(
+    face: Face, config: RunnableConfig, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
+    """The history of delta channels as the base class finds it, which reads one ancestor after the other."""
+    if face.colour == "async":
+        return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=config, channels=channels)
+    return await asyncio.to_thread(
+        BaseCheckpointSaver.get_delta_channel_history, face.saver, config=config, channels=channels
+    )
+
+
+def delta_channels(found: CheckpointTuple) -> list[str]:
+    """The delta channels of a checkpoint: those with a snapshot in it, and those that count the steps since one."""
+    values = found.checkpoint["channel_values"]
+    counted = found.metadata.get("counters_since_delta_snapshot") or {}
+    return sorted({name for name, value in values.items() if isinstance(value, _DeltaSnapshot)}.union(counted))

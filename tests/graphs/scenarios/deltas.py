@@ -1,0 +1,356 @@
+"""Channels that store what was written to them and are replayed: `DeltaChannel`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AnyMessage, RemoveMessage
+from langgraph.channels import DeltaChannel
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Overwrite, Send, StateUpdate, interrupt
+
+from tests.graphs.running import Thread, past_scenario, scenario
+from tests.graphs.scenarios.chats import agent
+from tests.graphs.scenarios.failures import Broken, Gate, breaks
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import AnyGraph, Node, chain, in_both_colours, says, side_by_side
+from tests.graphs.scenarios.pasts import before
+from tests.graphs.scenarios.subgraphs import Outer
+
+
+def extend(state: list[str], writes: Sequence[list[str]]) -> list[str]:
+    """Lists after a list."""
+    return [*state, *(item for write in writes for item in write)]
+
+
+def merge(state: dict[str, Any], writes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Dicts over a dict."""
+    return {key: value for part in (state, *writes) for key, value in part.items()}
+
+
+def talk(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
+    """Messages after messages."""
+    for write in writes:
+        state = add_messages(state, write)  # type: ignore[assignment, arg-type]
+    return state
+
+
+class Deltas(TypedDict, total=False):
+    """A log with a snapshot at every third write, a channel with few and one with many, and a plain one."""
+
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
+    seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
+    often: Annotated[dict[str, Any], DeltaChannel(merge, snapshot_frequency=1)]
+    last: Any
+
+
+class Chat(TypedDict, total=False):
+    """A chat whose messages are replayed."""
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(talk, snapshot_frequency=4)]
+
+
+def writes(word: str, *, seldom: bool = False, often: bool = False) -> Any:
+    """A node that writes a word to the log, and to the other channels if it is told to."""
+
+    def node(state: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {"log": [word]}
+        if seldom:
+            found["seldom"] = [f"{word} {len(state['log'])}"]
+        if often:
+            found["often"] = {word: len(state["log"])}
+        return found
+
+    return in_both_colours(node)
+
+
+def overwrites(*words: str) -> Node:
+    """A node that replaces the log."""
+    return lambda state: {"log": Overwrite(list(words))}
+
+
+@scenario
+async def a_delta_channel_grows_turn_after_turn(thread: Thread) -> None:
+    builder = chain(Deltas, one=writes("one", seldom=True), two=writes("two", often=True), three=writes("three"))
+    graph = thread.graph(builder)
+    for turn in range(3):
+        state = await graph.invoke({"log": [f"turn {turn}"]})
+        await thread.pause()
+    assert state.values["log"] == [word for turn in range(3) for word in (f"turn {turn}", "one", "two", "three")]
+    assert state.values["seldom"] == ["one 1", "one 5", "one 9"]
+    assert state.values["often"] == {"two": 10}
+
+
+@scenario
+async def a_delta_channel_grows_step_by_step(thread: Thread) -> None:
+    builder = chain(Deltas, one=writes("one", seldom=True), two=lambda state: {"last": state["log"]}, three=writes("3"))
+    graph = thread.graph(builder)
+    for turn in range(2):
+        state = await graph.step_through({"log": [f"turn {turn}"]})
+    assert state.values["log"] == [word for turn in range(2) for word in (f"turn {turn}", "one", "3")]
+    assert state.values["last"] == state.values["log"][:-1]
+
+
+@scenario
+async def an_overwrite_makes_a_delta_channel_start_anew(thread: Thread) -> None:
+    builder = chain(Deltas, one=writes("one", seldom=True), two=overwrites("new", "start"), three=writes("three"))
+    graph = thread.graph(builder)
+    state = await graph.step_through({"log": ["in"], "seldom": ["in"]})
+    assert state.values["log"] == ["new", "start", "three"]
+    state = await graph.invoke({"log": Overwrite(["by input"]), "seldom": Overwrite([])}, interrupt_after=["one"])
+    assert state.values["log"] == ["by input", "one"]
+    await thread.pause()
+    await graph.update_state({"log": Overwrite(["by hand"])}, "two")
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["by hand", "three"]
+    assert state.values["seldom"] == ["one 1"]
+
+
+@scenario
+async def writers_side_by_side_are_replayed_in_the_order_of_the_graph(thread: Thread) -> None:
+    builder: AnyGraph = StateGraph(Deltas)
+    names = ["d", "a", "c", "b"]
+    for name in names:
+        builder.add_node(name, writes(name, seldom=True, often=True))
+        builder.add_edge(START, name)
+    builder.add_node("join", writes("join"))
+    builder.add_edge(names, "join")
+    graph = thread.graph(builder)
+    await graph.step_through({"log": ["in"]})
+    state = await graph.invoke({"log": ["in"]})
+    assert state.values["log"] == ["in", *sorted(names), "join"] * 2
+    assert len(state.values["seldom"]) == 8
+
+
+@scenario
+async def an_overwrite_wins_over_writers_beside_it(thread: Thread) -> None:
+    builder = side_by_side(Deltas, a=writes("a", seldom=True), b=overwrites("only"), c=writes("c", seldom=True))
+    graph = thread.graph(builder)
+    for turn in range(3):
+        state = await graph.invoke({"log": [f"turn {turn}"]})
+        assert state.values["log"] == ["only"]
+        await thread.pause()
+    assert len(state.values["seldom"]) == 6
+
+
+@scenario
+async def work_that_was_sent_writes_to_a_delta_channel(thread: Thread) -> None:
+    builder: AnyGraph = StateGraph(Deltas)
+    builder.add_node("split", writes("split"))
+    builder.add_node("work", lambda state: {"log": [state["name"]], "seldom": [state["name"]] * 2})
+    builder.add_node("join", writes("join"))
+    builder.add_edge(START, "split")
+    builder.add_conditional_edges("split", lambda state: [Send("work", {"name": name}) for name in "zyx"], ["work"])
+    builder.add_edge("work", "join")
+    graph = thread.graph(builder)
+    await graph.step_through({"log": ["in"]})
+    state = await graph.invoke({"log": ["in"]})
+    assert state.values["log"] == ["in", "split", "z", "y", "x", "join"] * 2
+    assert state.values["seldom"] == ["z", "z", "y", "y", "x", "x"] * 2
+
+
+@scenario
+async def a_question_beside_writers_of_a_delta_channel_waits(thread: Thread) -> None:
+    builder = side_by_side(Deltas, a=writes("a", seldom=True), ask=asks("name"), other=asks("age"), z=writes("z"))
+    graph = thread.graph(builder)
+    for turn in range(2):
+        state = await graph.invoke({"log": [f"turn {turn}"]})
+        ids = questions(state)
+        await thread.pause()
+        await graph.invoke(Command(resume={ids["age"]: turn}))
+        await thread.pause()
+        state = await graph.invoke(Command(resume="Ada", update={"seldom": ["with the answer"]}))
+        assert state.values["log"][-5:] == [f"turn {turn}", "a", "name: Ada", f"age: {turn}", "z"]
+        await thread.pause()
+    assert state.values["seldom"].count("with the answer") == 2
+
+
+@scenario
+async def a_writer_that_failed_writes_once_to_a_delta_channel(thread: Thread) -> None:
+    calls: list[str] = []
+    gate = Gate("a", "c")
+    builder = side_by_side(Deltas, a=writes("a", seldom=True), b=breaks("b", 2, calls, gate), c=writes("c"))
+    graph = thread.graph(builder)
+    await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
+    await thread.pause()
+    await graph.invoke(None, raises=Broken)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "a", "b", "c"]
+    await thread.pause()
+    state = await graph.invoke({"log": ["again"]})
+    assert state.values["log"] == ["in", "a", "b", "c", "again", "a", "b", "c"]
+
+
+@scenario
+async def a_delta_channel_is_changed_by_hand(thread: Thread) -> None:
+    graph = thread.graph(chain(Deltas, one=writes("one", seldom=True), two=writes("two")))
+    await graph.update_state({"log": ["first"]}, "__input__")
+    await thread.pause()
+    await graph.invoke(None)
+    for word in ("by hand", "by hand again", "and again"):
+        await thread.pause()
+        await graph.update_state({"log": [word], "often": {word: 1}}, "one")
+    await thread.pause()
+    await graph.bulk_update_state(
+        [
+            [StateUpdate({"log": ["bulk"]}, "one"), StateUpdate({"log": ["side"], "seldom": ["bulk"]}, "two")],
+            [StateUpdate({"log": Overwrite(["over"])}, "two")],
+            [StateUpdate({"log": ["last"]}, "one")],
+        ]
+    )
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["over", "last", "two"]
+    assert state.values["seldom"] == ["one 1", "bulk"]
+    assert list(state.values["often"]) == ["by hand", "by hand again", "and again"]
+
+
+@past_scenario
+async def a_delta_channel_forks_into_branches_that_do_not_mix(thread: Thread) -> None:
+    graph = thread.graph(chain(Deltas, one=writes("one", seldom=True), two=writes("two"), three=writes("three")))
+    for turn in ("first", "second"):
+        await graph.invoke({"log": [turn]}, interrupt_before=["two"])
+        await graph.invoke(None)
+    past = before(await graph.history(), "two", -1)
+    await thread.pause(past_needed=True)
+    old = await graph.state()
+    fork = await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(fork))
+    assert state.values["log"] == ["first", "one", "fork", "two", "three"]
+    await thread.pause(past_needed=True)
+    # The branch that was left goes on for a step, and then the fork does.
+    await graph.update_state({"log": ["left"]}, "two", at=thread.at(old))
+    state = await graph.invoke(None)
+    assert state.values["log"] == [*old.values["log"], "left", "three"]
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(fork))
+    assert state.values["log"] == ["first", "one", "fork", "two", "three"]
+    await thread.pause()
+    state = await graph.step_through({"log": ["end"]})
+    assert state.values["log"] == ["first", "one", "fork", "two", "three", "end", "one", "two", "three"]
+    assert state.values["seldom"] == ["one 1", "one 6"]
+
+
+@past_scenario
+async def a_delta_channel_is_replayed_from_the_past(thread: Thread) -> None:
+    graph = thread.graph(chain(Deltas, one=writes("one", seldom=True), two=writes("two"), three=writes("three")))
+    for turn in ("first", "second"):
+        await graph.invoke({"log": [turn]}, interrupt_before=["two"])
+        await graph.invoke(None)
+    for _ in range(2):
+        past = before(await graph.history(), "two", -1)
+        await thread.pause(past_needed=True)
+        state = await graph.invoke(None, at=thread.at(past))
+        assert state.values["log"] == ["first", "one", "two", "three"]
+        await thread.pause(past_needed=True)
+    copied = await graph.update_state(None, "__copy__", at=thread.at(past))
+    await thread.pause()
+    assert (await graph.state(thread.at(copied))).values["log"] == ["first", "one"]
+    state = await graph.step_through(None)
+    state = await graph.invoke({"log": ["second"]})
+    assert state.values["log"] == ["first", "one", "two", "three", "second", "one", "two", "three"]
+
+
+@scenario
+async def a_delta_channel_in_a_subgraph_waits_with_it(thread: Thread) -> None:
+    inner = chain(Deltas, one=writes("one", seldom=True), ask=asks("name"), two=writes("two", seldom=True)).compile()
+    graph = thread.graph(chain(Deltas, before=writes("before"), inner=inner, after=writes("after")))
+    for turn in range(2):
+        await graph.invoke({"log": [f"turn {turn}"]})
+        await thread.pause()
+        state = await graph.invoke(Command(resume=turn))
+        await thread.pause()
+    assert state.values["log"][-3:] == ["name: 1", "two", "after"]
+    assert len(state.values["seldom"]) == 6
+
+
+@scenario
+async def a_delta_channel_in_a_subgraph_with_a_memory_grows(thread: Thread) -> None:
+    inner = chain(Deltas, one=writes("one", seldom=True), ask=asks("name"), two=writes("two")).compile(
+        checkpointer=True
+    )
+
+    def calls(state: Any) -> dict[str, Any]:
+        return {"last": inner.invoke({"log": ["call"]})["log"]}
+
+    graph = thread.graph(chain(Outer, before=says("before"), inner=calls, after=says("after")))
+    for turn in range(2):
+        await graph.invoke({"log": [f"turn {turn}"]})
+        await thread.pause()
+        state = await graph.invoke(Command(resume=turn))
+        await thread.pause()
+    assert state.values["last"] == [w for turn in range(2) for w in ("call", "one", f"name: {turn}", "two")]
+
+
+@scenario
+async def a_chat_is_replayed_message_by_message(thread: Thread) -> None:
+    graph = thread.graph(agent(Chat))
+    await graph.invoke({"messages": [("user", "hello")]})
+    await thread.pause()
+    await graph.step_through({"messages": [("user", "how is the weather?")]})
+    state = await graph.invoke({"messages": [("user", "bye")]})
+    await thread.pause()
+    messages = state.values["messages"]
+    assert [message.type for message in messages] == ["human", "ai", "human", "ai", "tool", "ai", "human", "ai"]
+    await graph.update_state({"messages": [RemoveMessage(id=messages[0].id), ("user", "late")]}, "look")
+    await thread.pause()
+    state = await graph.invoke({"messages": [("user", "more")]})
+    assert state.values["messages"][:7] == messages[1:]
+    assert [message.text for message in state.values["messages"][7:]] == ["late", "more", "You said: more"]
+
+
+class Plain(TypedDict, total=False):
+    """The channels of `Log`, as they were before they became delta channels and after."""
+
+    log: Annotated[list[str], operator.add]
+    seldom: Annotated[list[str], operator.add]
+
+
+class Changed(TypedDict, total=False):
+    """The same channels as delta channels."""
+
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
+    seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
+
+
+@scenario
+async def a_channel_becomes_a_delta_channel_and_a_plain_one_again(thread: Thread) -> None:
+    steps = {"one": writes("one", seldom=True), "two": writes("two")}
+    plain, changed = (thread.graph(chain(schema, **steps)) for schema in (Plain, Changed))
+    for graph in (plain, changed, changed, plain, changed):
+        await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
+        state = await graph.invoke(None)
+        await thread.pause()
+    assert state.values["log"] == ["in", "one", "two"] * 5
+    # We store the value of a channel that became a plain one at once, the saver in memory when it is next written.
+    thread.leave_out("checkpoints")
+    assert state.values["seldom"] == [f"one {1 + 3 * turn}" for turn in range(5)]
+
+
+@scenario
+async def a_sent_task_that_asks_writes_to_a_delta_channel(thread: Thread) -> None:
+    def work(state: Any) -> dict[str, Any]:
+        name = state["name"]
+        return {"log": [f"{name}: {interrupt(name)}"] if name != "y" else [name], "seldom": [name]}
+
+    builder: AnyGraph = StateGraph(Deltas)
+    builder.add_node("work", work)
+    builder.add_node("join", writes("join"))
+    builder.add_conditional_edges(START, lambda state: [Send("work", {"name": name}) for name in "zyx"], ["work"])
+    builder.add_edge("work", "join")
+    graph = thread.graph(builder)
+    for turn in range(2):
+        ids = questions(await graph.invoke({"log": [f"turn {turn}"]}))
+        await thread.pause()
+        await graph.invoke(Command(resume={ids["x"]: 1}))
+        await thread.pause()
+        state = await graph.invoke(Command(resume={ids["z"]: 2}))
+        await thread.pause()
+        assert state.values["log"][-5:] == [f"turn {turn}", "z: 2", "y", "x: 1", "join"]
+    assert state.values["seldom"] == ["z", "y", "x"] * 2

@@ -1,0 +1,182 @@
+"""Nodes that fail; what finished beside them is not done again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, RetryPolicy, Send
+
+from tests.graphs.running import Thread, scenario
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says, side_by_side
+from tests.graphs.scenarios.steps import PATIENCE
+from tests.graphs.scenarios.subgraphs import Outer
+
+
+class Broken(Exception):
+    """What a node of ours fails with."""
+
+
+class Gate:
+    """Lets a node fail when the output of the others has been seen, since a failure stops those that still run."""
+
+    def __init__(self, *others: str) -> None:
+        self._missing = set(others)
+        self._open = threading.Event()
+
+    def see(self, update: dict[str, Any]) -> None:
+        """Look at an update of the run."""
+        self._missing -= set(update)
+        if not self._missing:
+            self._open.set()
+
+    def wait(self) -> None:
+        """Wait until all the others have been seen."""
+        assert self._open.wait(PATIENCE)
+
+
+def breaks(name: str, times: int, calls: list[str], gate: Gate | None = None) -> Node:
+    """A node that fails some times before it adds its name to the log."""
+    left = [times]
+
+    def node(state: Any) -> dict[str, Any]:
+        calls.append(name)
+        if gate is not None:
+            gate.wait()
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Broken(name)
+        return {"log": [name]}
+
+    return node
+
+
+@scenario
+async def what_finished_beside_a_failed_node_is_not_done_again(thread: Thread) -> None:
+    calls: list[str] = []
+    gate = Gate("a", "c")
+    builder = side_by_side(Log, a=says("a", calls), b=breaks("b", 2, calls, gate), c=says("c", calls))
+    graph = thread.graph(builder)
+    state = await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
+    assert state.next == ("b",)
+    await thread.pause()
+    state = await graph.invoke(None, raises=Broken)
+    assert [task.name for task in state.tasks if task.error] == ["b"]
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "a", "b", "c"]
+    assert sorted(calls) == ["a", "b", "b", "b", "c"]
+
+
+@scenario
+async def what_was_sent_and_finished_is_not_done_again(thread: Thread) -> None:
+    calls: list[str] = []
+    gates = {"y": Gate("y is broken")}
+    seen: list[str] = []
+
+    def work(state: Any) -> dict[str, Any]:
+        name = state["name"]
+        calls.append(name)
+        if name == "y" and calls.count("y") == 1:
+            gates["y"].wait()
+            raise Broken(name)
+        return {"log": [name]}
+
+    def see(update: dict[str, Any]) -> None:
+        seen.extend(update)
+        if seen.count("work") == 2:
+            gates["y"].see({"y is broken": None})
+
+    builder: AnyGraph = StateGraph(Log)
+    builder.add_node("work", work)
+    builder.add_node("after", says("after", calls))
+    builder.add_conditional_edges(START, lambda state: [Send("work", {"name": name}) for name in "xyz"], ["work"])
+    builder.add_edge("work", "after")
+    graph = thread.graph(builder)
+    await graph.stream({"log": ["in"]}, see, raises=Broken)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "x", "y", "z", "after"]
+    assert sorted(calls) == ["after", "x", "y", "y", "z"]
+
+
+@scenario
+async def a_node_is_tried_again_by_its_policy(thread: Thread) -> None:
+    calls: list[str] = []
+    policy = RetryPolicy(initial_interval=0.001, max_interval=0.001, jitter=False, max_attempts=3, retry_on=Broken)
+    builder: AnyGraph = StateGraph(Log)
+    builder.add_node("a", says("a", calls))
+    builder.add_node("b", breaks("b", 5, calls), retry_policy=policy)
+    for name in ("a", "b"):
+        builder.add_edge(START, name)
+    graph = thread.graph(chain(Log, inner=builder.compile(), after=says("after", calls)))
+    state = await graph.invoke({"log": ["in"]}, raises=Broken)
+    assert state.next == ("inner",)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert calls.count("b") == 6
+    assert state.values["log"][-1] == "after"
+
+
+@scenario
+async def what_finished_in_a_subgraph_is_not_done_again(thread: Thread) -> None:
+    calls: list[str] = []
+    gate = Gate("a")
+    middle = side_by_side(Log, a=says("a", calls), b=breaks("b", 1, calls, gate)).compile()
+    inner = chain(Log, one=says("one", calls), middle=middle, three=says("three", calls)).compile()
+    graph = thread.graph(chain(Outer, first=says("first", calls), inner=inner, last=says("last", calls)))
+    state = await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
+    assert state.next == ("inner",)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.next == ()
+    assert calls.count("b") == 2
+    assert [call for call in calls if call != "b"] == ["first", "one", "a", "three", "last"]
+
+
+@scenario
+async def a_failure_beside_a_question_leaves_the_question(thread: Thread) -> None:
+    calls: list[str] = []
+    gate = Gate("a", "__interrupt__")
+    builder = side_by_side(Log, a=says("a", calls), ask=asks("name", calls=calls), b=breaks("b", 1, calls, gate))
+    graph = thread.graph(builder)
+    await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert list(questions(state)) == ["name"]
+    await thread.pause()
+    state = await graph.invoke(Command(resume="Ada"))
+    assert state.values["log"] == ["in", "a", "name: Ada", "b"]
+    assert calls.count("a") == 1
+
+
+@scenario
+async def a_broken_step_can_be_skipped_by_hand(thread: Thread) -> None:
+    calls: list[str] = []
+    graph = thread.graph(chain(Log, one=says("one"), two=breaks("two", 9, calls), three=says("three")))
+    await graph.invoke({"log": ["in"]}, raises=Broken)
+    await thread.pause()
+    await graph.update_state({"log": ["by hand"]}, "two")
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "one", "by hand", "three"]
+    assert calls == ["two"]
+
+
+@scenario
+async def an_error_handler_takes_the_place_of_a_failed_node(thread: Thread) -> None:
+    calls: list[str] = []
+    gate = Gate("a")
+    builder: AnyGraph = StateGraph(Log)
+    builder.add_node("a", says("a", calls))
+    builder.add_node("b", breaks("b", 1, calls, gate), error_handler=breaks("handler", 1, calls))
+    for name in ("a", "b"):
+        builder.add_edge(START, name)
+    graph = thread.graph(builder)
+    await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "a", "handler"]
+    assert sorted(calls) == ["a", "b", "handler", "handler"]

@@ -1,0 +1,226 @@
+"""Histories, time travel and forks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, StateSnapshot, StateUpdate
+
+from tests.graphs.running import Thread, past_scenario, scenario
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import AnyGraph, Log, chain, says, side_by_side
+from tests.graphs.scenarios.subgraphs import Outer, counts, inner_state, without_id
+
+
+def before(history: list[StateSnapshot], node: str, nth: int = 0) -> StateSnapshot:
+    """The state before a node ran; of several the nth, newest first."""
+    return [state for state in history if state.next == (node,)][nth]
+
+
+@past_scenario
+async def a_history_is_narrowed_by_metadata_place_and_number(thread: Thread) -> None:
+    graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
+    for turn, user in enumerate(("Ada", "Bo", "Ada")):
+        await graph.invoke({"log": [str(turn)]}, metadata={"user": user, "turn": turn, "list": [turn]})
+        await thread.pause(past_needed=True)
+    await graph.update_state({"log": ["by hand"]}, "one")
+    whole = await graph.history()
+    narrowings: dict[str, dict[str, Any]] = {
+        "loop": {"filter": {"source": "loop"}},
+        "update": {"filter": {"source": "update"}},
+        "step": {"filter": {"step": 3}},
+        "user": {"filter": {"user": "Ada"}},
+        "both": {"filter": {"user": "Ada", "source": "loop"}},
+        "nobody": {"filter": {"user": "nobody"}},
+        "missing": {"filter": {"missing": None}},
+        "turn": {"filter": {"turn": 1, "source": "input"}},
+        "two": {"limit": 2},
+        "none": {"limit": 0},
+        "before": {"before": thread.at(whole[3])},
+        "two before": {"before": thread.at(whole[3]), "limit": 2},
+        "Ada before": {"before": thread.at(whole[2]), "limit": 3, "filter": {"user": "Ada"}},
+    }
+    found = {name: len(await graph.history(**narrowing)) for name, narrowing in narrowings.items()}
+    if thread.durability == "exit":
+        assert (len(whole), found["user"], found["both"], found["turn"]) == (4, 2, 2, 0)
+    else:
+        assert (len(whole), found["loop"], found["user"], found["turn"]) == (13, 9, 8, 1)
+        assert found["Ada before"] == 3
+    assert found["update"] == 1
+    assert (found["nobody"], found["two"], found["none"]) == (0, 2, 0)
+    assert found["missing"] == len(whole)
+    assert found["before"] == len(whole) - 4
+
+
+@past_scenario
+async def time_travel_does_the_later_steps_again(thread: Thread) -> None:
+    calls: list[str] = []
+    graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls), three=says("three", calls)))
+    for turn in ("first", "second"):
+        await graph.invoke({"log": [turn]}, interrupt_before=["two"])
+        await graph.invoke(None)
+    past = before(await graph.history(), "two", -1)
+    await thread.pause(past_needed=True)
+    assert (await graph.state(thread.at(past))).values == past.values
+    state = await graph.invoke(None, at=thread.at(past))
+    assert state.values["log"] == ["first", "one", "two", "three"]
+    assert calls == ["one", "two", "three"] * 2 + ["two", "three"]
+    await thread.pause()
+    state = await graph.invoke({"log": ["third"]})
+    assert state.values["log"] == ["first", "one", "two", "three", "third", "one", "two", "three"]
+
+
+@past_scenario
+async def a_fork_goes_another_way_and_leaves_the_old_one(thread: Thread) -> None:
+    graph = thread.graph(chain(Log, one=says("one"), two=says("two"), three=says("three")))
+    await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
+    await graph.invoke(None)
+    (newest, *_, past) = [state for state in await graph.history() if state.next in ((), ("two",))]
+    await thread.pause(past_needed=True)
+    fork = await graph.update_state({"log": ["fork"], "last": ["forked"]}, "one", at=thread.at(past))
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(fork))
+    assert state.values["log"] == ["in", "one", "fork", "two", "three"]
+    await thread.pause(past_needed=True)
+    assert (await graph.state(thread.at(newest))).values["log"] == ["in", "one", "two", "three"]
+    # A fork of the fork, and a step more on the branch that was left.
+    await graph.update_state({"log": ["again"]}, "two", at=thread.at(fork))
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "one", "fork", "again", "three"]
+    await thread.pause(past_needed=True)
+    state = await graph.invoke({"log": ["old"]}, at=thread.at(newest))
+    await thread.pause()
+    state = await graph.invoke({"log": ["new"]})
+    assert state.values["log"][:5] == ["in", "one", "two", "three", "old"]
+
+
+@past_scenario
+async def a_checkpoint_is_copied_to_be_done_again(thread: Thread) -> None:
+    calls: list[str] = []
+    graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls)))
+    await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
+    await graph.invoke(None)
+    past = before(await graph.history(), "two")
+    await thread.pause(past_needed=True)
+    await graph.update_state(None, "__copy__", at=thread.at(past))
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["in", "one", "two"]
+    assert calls == ["one", "two", "two"]
+
+
+@scenario
+async def a_state_is_changed_in_bulk(thread: Thread) -> None:
+    builder = chain(Log, one=says("one"), two=says("two"))
+    builder.add_node("aside", says("aside"))
+    builder.add_edge("aside", END)
+    graph = thread.graph(builder)
+    await graph.bulk_update_state(
+        [
+            [StateUpdate({"log": ["in"]}, "__input__")],
+            [StateUpdate({"log": ["one by hand"]}, "one"), StateUpdate({"log": ["aside"], "last": 1}, "aside")],
+        ]
+    )
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"] == ["one by hand", "aside", "two"]
+    await graph.invoke({"log": ["again"]}, interrupt_before=["two"])
+    await thread.pause()
+    await graph.update_state(None, END)
+    await thread.pause()
+    state = await graph.state()
+    assert (state.next, state.values["log"][-2:]) == ((), ["again", "one"])
+
+
+@past_scenario
+async def an_answered_question_is_asked_again_in_the_past(thread: Thread) -> None:
+    graph = thread.graph(chain(Log, one=says("one"), ask=asks("name", "age"), after=says("after")))
+    await graph.invoke({"log": ["in"]})
+    await graph.invoke(Command(resume="Ada"))
+    await thread.pause(past_needed=True)
+    first = await graph.invoke(Command(resume=36))
+    past = before(await graph.history(), "ask")
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(past))
+    assert list(questions(state)) == ["name"]
+    await thread.pause(past_needed=True)
+    await graph.invoke(Command(resume="Bo"))
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(Command(resume=7))
+    assert state.values["log"] == ["in", "one", "name: Bo", "age: 7", "after"]
+    assert (await graph.state(thread.at(first))).values["log"] == ["in", "one", "name: Ada", "age: 36", "after"]
+    await thread.pause()
+    assert list(questions(await graph.invoke({"log": []}))) == ["name"]
+
+
+@past_scenario
+async def a_question_is_answered_at_its_checkpoint_more_than_once(thread: Thread) -> None:
+    graph = thread.graph(side_by_side(Log, ask=asks("name"), done=says("done")))
+    waiting = await graph.invoke({"log": ["in"]})
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(Command(resume="Ada"), at=thread.at(waiting))
+    assert state.values["log"] == ["in", "name: Ada", "done"]
+    await thread.pause(past_needed=True)
+    # What the node says now depends on what LangGraph has stored beside the question.
+    state = await graph.invoke(Command(resume="Bo"), at=thread.at(waiting))
+    assert state.next == ()
+
+
+@past_scenario
+async def time_travel_reaches_into_a_subgraph(thread: Thread) -> None:
+    inner = chain(Log, one=says("one"), ask=asks("name"), more=says("more")).compile()
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
+    waiting = await graph.invoke({"log": ["in"]})
+    inside = inner_state(waiting)
+    states = await graph.history(thread.at(without_id(inside)))
+    await thread.pause(past_needed=True)
+    await graph.invoke(Command(resume="Ada"))
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(states[-1]))
+    assert list(questions(state)) == ["name"]
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(Command(resume="Bo"))
+    assert state.values["log"][-3:] == ["name: Bo", "more", "after"]
+
+
+@past_scenario
+async def a_subgraph_with_a_memory_goes_back_with_its_graph(thread: Thread) -> None:
+    inner = chain(Log, count=counts("count"), more=counts("more")).compile(checkpointer=True)
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
+    for turn in ("one", "two", "three"):
+        await graph.invoke({"log": [turn]}, interrupt_before=["inner"])
+        await graph.invoke(None)
+    past = before(await graph.history(), "inner", 1)
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(past))
+    assert "more 4" in state.values["log"]
+    assert "more 6" not in state.values["log"]
+    await thread.pause()
+    state = await graph.invoke({"log": ["four"]})
+    assert "more 6" in state.values["log"]
+
+
+@past_scenario
+async def work_that_was_sent_is_done_again_in_the_past(thread: Thread) -> None:
+    calls: list[str] = []
+
+    def work(state: Any) -> dict[str, Any]:
+        calls.append(state["name"])
+        return {"log": [state["name"]]}
+
+    builder: AnyGraph = StateGraph(Log)
+    builder.add_node("first", says("first"))
+    builder.add_node("work", work)
+    builder.add_node("last", says("last"))
+    builder.add_edge(START, "first")
+    builder.add_conditional_edges("first", lambda state: [Send("work", {"name": name}) for name in "xy"], ["work"])
+    builder.add_edge("work", "last")
+    graph = thread.graph(builder)
+    await graph.invoke({"log": []}, interrupt_before=["work"])
+    await graph.invoke(None)
+    past = next(state for state in await graph.history() if state.next == ("work", "work"))
+    await thread.pause(past_needed=True)
+    state = await graph.invoke(None, at=thread.at(past))
+    assert state.values["log"] == ["first", "x", "y", "last"]
+    assert sorted(calls) == ["x", "x", "y", "y"]

@@ -1,0 +1,201 @@
+"""Graphs as nodes of graphs: called anew each time, or with a memory of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, StateSnapshot
+
+from tests.graphs.running import Thread, scenario
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says, side_by_side
+
+
+def counts(name: str) -> Node:
+    """A node that counts its calls in the state of its graph."""
+
+    def node(state: Any) -> dict[str, Any]:
+        last = (state.get("last") or 0) + 1
+        return {"last": last, "log": [f"{name} {last}"]}
+
+    return node
+
+
+class Outer(Log, total=False):
+    """A state that shares `log` with that of the subgraphs, and `last` not."""
+
+    other: Any
+
+
+def inside(graph: Any, name: str) -> Node:
+    """A node that gives a subgraph an empty log, and adds the log that comes back to its own."""
+
+    def node(state: Any) -> dict[str, Any]:
+        found = graph.invoke({"log": [name]})
+        return {"log": found["log"]}
+
+    return node
+
+
+def inner_state(state: StateSnapshot) -> StateSnapshot:
+    """The state of the subgraph that the only task of a state calls."""
+    (task,) = state.tasks
+    assert isinstance(task.state, StateSnapshot)
+    return task.state
+
+
+@scenario
+async def a_subgraph_starts_anew_at_each_call(thread: Thread) -> None:
+    inner = chain(Log, count=counts("count"), more=counts("more")).compile()
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
+    await graph.step_through({"log": ["one"]})
+    state = await graph.invoke({"log": ["two"]})
+    assert state.values["log"][-5:] == ["before", "call", "count 1", "more 2", "after"]
+
+
+@scenario
+async def a_subgraph_with_a_memory_of_its_own_remembers(thread: Thread) -> None:
+    inner = chain(Log, count=counts("count"), more=counts("more")).compile(checkpointer=True)
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
+    for turn in ("one", "two", "three"):
+        state = await graph.invoke({"log": [turn]})
+        await thread.pause()
+    assert state.values["log"][-3:] == ["count 5", "more 6", "after"]
+
+
+@scenario
+async def a_question_in_a_subgraph_waits_there(thread: Thread) -> None:
+    calls: list[str] = []
+    inner = chain(Log, count=counts("count"), ask=asks("name", calls=calls), more=says("more")).compile()
+    graph = thread.graph(chain(Outer, before=says("before", calls), inner=inner, after=says("after")))
+    state = await graph.invoke({"log": ["in"]})
+    assert list(questions(state)) == ["name"]
+    assert inner_state(state).next == ("ask",)
+    await thread.pause()
+    state = await graph.invoke(Command(resume="Ada"))
+    assert state.values["log"] == ["in", "before", "in", "before", "count 1", "name: Ada", "more", "after"]
+    assert calls == ["before", "name", "name"]
+    await thread.pause()
+    assert list(questions(await graph.invoke({"log": ["again"]}))) == ["name"]
+    await thread.pause()
+    state = await graph.invoke(Command(resume="Bo"))
+    assert state.values["log"][-3:] == ["name: Bo", "more", "after"]
+
+
+@scenario
+async def a_question_in_a_subgraph_with_a_memory_waits_there(thread: Thread) -> None:
+    inner = chain(Log, count=counts("count"), ask=asks("name"), more=counts("more")).compile(checkpointer=True)
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
+    for name in ("Ada", "Bo"):
+        state = await graph.invoke({"log": []})
+        assert list(questions(state)) == ["name"]
+        assert inner_state(state).next == ("ask",)
+        await thread.pause()
+        state = await graph.invoke(Command(resume=name))
+        await thread.pause()
+    assert [word for word in state.values["log"] if "name" in word][-1] == "name: Bo"
+    assert "more 4" in state.values["log"]
+
+
+@scenario
+async def a_question_two_levels_down_waits_there(thread: Thread) -> None:
+    lowest = chain(Log, low=says("low"), ask=asks("deep"), more=says("more")).compile()
+    middle = chain(Log, mid=says("mid"), lowest=lowest, up=says("up")).compile()
+    graph = thread.graph(chain(Outer, top=says("top"), middle=middle, end=says("end")))
+    state = await graph.invoke({"log": []})
+    assert inner_state(inner_state(state)).next == ("ask",)
+    await thread.pause()
+    state = await graph.invoke(Command(resume=42))
+    assert state.values["log"][-4:] == ["deep: 42", "more", "up", "end"]
+
+
+@scenario
+async def a_memory_below_a_call_goes_with_the_call(thread: Thread) -> None:
+    lowest = chain(Log, count=counts("count"), ask=asks("deep")).compile(checkpointer=True)
+    middle = chain(Log, lowest=lowest, again=says("again")).compile()
+    graph = thread.graph(chain(Outer, middle=middle, end=says("end")))
+    for answer in (1, 2):
+        await graph.invoke({"log": []})
+        await thread.pause()
+        state = await graph.invoke(Command(resume=answer))
+        await thread.pause()
+    assert state.values["log"][-3:] == ["deep: 2", "again", "end"]
+
+
+@scenario
+async def subgraphs_side_by_side_ask_each_for_itself(thread: Thread) -> None:
+    calls: list[str] = []
+    first = chain(Log, one=says("one", calls), ask=asks("first"), more=says("more first")).compile()
+    second = chain(Log, two=says("two", calls), ask=asks("second"), more=says("more second")).compile()
+    builder = side_by_side(Outer, first=inside(first, "a"), second=inside(second, "b"), third=says("third", calls))
+    graph = thread.graph(builder)
+    state = await graph.invoke({"log": ["in"]})
+    ids = questions(state)
+    assert list(ids) == ["first", "second"]
+    await thread.pause()
+    state = await graph.invoke(Command(resume={ids["second"]: 2}))
+    assert list(questions(state)) == ["first"]
+    await thread.pause()
+    state = await graph.invoke(Command(resume={ids["first"]: 1}))
+    assert state.values["log"] == [
+        *("in", "a", "one", "first: 1", "more first", "b", "two", "second: 2", "more second", "third"),
+    ]
+    assert sorted(calls) == ["one", "third", "two"]
+
+
+@scenario
+async def tasks_that_were_sent_to_a_subgraph_ask_each_for_itself(thread: Thread) -> None:
+    inner = chain(Log, one=says("one"), ask=asks("name"), more=says("more")).compile()
+    builder: AnyGraph = StateGraph(Log)
+    builder.add_node("inner", inner)
+    builder.add_node("after", says("after"))
+    builder.add_conditional_edges(START, lambda state: [Send("inner", {"log": [name]}) for name in "xy"], ["inner"])
+    builder.add_edge("inner", "after")
+    graph = thread.graph(builder)
+    state = await graph.invoke({"log": []})
+    first, second = (waiting.id for waiting in state.interrupts)
+    await thread.pause()
+    state = await graph.invoke(Command(resume={second: 2}))
+    assert [waiting.id for waiting in state.interrupts] == [first]
+    await thread.pause()
+    state = await graph.invoke(Command(resume={first: 1}))
+    assert state.values["log"] == ["x", "one", "name: 1", "more", "y", "one", "name: 2", "more", "after"]
+
+
+@scenario
+async def the_state_of_a_waiting_subgraph_can_be_changed(thread: Thread) -> None:
+    inner = chain(Log, one=says("one"), two=says("two"), three=says("three")).compile(interrupt_before=["two"])
+    graph = thread.graph(chain(Outer, before=says("before"), inner=inner, after=says("after")))
+    state = await graph.invoke({"log": ["in"]})
+    await thread.pause()
+    await graph.update_state({"log": ["by hand"]}, at=thread.at(without_id(inner_state(state))))
+    await thread.pause()
+    state = await graph.invoke(None)
+    assert state.values["log"][-4:] == ["by hand", "two", "three", "after"]
+
+
+@scenario
+async def one_node_calls_two_subgraphs(thread: Thread) -> None:
+    first = chain(Log, one=says("one"), ask=asks("first")).compile()
+    second = chain(Log, two=says("two"), ask=asks("second")).compile()
+
+    def calls(state: Any) -> dict[str, Any]:
+        return {"log": first.invoke({"log": ["a"]})["log"] + second.invoke({"log": ["b"]})["log"]}
+
+    graph = thread.graph(chain(Outer, calls=calls, after=says("after")))
+    await graph.invoke({"log": ["in"]})
+    await thread.pause()
+    state = await graph.invoke(Command(resume=1))
+    assert list(questions(state)) == ["second"]
+    await thread.pause()
+    state = await graph.invoke(Command(resume=2))
+    # At the end of a run LangGraph stores a subgraph only if it has not finished, so the first one would start anew.
+    if thread.durability != "exit":
+        assert state.values["log"] == ["in", "a", "one", "first: 1", "b", "two", "second: 2", "after"]
+
+
+def without_id(state: StateSnapshot) -> Any:
+    """The config of a state's namespace."""
+    part = {key: value for key, value in state.config["configurable"].items() if key != "checkpoint_id"}
+    return {"configurable": part}

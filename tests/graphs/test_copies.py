@@ -1,0 +1,77 @@
+"""A copy of a thread that waits is a thread of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.types import Command
+
+from tests.graphs.plain import plain_checkpoints, plain_state
+from tests.graphs.running import Builder, Durability, Reopened, Thread, check_walks, in_memory
+from tests.graphs.scenarios.deltas import Deltas, writes
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Store
+
+
+def nested(schema: type, checkpointer: Any) -> Builder:
+    """A graph with a subgraph that asks."""
+    say = writes if schema is Deltas else says
+    inner = chain(schema, one=say("one"), ask=asks("name"), two=say("two")).compile(checkpointer=checkpointer)
+    return chain(schema, before=say("before"), inner=inner, after=say("after"))
+
+
+@pytest.mark.parametrize(("schema", "checkpointer"), [(Log, None), (Deltas, True)], ids=["called", "with_memory"])
+async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_subgraph(
+    store: Store, colour: str, durability: Durability, schema: type, checkpointer: Any
+) -> None:
+    builder = nested(schema, checkpointer)
+    expected = {}
+    for answer in ("Ada", "Bo"):
+        twin = in_memory(colour, durability).graph(builder)
+        await twin.invoke({"log": ["in"]})
+        await twin.invoke(Command(resume=answer))
+        expected[answer] = plain_state(await twin.invoke({"log": ["again"]}), whole=False)
+
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(builder)
+        await graph.invoke({"log": ["in"]})
+        first, second = thread.thread_id, f"{thread.thread_id} copied"
+        await thread.face.copy_thread(first, second)
+        await thread.pause()
+        for thread_id, other, answer in ((second, first, "Ada"), (first, second, "Bo")):
+            thread.thread_id = other
+            untouched = plain_checkpoints(await thread.face.all(thread.config))
+            thread.thread_id = thread_id
+            assert list(questions(await graph.state())) == ["name"]
+            state = await graph.invoke(Command(resume=answer))
+            assert [word for word in state.values["log"] if "name" in word] == [f"name: {answer}"]
+            state = await graph.invoke({"log": ["again"]})
+            assert plain_state(state, whole=False) == expected[answer]
+            await check_walks(thread.face, await thread.face.all(thread.config))
+            thread.thread_id = other
+            assert plain_checkpoints(await thread.face.all(thread.config)) == untouched
+            await thread.pause()
+
+
+async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, colour: str, durability: Durability) -> None:
+    async def travel(thread: Thread) -> list[Any]:
+        graph = thread.graph(chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three")))
+        await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
+        await graph.invoke(None)
+        if isinstance(thread, Reopened):
+            source, thread.thread_id = thread.thread_id, f"{thread.thread_id} copied"
+            await thread.face.copy_thread(source, thread.thread_id)
+            await thread.pause()
+        past = next(state for state in await graph.history() if state.next == ("two",))
+        await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
+        await graph.invoke(None)
+        return [plain_state(state, whole=True) for state in await graph.history()]
+
+    expected = await travel(in_memory(colour, durability))
+    async with Reopened(store, colour, durability) as thread:
+        source = thread.thread_id
+        assert await travel(thread) == expected
+        thread.thread_id = source
+        assert all("fork" not in one.checkpoint["channel_values"] for one in await thread.face.all(thread.config))

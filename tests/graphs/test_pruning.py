@@ -1,0 +1,130 @@
+"""What pruning leaves to those who still have the id of something older, and that it is asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+import pytest
+from langgraph.channels import DeltaChannel
+from langgraph.types import StateSnapshot
+
+from langgraph_checkpoint_custom import CheckpointError
+from tests.graphs.plain import plain_state
+from tests.graphs.running import Durability, Graph, Reopened, check_walks, in_memory, place_of, walks
+from tests.graphs.scenarios.deltas import Deltas, extend, writes
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Store
+
+CUT_PAST = "a hidden checkpoint keeps only what the newest one needs of it, and is then read with less than it had"
+
+STEPS = {"one": writes("one", seldom=True), "two": writes("two")}
+
+
+class Uneven(TypedDict, total=False):
+    """Two delta channels whose snapshots do not fall together."""
+
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=4)]
+    seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
+
+
+async def left_of(graph: Graph, states: list[StateSnapshot]) -> list[tuple[StateSnapshot, StateSnapshot]]:
+    """The states that can still be read by their ids, each with what is read now."""
+    found = []
+    for state in states:
+        try:
+            now = await graph.state(state.config)
+        except CheckpointError:
+            continue
+        if now.metadata is not None:
+            found.append((state, now))
+    return found
+
+
+async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_id(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        for turn in range(2):
+            await graph.invoke({"log": [f"turn {turn}"], "seldom": [str(turn)]})
+        newest, *older = await graph.history()
+        before = {place_of(one): one for one in await thread.face.all(thread.config)}
+        walked = await walks(thread.face, before.values())
+        await thread.face.prune([thread.thread_id])
+        await thread.pause()
+        assert [state.config for state in await graph.history()] == [newest.config]
+        left = await left_of(graph, older)
+        # The seldom channel has its only snapshot in the first checkpoint that wrote to it.
+        assert left
+        for state, now in left:
+            assert now.values == state.values
+            one = await thread.face.get_tuple(state.config)
+            assert one is not None
+            assert one.checkpoint == before[place_of(one)].checkpoint
+            assert one.pending_writes == before[place_of(one)].pending_writes
+            await check_walks(thread.face, [one])
+            place = place_of(one)
+            assert await walks(thread.face, [one]) == ({place: walked[place]} if place in walked else {})
+
+
+@pytest.mark.xfail(strict=True, reason=CUT_PAST)
+async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, colour: str) -> None:
+    steps = {"one": writes("one", seldom=True)}
+    async with Reopened(store, colour, "sync") as thread:
+        graph = thread.graph(chain(Uneven, **steps))
+        for _ in range(6):
+            await graph.invoke({"log": ["in"], "seldom": ["in"]})
+        _, *older = await graph.history()
+        await thread.face.prune([thread.thread_id])
+        left = await left_of(graph, older)
+        assert left
+        assert [now.values for _, now in left] == [state.values for state, _ in left]
+
+
+async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    memory = in_memory(colour, durability)
+    async with Reopened(store, colour, durability) as thread:
+        graphs = [memory.graph(chain(Deltas, **STEPS)), thread.graph(chain(Deltas, **STEPS))]
+        ends = []
+        for graph in graphs:
+            on = memory if graph is graphs[0] else thread
+            await graph.invoke({"log": ["first"], "seldom": ["first"]}, interrupt_before=["two"])
+            past = await graph.state()
+            await graph.invoke(None)
+            await graph.invoke({"log": ["second"]})
+            if on is thread:
+                await thread.face.prune([thread.thread_id])
+                await thread.pause()
+                assert len(await graph.history()) == 1
+            await graph.update_state({"log": ["fork"], "seldom": ["fork"]}, "one", at=on.at(past.config))
+            if on is thread:
+                await thread.face.prune([thread.thread_id])
+                await thread.pause()
+            await graph.invoke(None)
+            state = await graph.invoke({"log": ["end"]})
+            assert state.values["log"] == ["first", "one", "fork", "two", "end", "one", "two"]
+            ends.append(plain_state(state, whole=False))
+        assert ends[0] == ends[1]
+
+
+async def test_only_the_threads_that_are_named_are_pruned(store: Store, colour: str, durability: Durability) -> None:
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
+        histories = {}
+        a, b, c, d = (f"{thread.thread_id} {name}" for name in "abcd")
+        for name in (a, b, c, d):
+            thread.thread_id = name
+            for _ in range(2):
+                state = await graph.invoke({"log": [name]})
+            histories[name] = await graph.history()
+        await thread.face.prune([a, b, "unknown"])
+        await thread.face.prune([c], strategy="delete")
+        await thread.pause()
+        for name, left in ((a, 1), (b, 1), (c, 0), (d, len(histories[d]))):
+            thread.thread_id = name
+            assert [state.values for state in await graph.history()] == [s.values for s in histories[name][:left]]
+            state = await graph.invoke({"log": ["on"]})
+            turns = 2 if left else 0
+            assert state.values["log"] == [name, "one", "two"] * turns + ["on", "one", "two"]

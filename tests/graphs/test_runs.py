@@ -1,0 +1,195 @@
+"""What is left of a thread when runs of it were deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.types import Command, StateSnapshot
+
+from tests.graphs.plain import plain_state
+from tests.graphs.running import Durability, Graph, Reopened, Thread, check_walks, in_memory, live, place_of, walks
+from tests.graphs.scenarios.deltas import Deltas, writes
+from tests.graphs.scenarios.interrupts import asks, questions
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Store
+
+STEPS = {"one": writes("one", seldom=True), "two": writes("two", often=True)}
+
+LEFT_WRITES = "delete_for_runs leaves what a run wrote beside a checkpoint of an earlier run, such as an answer"
+
+
+async def run(graph: Graph, name: str, input: Any) -> StateSnapshot:
+    """A run with an id; the checkpoints have it in their metadata, which is where a server puts it."""
+    return await graph.invoke(input, metadata={"run_id": run_id(graph.thread, name)})
+
+
+def run_id(thread: Thread, name: str) -> str:
+    """The id of a run; one that no other thread has, since runs are deleted from all threads."""
+    return f"{name} on {thread.thread_id}"
+
+
+async def delete(thread: Thread, *names: str) -> None:
+    """Delete runs, and go on in another process."""
+    await thread.face.delete_for_runs([run_id(thread, name) for name in names])
+    await thread.pause()
+
+
+async def runs_of(thread: Thread) -> list[str]:
+    """The runs that a thread has checkpoints of, newest first."""
+    found = [one.metadata["run_id"].partition(" on ")[0] for one in await thread.face.all(thread.config)]
+    return list(dict.fromkeys(found))
+
+
+def shape(state: StateSnapshot) -> dict[str, Any]:
+    """A state without the ids of runs, and without the steps since a snapshot: a run may make one that it need not."""
+    found = plain_state(state, whole=False)
+    left_out = ("run_id", "counters_since_delta_snapshot")
+    found["metadata"] = {key: value for key, value in (found["metadata"] or {}).items() if key not in left_out}
+    return found
+
+
+async def test_a_run_stays_whole_when_the_one_before_it_is_deleted(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    memory = in_memory(colour, durability)
+    twin = memory.graph(chain(Deltas, **STEPS))
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        for name in ("first", "second"):
+            await run(twin, name, {"log": [name]})
+            await run(graph, name, {"log": [name]})
+        before = await graph.history(filter={"run_id": run_id(thread, "second")})
+        seconds = await thread.face.all(thread.config, filter={"run_id": run_id(thread, "second")})
+        walked = await walks(thread.face, seconds, replayed_only=True)
+        await delete(thread, "first")
+        assert await runs_of(thread) == ["second"]
+        after = await graph.history()
+        assert list(map(shape, after)) == list(map(shape, before))
+        left = await thread.face.all(thread.config)
+        assert await walks(thread.face, left, replayed_only=True) == walked
+        await check_walks(thread.face, left)
+        assert shape(await run(graph, "third", {"log": ["third"]})) == shape(
+            await run(twin, "third", {"log": ["third"]})
+        )
+
+
+async def test_a_thread_is_as_before_a_run_when_that_is_deleted(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    memory = in_memory(colour, durability)
+    twin = memory.graph(chain(Deltas, **STEPS))
+    await run(twin, "first", {"log": ["first"]})
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        await run(graph, "first", {"log": ["first"]})
+        before = await graph.history()
+        await run(graph, "second", {"log": ["second"], "seldom": ["second"]})
+        await delete(thread, "second")
+        assert await runs_of(thread) == ["first"]
+        assert list(map(shape, await graph.history())) == list(map(shape, before))
+        for name in ("third", "fourth"):
+            state = await run(graph, name, {"log": [name]})
+            assert shape(state) == shape(await run(twin, name, {"log": [name]}))
+            await thread.pause()
+        assert "second" not in state.values["log"]
+
+
+async def test_a_run_in_the_middle_is_deleted_but_not_its_effect(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    memory = in_memory(colour, durability)
+    twin = memory.graph(chain(Deltas, **STEPS))
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        for name in ("first", "second", "third"):
+            await run(twin, name, {"log": [name]})
+            await run(graph, name, {"log": [name]})
+        gone = await graph.history(filter={"run_id": run_id(thread, "second")})
+        assert gone
+        before = [state for state in await graph.history() if state not in gone]
+        await delete(thread, "second")
+        assert await runs_of(thread) == ["third", "first"]
+        assert list(map(shape, await graph.history())) == list(map(shape, before))
+        await thread.face.prune([thread.thread_id])
+        assert len(await thread.face.all(thread.config)) == 1
+        assert shape(await run(graph, "fourth", {})) == shape(await run(twin, "fourth", {}))
+
+
+async def test_a_thread_whose_runs_are_all_deleted_is_new(store: Store, colour: str, durability: Durability) -> None:
+    memory = in_memory(colour, durability)
+    twin = memory.graph(chain(Deltas, **STEPS))
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        for name in ("first", "second"):
+            await run(graph, name, {"log": [name]})
+        await delete(thread, "second")
+        await delete(thread, "first", "unknown")
+        assert await thread.face.all(thread.config) == []
+        await thread.pause()
+        assert (await graph.state()).values == {}
+        state = await run(graph, "third", {"log": ["third"]})
+        assert shape(state) == shape(await run(twin, "third", {"log": ["third"]}))
+
+
+async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, colour: str, durability: Durability) -> None:
+    inner = chain(Deltas, one=writes("one"), ask=asks("name")).compile(checkpointer=True)
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, inner=inner, two=writes("two")))
+        await run(graph, "first", {"log": ["first"]})
+        answered = await run(graph, "first answer", Command(resume=1))
+        await run(graph, "second", {"log": ["second"]})
+        await delete(thread, "second")
+        assert shape(await graph.state()) == shape(answered)
+        state = await run(graph, "third", {"log": ["third"]})
+        assert list(questions(state)) == ["name"]
+        state = await run(graph, "third answer", Command(resume=3))
+        assert "second" not in state.values["log"]
+        assert state.values["log"][-2:] == ["name: 3", "two"]
+
+
+@pytest.mark.xfail(strict=True, reason=LEFT_WRITES)
+async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted(
+    store: Store, colour: str, durability: Durability
+) -> None:
+    steps = {"ask": asks("name"), "two": lambda state: {"last": state["log"]}}
+    first = {"log": ["first"], "seldom": ["first"]}
+    memory = in_memory(colour, durability)
+    twin = memory.graph(chain(Deltas, **steps))
+    await run(twin, "first", first)
+    async with Reopened(store, colour, durability) as thread:
+        graph = thread.graph(chain(Deltas, **steps))
+        waiting = await run(graph, "first", first)
+        await run(graph, "wrong", Command(resume="wrong", update={"log": ["wrong"]}))
+        await delete(thread, "wrong")
+        assert shape(await graph.state()) == shape(waiting)
+        answer: Command[Any] = Command(resume="right", update={"seldom": ["right"]})
+        await run(twin, "right", answer)
+        await run(graph, "right", answer)
+        assert shape(await graph.state()) == shape(await twin.state())
+
+
+@pytest.mark.xfail(strict=True, reason=LEFT_WRITES)
+async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: Store, colour: str) -> None:
+    async with Reopened(store, colour, "async") as thread:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        await run(graph, "first", {"log": ["first"]})
+        for name, values in (("wrong", {"log": ["wrong"]}), ("right", {"seldom": ["right"]})):
+            await graph.update_state(values, "two", at={**thread.config, "metadata": {"run_id": run_id(thread, name)}})
+            if name == "wrong":
+                await delete(thread, "wrong")
+        state = await graph.state()
+        assert state.values["log"] == ["first", "one", "two"]
+        assert state.values["seldom"] == ["one 1", "right"]
+
+
+async def test_a_call_whose_run_was_deleted_is_pruned_when_it_is_over(store: Store, colour: str) -> None:
+    inner = chain(Log, one=says("one"), ask=asks("name")).compile()
+    async with Reopened(store, colour, "sync") as thread:
+        graph = thread.graph(chain(Log, inner=inner, two=says("two")))
+        await run(graph, "first", {"log": ["first"]})
+        await run(graph, "answer", Command(resume=1))
+        assert [place_of(one).checkpoint_ns for one in live(await thread.face.all(thread.config))] == [""]
+        await delete(thread, "first")
+        await thread.face.prune([thread.thread_id])
+        assert [place_of(one).checkpoint_ns for one in await thread.face.all(thread.config)] == [""]

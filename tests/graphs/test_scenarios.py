@@ -1,0 +1,68 @@
+"""Graphs on a database see what they would see in memory, in whatever process the next step is done.
+
+Each scenario is played in memory and on a database, and everything that both see is compared: results, states, tasks,
+interrupts, errors, and in the end the history and the stored checkpoints.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from tests.conftest import COLOURS
+from tests.graphs.running import (
+    PAST_SCENARIOS,
+    SCENARIOS,
+    Copied,
+    Durability,
+    Pruned,
+    PrunedWhileRunning,
+    Reopened,
+    Scenario,
+    agrees_with_memory,
+)
+from tests.graphs.scenarios import deltas
+from tests.stores import Store
+
+DELTA_SCENARIOS = [scenario for scenario in SCENARIOS if scenario.__module__ == deltas.__name__]
+
+ALL_WAYS = list(product(COLOURS, get_args(Durability)))
+# What is pruned or copied depends little on who stored it: the two ways whose checkpoints differ most.
+TWO_WAYS = [("sync", "exit"), ("async", "async")]
+
+
+def cases(**ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Scenarios in some ways: `deltas` are those of delta channels, `others` the others."""
+    return pytest.mark.parametrize(
+        ("scenario", "colour", "durability"),
+        [
+            pytest.param(scenario, colour, durability, id=f"{colour}-{durability}-{scenario.__name__}")
+            for scenario in SCENARIOS
+            for colour, durability in ways["deltas" if scenario in DELTA_SCENARIOS else "others"]
+        ],
+    )
+
+
+@cases(deltas=ALL_WAYS, others=ALL_WAYS)
+async def test_another_process_goes_on_as_if_it_were_the_same(
+    store: Store, scenario: Scenario, colour: str, durability: Durability
+) -> None:
+    await agrees_with_memory(scenario, Reopened, store, colour, durability)
+
+
+@cases(deltas=ALL_WAYS, others=TWO_WAYS)
+async def test_a_thread_that_is_pruned_at_every_stage_goes_on_as_if_it_were_whole(
+    store: Store, scenario: Scenario, colour: str, durability: Durability
+) -> None:
+    # Where steps are stored while the run goes on, the thread is pruned meanwhile, too.
+    while_running = durability == "async" and scenario not in PAST_SCENARIOS
+    await agrees_with_memory(scenario, PrunedWhileRunning if while_running else Pruned, store, colour, durability)
+
+
+@cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
+async def test_a_copy_of_a_thread_goes_on_as_the_thread_would(
+    store: Store, scenario: Scenario, colour: str, durability: Durability
+) -> None:
+    await agrees_with_memory(scenario, Copied, store, colour, durability)

@@ -1,0 +1,193 @@
+"""What is true of the tables after every operation, whoever called it, read without any code of the package.
+
+`check_invariants(store)` reads the three tables in one snapshot and raises an `AssertionError` that names each row that
+breaks a rule:
+
+- nothing is doomed
+- every blob that a checkpoint names is there, and a channel is either in the document or a blob
+- every blob is named by a checkpoint of its thread and namespace
+- a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
+  there is rebuilt from it, or it is the parent that holds the sends of a checkpoint older than format 4
+- writes belong to a checkpoint, but for those that came before theirs or after it had gone, which the caller names
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import psycopg
+from psycopg import sql
+
+from tests.stores import Store
+
+Place = tuple[str, str]
+"""A thread and a namespace."""
+
+FORMAT_WITH_SENDS = 4
+TASKS = "__pregel_tasks"
+
+
+class CheckpointRow(NamedTuple):
+    """What the rules need of a row of `checkpoints`; lists are lists for both databases."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    format: int
+    hidden: bool
+    doomed: bool
+    inline_channels: Sequence[str]
+    delta_channels: Sequence[str]
+    blob_channels: Sequence[str]
+    blob_versions: Sequence[str]
+
+    @property
+    def populated(self) -> set[str]:
+        """The channels that have a value here."""
+        return {*self.inline_channels, *self.blob_channels}
+
+
+class BlobKey(NamedTuple):
+    """The key of a row of `blobs`."""
+
+    thread_id: str
+    checkpoint_ns: str
+    channel: str
+    version: str
+
+
+class WriteKey(NamedTuple):
+    """What the rules need of a row of `writes`."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    task_id: str
+    idx: int
+    channel: str
+
+
+class Tables(NamedTuple):
+    """All rows of a store, without values."""
+
+    checkpoints: Sequence[CheckpointRow]
+    blobs: Sequence[BlobKey]
+    writes: Sequence[WriteKey]
+
+
+def check_invariants(
+    store: Store,
+    *,
+    early_writes: Collection[tuple[str, str, str]] = (),
+    schema: str = "langgraph_checkpoint",
+) -> Tables:
+    """Check the rules, between two operations of whoever writes; returns the rows for further questions.
+
+    Args:
+        store: A SQLite file or a PostgreSQL database with the tables in it.
+        early_writes: Thread, namespace and checkpoint id of writes that may be without their checkpoint.
+        schema: The schema on PostgreSQL.
+    """
+    tables = read_tables(store, schema=schema)
+    broken = list(violations(tables, early_writes))
+    assert not broken, "\n".join(["the tables are broken:", *broken])
+    return tables
+
+
+def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = ()) -> Iterable[str]:
+    """A line for each row that breaks a rule."""
+    for row in tables.checkpoints:
+        name = f"checkpoint {row[:3]}"
+        if row.doomed:
+            yield f"{name} is doomed"
+        if len(row.blob_channels) != len(row.blob_versions):
+            yield f"{name} has {len(row.blob_channels)} blobs and {len(row.blob_versions)} versions"
+        channels = [*row.inline_channels, *row.blob_channels]
+        if len(channels) != len(set(channels)):
+            yield f"{name} has two values for a channel: {sorted(channels)}"
+
+    named = {
+        BlobKey(row.thread_id, row.checkpoint_ns, channel, version)
+        for row in tables.checkpoints
+        for channel, version in zip(row.blob_channels, row.blob_versions, strict=False)
+    }
+    stored = set(tables.blobs)
+    for blob in sorted(named - stored):
+        yield f"a checkpoint names a blob that is gone: {tuple(blob)}"
+    for blob in sorted(stored - named):
+        yield f"no checkpoint names the blob {tuple(blob)}"
+
+    for thread_id, checkpoint_ns, checkpoint_id in sorted(
+        {row[:3] for row in tables.checkpoints if row.hidden} - needed(tables)
+    ):
+        yield f"checkpoint {(thread_id, checkpoint_ns, checkpoint_id)} is hidden but nothing needs it"
+
+    there = {row[:3] for row in tables.checkpoints}
+    for place in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
+        yield f"writes of a checkpoint that is not there: {place}"
+
+
+def needed(tables: Tables) -> set[tuple[str, str, str]]:
+    """The checkpoints that a visible one needs, by walking up from each one."""
+    rows = {row[:3]: row for row in tables.checkpoints}
+    delta: defaultdict[Place, set[str]] = defaultdict(set)
+    for row in tables.checkpoints:
+        delta[row[:2]].update(row.delta_channels)
+    with_sends = {write[:3] for write in tables.writes if write.channel == TASKS}
+
+    found: set[tuple[str, str, str]] = set()
+    for row in tables.checkpoints:
+        if row.hidden:
+            continue
+        readers = [row]
+        missing = delta[row[:2]] - row.populated
+        while missing and (parent := rows.get((*row[:2], readers[-1].parent_id or ""))) not in (None, *readers):
+            assert parent is not None
+            readers.append(parent)
+            missing = missing - parent.populated
+        found.update(reader[:3] for reader in readers[1:])
+        while readers:
+            reader = readers.pop()
+            holder = (*row[:2], reader.parent_id or "")
+            if reader.format < FORMAT_WITH_SENDS and holder in with_sends & rows.keys() - found:
+                found.add(holder)
+                readers.append(rows[holder])
+    return found
+
+
+def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables:
+    """All rows of a store, from one snapshot."""
+    if store.kind == "sqlite":
+        with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")), isolation_level=None)) as file:
+            file.execute("BEGIN")
+            checkpoints, blobs, writes = (file.execute(query.format("")).fetchall() for query in _QUERIES)
+    else:
+        place = sql.Identifier(schema) + sql.SQL(".")
+        with psycopg.connect(store.url) as server:
+            server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            checkpoints, blobs, writes = (server.execute(sql.SQL(query).format(place)).fetchall() for query in _QUERIES)
+    return Tables(
+        [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],
+        [BlobKey(*row) for row in blobs],
+        [WriteKey(*row) for row in writes],
+    )
+
+
+_QUERIES = (
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, doomed, "
+    "inline_channels, delta_channels, blob_channels, blob_versions FROM {}checkpoints",
+    "SELECT thread_id, checkpoint_ns, channel, version FROM {}blobs",
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",
+)
+
+
+def _names(value: Any) -> list[str]:
+    """A list of texts: an array on PostgreSQL, JSON on SQLite."""
+    return json.loads(value) if isinstance(value, str) else list(value)
