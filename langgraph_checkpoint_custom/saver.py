@@ -170,8 +170,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = self._driver.run(self._list_page(page, texts))
-            yield from reply.tuples
-            page, limit = _next_page(reply, limit)
+            yield from reply.tuples[:limit]
+            page, limit = _next_page(page, reply, limit)
 
     async def alist(
         self,
@@ -186,9 +186,9 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = await self._driver.arun(self._list_page(page, texts))
-            for found in reply.tuples:
+            for found in reply.tuples[:limit]:
                 yield found
-            page, limit = _next_page(reply, limit)
+            page, limit = _next_page(page, reply, limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -280,7 +280,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
 
 
-def _next_page(reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
+def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
     """The page to ask for after a reply, and what is left of the limit."""
     if limit is not None:
         limit -= len(reply.tuples)
@@ -288,4 +288,6 @@ def _next_page(reply: PageReply, limit: int | None) -> tuple[Page | None, int | 
             return None, limit
     if reply.after is None:
         return None, limit
-    return reply.after._replace(limit=PAGE if limit is None else min(limit, PAGE)), limit
+    # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
+    decided = len(reply.tuples) == page.limit
+    return reply.after._replace(limit=min(limit, PAGE) if limit is not None and decided else PAGE), limit

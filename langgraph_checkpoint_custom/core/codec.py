@@ -52,7 +52,7 @@ INLINE_BYTES = 256
 CLEAR_METADATA = ("source", "step", "run_id")
 
 # What a serializer is asked to store once, to see whether it can be read there.
-PROBE = "can this be read?"
+PROBE = {"can this key be read?": "can this value be read?"}
 _HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
 
 
@@ -78,12 +78,18 @@ def version_key(version: object) -> str:
 
 def hides(serde: SerializerProtocol) -> bool:
     """Whether what a serializer stores cannot be read in the database: one that encrypts, around another or not."""
-    hidden = _HIDES.get(serde)
+    try:
+        hidden = _HIDES.get(serde)
+    except TypeError:  # Not hashable, or not to be referred to weakly: asked each time.
+        return _probe(serde)
     if hidden is None:
-        stored = bytes(serde.dumps_typed(PROBE)[1])
-        hidden = PROBE.encode() not in stored
-        _HIDES[serde] = hidden
+        hidden = _HIDES[serde] = _probe(serde)
     return hidden
+
+
+def _probe(serde: SerializerProtocol) -> bool:
+    stored = bytes(serde.dumps_typed(PROBE)[1])
+    return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
 
 def _is_inline(value: Any) -> bool:

@@ -115,7 +115,7 @@ class OwnPools:
         """A connection of the running loop's pool."""
         loop = asyncio.get_running_loop()
         entry = self._held.loops.get(loop)
-        if entry is None:
+        if entry is None or entry.ending:
             self._held.check_open()
             self._held.reap()
             entry = self._held.loops[loop] = _LoopEntry(self._options)
@@ -179,6 +179,7 @@ class _LoopEntry:
     def __init__(self, options: dict[str, Any]) -> None:
         self.opening = asyncio.Lock()
         self.life: asyncio.Task[None] | None = None
+        self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.pool: LoopPool = AsyncConnectionPool(**options, configure=self._remember)
 
@@ -191,6 +192,7 @@ class _LoopEntry:
         try:
             await asyncio.Event().wait()
         finally:
+            self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
             await self.pool.close()
 
     async def _remember(self, connection: LoopConnection) -> None:

@@ -154,7 +154,7 @@ class SqliteDriver:
         finally:
             self._held.idle.append(connection)
             if self._held.closed:
-                self._held.close()
+                self._held.close_idle()
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -226,10 +226,14 @@ class _Held:
         self.writer: sqlite3.Connection | None = None
         self.idle: list[sqlite3.Connection] = []
 
+    def close_idle(self) -> None:
+        with suppress(IndexError):  # Two OS threads may come to the last one at once.
+            while True:
+                self.idle.pop().close()
+
     def close(self) -> None:
         self.closed = True
-        while self.idle:
-            self.idle.pop().close()
+        self.close_idle()
         # The last one to close folds the WAL into the file.
         if self.writer is not None:
             self.writer.close()
