@@ -12,6 +12,7 @@ from tests.behaviour.helpers import (
     LONG,
     Database,
     NextId,
+    anywhere,
     checkpoint,
     config,
     default_walk,
@@ -151,6 +152,19 @@ async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(face: Face, d
     assert database.count("checkpoints") == 4
     await face.delete_for_runs(["z"])
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
+
+
+async def test_what_is_hidden_is_not_the_newest_even_if_its_id_is_the_greatest(face: Face) -> None:
+    """The ids of a fork need not grow."""
+    counted = metadata(run_id="y", counters_since_delta_snapshot={"delta": [1, 1]})
+    parent = await put(face, "9", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
+    child = await put(face, "5", parent=parent, versions={"delta": "2"}, meta=counted)
+    await face.delete_for_runs(["x"])
+    assert (await get(face, config())).config == child
+    assert (
+        ids_of(await face.all(config())) == ids_of(await face.all(anywhere())) == ids_of(await face.all(None)) == ["5"]
+    )
+    assert await face.history(config(), ["delta"]) == {"delta": {"writes": [], "seed": _DeltaSnapshot([])}}
 
 
 async def test_a_prune_afterwards_keeps_what_is_needed(face: Face, next_id: NextId) -> None:
