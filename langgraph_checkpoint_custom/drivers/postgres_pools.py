@@ -217,16 +217,19 @@ class _Held:
             raise ClosedError("this saver was closed; open a new one")
 
     def reap(self) -> None:
-        for loop in [loop for loop in self.loops if loop.is_closed()]:
-            self.loops.pop(loop).hang_up()
+        for loop in list(self.loops):  # Other OS threads come, go and reap meanwhile.
+            if loop.is_closed() and (entry := self.loops.pop(loop, None)) is not None:
+                entry.hang_up()
 
     def close(self) -> None:
         self.closed = True
         pool, self.pool = self.pool, None
         if pool is not None:
             pool.close()
-        while self.loops:
-            loop, entry = self.loops.popitem()
+        for loop in list(self.loops):
+            entry = self.loops.pop(loop, None)
+            if entry is None:
+                continue
             if loop.is_running() and entry.life is not None:
                 loop.call_soon_threadsafe(entry.life.cancel)
             else:

@@ -244,3 +244,11 @@ async def default_walk(face: Face, where: RunnableConfig, channels: Sequence[str
         return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=where, channels=channels)
     walk = BaseCheckpointSaver.get_delta_channel_history
     return await asyncio.to_thread(walk, face.saver, config=where, channels=channels)
+
+
+async def cancel_the_rest() -> None:
+    """Cancel what else runs in this loop and wait for it, as `asyncio.run` does in the end."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from tests.behaviour.helpers import config, get, metadata, new_versions, next_uuid, put
+from tests.behaviour.helpers import cancel_the_rest, config, get, metadata, new_versions, next_uuid, put
 from tests.proxy import Proxy, proxied
 from tests.stores import Face, Store
 
@@ -163,17 +163,11 @@ def test_what_a_loop_left_open_is_closed_without_a_word(store: Store, ending: st
 def test_a_loop_whose_tasks_were_all_cancelled_goes_on(saver: CheckpointSaver) -> None:
     """As programs do that run one loop in several turns and tidy up between them."""
 
-    async def tidy_up() -> None:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
     with closing(asyncio.new_event_loop()) as loop:
         try:
             for number in range(3):
                 loop.run_until_complete(use(saver, str(number)))
-                loop.run_until_complete(tidy_up())
+                loop.run_until_complete(cancel_the_rest())
         finally:
             loop.run_until_complete(saver.aclose())
 
