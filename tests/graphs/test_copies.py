@@ -12,6 +12,7 @@ from tests.graphs.running import Builder, Durability, Reopened, Thread, check_wa
 from tests.graphs.scenarios.deltas import Deltas, writes
 from tests.graphs.scenarios.interrupts import asks, questions
 from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.pasts import before
 from tests.stores import Store
 
 
@@ -56,22 +57,30 @@ async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_s
 
 
 async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, colour: str, durability: Durability) -> None:
-    async def travel(thread: Thread) -> list[Any]:
-        graph = thread.graph(chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three")))
+    builder = chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three"))
+
+    async def run(thread: Thread) -> None:
+        graph = thread.graph(builder)
         await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
         await graph.invoke(None)
-        if isinstance(thread, Reopened):
-            source, thread.thread_id = thread.thread_id, f"{thread.thread_id} copied"
-            await thread.face.copy_thread(source, thread.thread_id)
-            await thread.pause()
-        past = next(state for state in await graph.history() if state.next == ("two",))
+
+    async def travel(thread: Thread) -> list[Any]:
+        graph = thread.graph(builder)
+        past = before(await graph.history(), "two")
         await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
-        await graph.invoke(None)
+        state = await graph.invoke(None)
+        assert state.values["log"] == ["in", "one", "fork", "two", "three"]
         return [plain_state(state, whole=True) for state in await graph.history()]
 
-    expected = await travel(in_memory(colour, durability))
+    memory = in_memory(colour, durability)
+    await run(memory)
+    expected = await travel(memory)
     async with Reopened(store, colour, durability) as thread:
-        source = thread.thread_id
+        await run(thread)
+        untouched = plain_checkpoints(await thread.face.all(thread.config))
+        source, thread.thread_id = thread.thread_id, f"{thread.thread_id} copied"
+        await thread.face.copy_thread(source, thread.thread_id)
+        await thread.pause()
         assert await travel(thread) == expected
         thread.thread_id = source
-        assert all("fork" not in one.checkpoint["channel_values"] for one in await thread.face.all(thread.config))
+        assert plain_checkpoints(await thread.face.all(thread.config)) == untouched

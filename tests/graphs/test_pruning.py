@@ -1,8 +1,8 @@
-"""What pruning leaves to those who still have the id of something older, and that it is asked for."""
+"""What pruning leaves to those who still have the id of something older."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.channels import DeltaChannel
@@ -10,7 +10,7 @@ from langgraph.types import StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointError
 from tests.graphs.plain import plain_state
-from tests.graphs.running import Durability, Graph, Reopened, check_walks, in_memory, place_of, walks
+from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, check_walks, in_memory, place_of, walks
 from tests.graphs.scenarios.deltas import Deltas, extend, writes
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Store
@@ -84,29 +84,24 @@ async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, colour
 async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
     store: Store, colour: str, durability: Durability
 ) -> None:
-    memory = in_memory(colour, durability)
-    async with Reopened(store, colour, durability) as thread:
-        graphs = [memory.graph(chain(Deltas, **STEPS)), thread.graph(chain(Deltas, **STEPS))]
-        ends = []
-        for graph in graphs:
-            on = memory if graph is graphs[0] else thread
-            await graph.invoke({"log": ["first"], "seldom": ["first"]}, interrupt_before=["two"])
-            past = await graph.state()
-            await graph.invoke(None)
-            await graph.invoke({"log": ["second"]})
-            if on is thread:
-                await thread.face.prune([thread.thread_id])
-                await thread.pause()
-                assert len(await graph.history()) == 1
-            await graph.update_state({"log": ["fork"], "seldom": ["fork"]}, "one", at=on.at(past.config))
-            if on is thread:
-                await thread.face.prune([thread.thread_id])
-                await thread.pause()
-            await graph.invoke(None)
-            state = await graph.invoke({"log": ["end"]})
-            assert state.values["log"] == ["first", "one", "fork", "two", "end", "one", "two"]
-            ends.append(plain_state(state, whole=False))
-        assert ends[0] == ends[1]
+    async def go(thread: Thread) -> dict[str, Any]:
+        graph = thread.graph(chain(Deltas, **STEPS))
+        past = await graph.invoke({"log": ["first"], "seldom": ["first"]}, interrupt_before=["two"])
+        await graph.invoke(None)
+        await graph.invoke({"log": ["second"]})
+        if isinstance(thread, Pruned):
+            await thread.prune()
+            assert len(await graph.history()) == 1
+        await graph.update_state({"log": ["fork"], "seldom": ["fork"]}, "one", at=thread.at(past))
+        await thread.pause()
+        await graph.invoke(None)
+        state = await graph.invoke({"log": ["end"]})
+        assert state.values["log"] == ["first", "one", "fork", "two", "end", "one", "two"]
+        return plain_state(state, whole=False)
+
+    expected = await go(in_memory(colour, durability))
+    async with Pruned(store, colour, durability) as thread:
+        assert await go(thread) == expected
 
 
 async def test_only_the_threads_that_are_named_are_pruned(store: Store, colour: str, durability: Durability) -> None:

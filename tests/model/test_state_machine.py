@@ -23,8 +23,9 @@ operations that it lacks, each in the simplest form that is right, and with the 
 11. Pruned checkpoints that a `DeltaChannel` or (10) still needs are hidden: not the newest, not in a list, but there by
     id. What they need themselves may be gone, so only the history of visible checkpoints is compared. A checkpoint
     whose parent is deleted has no parent any more.
-12. A checkpoint whose parent was pruned, and of which a `DeltaChannel` could not be rebuilt without it, is refused.
-    Nothing is refused where the whole namespace is gone, nor where the same checkpoint is already there (a repeat).
+12. A checkpoint whose parent was pruned, and of which a `DeltaChannel` could not be rebuilt without it, is refused,
+    unless nothing else is left in the namespace. It may be refused, which loses nothing, where it is already there (a
+    repeat) and where the channel's snapshot is still stored under its version.
 13. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
 """
 
@@ -35,7 +36,7 @@ import json
 import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from itertools import product
 from typing import Any, NamedTuple, cast
@@ -183,22 +184,16 @@ class Oracle(InMemorySaver):
         thread_id, checkpoint_ns = config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"]
         key = Key(thread_id, checkpoint_ns, checkpoint["id"])
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        own = {
-            channel: value for channel, value in values.items() if is_small(value) or channel not in versions
-        }  # 1, 3
-
-        def blob(channel: str) -> tuple[str, str, str, Any]:
-            return (thread_id, checkpoint_ns, channel, versions[channel])
-
-        by_version = {channel for channel in versions if channel not in own}
-        stored = {channel for channel in by_version if channel in values} | {
-            channel for channel in by_version if channel not in new_versions and blob(channel) in self.blobs
-        }
-        self._refuse_what_cannot_be_rebuilt(key, config, metadata, versions, stored | set(own))  # 12
+        if self.refuses(config, checkpoint, metadata, new_versions):  # 12
+            raise CheckpointNotFound
+        own = {channel: held for channel, held in values.items() if is_small(held) or channel not in versions}  # 1, 3
+        kept = self._kept(key, checkpoint, new_versions)
+        stored = {channel for channel in versions if channel not in own and (channel in values or channel in kept)}
         self.shown[key] = frozenset(stored)  # 7
         self.own[key] = self.serde.dumps_typed(own)
-        for channel in (by_version & set(values)) - set(new_versions):
-            self.blobs.setdefault(blob(channel), self.serde.dumps_typed(values[channel]))  # 2
+        for channel in (stored & set(values)) - set(new_versions):
+            blob = (thread_id, checkpoint_ns, channel, versions[channel])
+            self.blobs.setdefault(blob, self.serde.dumps_typed(values[channel]))  # 2
         self.hidden.discard(key)
         only_new = {channel: version for channel, version in new_versions.items() if channel in stored}
         returned = super().put(config, checkpoint, metadata, only_new)
@@ -206,6 +201,34 @@ class Oracle(InMemorySaver):
         merged = self.serde.dumps_typed(self._merged(config, metadata))  # 8
         self.storage[thread_id][checkpoint_ns][key.checkpoint_id] = (document, merged, parent_id)
         return returned
+
+    def refuses(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> bool | None:
+        """Whether a checkpoint cannot be rebuilt, since its parent has gone; None if either answer is right."""
+        place = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
+        key = Key(*place, checkpoint["id"])
+        parent_id = config["configurable"].get("checkpoint_id")
+        delta = set(metadata.get("counters_since_delta_snapshot", {})) & set(checkpoint["channel_versions"])
+        open_channels = delta - set(checkpoint["channel_values"])
+        there = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == place}
+        if not open_channels or not parent_id or parent_id in there or not there - {key.checkpoint_id}:
+            return False
+        if key.checkpoint_id in there or open_channels <= self._kept(key, checkpoint, new_versions):
+            return None
+        return True
+
+    def _kept(self, key: Key, checkpoint: Checkpoint, new_versions: ChannelVersions) -> set[str]:
+        """The channels whose version is stored already."""
+        return {
+            channel
+            for channel, version in checkpoint["channel_versions"].items()
+            if channel not in new_versions and (key.thread_id, key.checkpoint_ns, channel, version) in self.blobs
+        }
 
     def _merged(self, config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
         merged = dict(metadata)
@@ -216,20 +239,6 @@ class Oracle(InMemorySaver):
                 if not request_scoped and not excluded and isinstance(value, (str, int, float)):
                     merged.setdefault(name, value)
         return merged
-
-    def _refuse_what_cannot_be_rebuilt(
-        self,
-        key: Key,
-        config: RunnableConfig,
-        metadata: CheckpointMetadata,
-        versions: ChannelVersions,
-        populated: set[str],
-    ) -> None:
-        parent_id = config["configurable"].get("checkpoint_id")
-        others = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == key[:2]}
-        open_channels = (set(metadata.get("counters_since_delta_snapshot", {})) & set(versions)) - populated
-        if parent_id and open_channels and others and not {parent_id, key.checkpoint_id} & others:
-            raise CheckpointNotFound
 
     # Reading
 
@@ -552,7 +561,7 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def repeat_a_put(self, data: st.DataObject) -> None:
         call = data.draw(st.sampled_from(self.puts))
-        self._do("put", *call, touches=[call.config["configurable"]["thread_id"]])
+        self._do_put(call)
 
     @rule(data=st.data())
     def write(self, data: st.DataObject) -> None:
@@ -680,6 +689,18 @@ class SaverMachine(RuleBasedStateMachine):
         else:
             assert exact(self.calls(name, *args, **kwargs)) == exact(expected)
 
+    def _do_put(self, call: PutCall) -> None:
+        thread_id = call.config["configurable"]["thread_id"]
+        if self.oracle.refuses(*call) is not None:
+            self._do("put", *call, touches=[thread_id])
+            return
+        note(f"put, which may be refused, {tuple(call)}")
+        self.agreed = False
+        self.touched.add(thread_id)
+        with suppress(CheckpointNotFound):
+            self.calls("put", *call)
+            self.oracle.put(*deepcopy(call))
+
     def _ask(self, name: str, *args: Any, **kwargs: Any) -> None:
         """A question to both sides."""
         assert exact(self.calls(name, *args, **kwargs)) == exact(getattr(self.oracle, name)(*args, **kwargs))
@@ -793,7 +814,7 @@ class SaverMachine(RuleBasedStateMachine):
         )
         call = PutCall(config, checkpoint, cast("CheckpointMetadata", metadata), new)
         self.puts.append(deepcopy(call))
-        self._do("put", *call, touches=[key.thread_id])
+        self._do_put(call)
 
     def _put_writes(self, data: st.DataObject, key: Key) -> None:
         channels = st.sampled_from([*PLAIN, *DELTA[key.checkpoint_ns], "log", *SPECIAL, TASKS])
