@@ -65,11 +65,15 @@ CREATE TABLE langgraph_checkpoint.writes (
     -- The position among the task's outputs; below 0 for errors, interrupts, resumes and scheduled tasks.
     idx integer NOT NULL,
     task_path text NOT NULL,
+    -- The run that wrote it, which need not be the checkpoint's: an answer to an interrupt comes from the next run.
+    run_id text COLLATE "C",
     channel text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 );
+
+CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
 
 -- Which migrations were applied; each row was committed together with what it stands for.
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (

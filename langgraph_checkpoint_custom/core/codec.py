@@ -148,6 +148,12 @@ def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict
     return merged
 
 
+def run_of(metadata: Mapping[str, Any]) -> str | None:
+    """The run that metadata names."""
+    run_id = metadata.get("run_id")
+    return _id_or_none(str(run_id) if isinstance(run_id, UUID) else run_id)
+
+
 def encode_checkpoint(
     serde: SerializerProtocol,
     config: RunnableConfig,
@@ -189,7 +195,6 @@ def encode_checkpoint(
 
     parents = whole.get("parents")
     root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
-    run_id = whole.get("run_id")
     document = _dumps(serde, "the checkpoint", {**checkpoint, "channel_values": inline})
     stored = dict(whole)
     if "thread_id" in stored:
@@ -201,7 +206,7 @@ def encode_checkpoint(
             checkpoint_id,
             parent_id,
             _id_or_none(root_id),
-            _id_or_none(str(run_id) if isinstance(run_id, UUID) else run_id),
+            run_of(whole),
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
@@ -225,6 +230,7 @@ def encode_writes(
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
+    run_id = run_of(merge_metadata(config, {}))
     rows: dict[int, WriteRow] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
@@ -232,6 +238,7 @@ def encode_writes(
             text("channel", channel, MAX_CHANNEL),
             task_id,
             task_path,
+            run_id,
             idx,
             *_dumps(serde, f"the write to channel {channel!r}", value),
         )

@@ -146,8 +146,8 @@ class SqlDialect(ABC):
         return self._trip("doom_superseded", "sweep", thread_id=thread_id)
 
     def delete_runs(self, run_ids: Sequence[str]) -> Trip:
-        """Delete the checkpoints of runs, or hide them where a descendant still needs them."""
-        return self._trip("doom_runs", "sweep", run_ids=self.array(run_ids))
+        """Delete the checkpoints and writes of runs, or hide the ones that a descendant still needs."""
+        return self._trip("doom_runs", "sweep", "erase_run_writes", run_ids=self.array(run_ids))
 
     def copy_thread(self, source: str, target: str) -> Trip:
         """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""

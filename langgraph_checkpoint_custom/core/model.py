@@ -58,6 +58,7 @@ class WriteRow(NamedTuple):
     channel: str
     task_id: str
     task_path: str
+    run_id: str | None
     idx: int
     type: str
     value: bytes

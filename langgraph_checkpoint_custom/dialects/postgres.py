@@ -65,6 +65,7 @@ class PostgresDialect(SqlDialect):
         params = key._asdict() | {
             "task_id": rows[0].task_id,
             "task_path": rows[0].task_path,
+            "run_id": rows[0].run_id,
             "idxs": [row.idx for row in rows],
             "channels": [row.channel for row in rows],
             "types": [row.type for row in rows],

@@ -89,13 +89,16 @@ SELECT channel FROM gone
 
 -- name: insert_writes
 INSERT INTO langgraph_checkpoint.writes (
-    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 )
-SELECT %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, w.idx, %(task_path)s, w.channel, w.type, w.value
+SELECT
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, w.idx, %(task_path)s, %(run_id)s,
+    w.channel, w.type, w.value
 FROM unnest(%(idxs)s::integer[], %(channels)s::text[], %(types)s::text[], %(values)b::bytea[])
     AS w (idx, channel, type, value)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
-SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value
+SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED.channel,
+    type = EXCLUDED.type, value = EXCLUDED.value
 WHERE EXCLUDED.idx < 0
 
 -- Each page_ block starts a statement that tuple_rows ends.
@@ -490,6 +493,31 @@ WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.chan
 -- name: sweep_checkpoints
 DELETE FROM langgraph_checkpoint.checkpoints WHERE doomed
 
+-- name: erase_run_writes
+-- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
+-- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+DELETE FROM langgraph_checkpoint.writes w
+WHERE w.run_id = ANY (%(run_ids)s::text[])
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    AND c.hidden
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints d
+            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.delta_channels)
+            OFFSET 0
+        )
+    END
+    OFFSET 0
+)
+
 -- name: copy_thread
 -- differs: one statement, so that everything is copied from one snapshot.
 WITH own AS MATERIALIZED (
@@ -521,9 +549,9 @@ WITH own AS MATERIALIZED (
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ), writes AS (
     INSERT INTO langgraph_checkpoint.writes (
-        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
     )
-    SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+    SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
     FROM langgraph_checkpoint.writes WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 )

@@ -81,10 +81,11 @@ SELECT NULL WHERE :needs_parent AND NOT EXISTS (
 
 -- name: insert_writes
 -- differs: runs once for each write.
-INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value)
-VALUES (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :task_path, :channel, :type, :value)
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
+VALUES (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :task_path, :run_id, :channel, :type, :value)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
-SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.type, value = excluded.value
+SET task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel,
+    type = excluded.type, value = excluded.value
 WHERE excluded.idx < 0
 
 -- Each page_ block starts a statement that tuple_rows ends.
@@ -388,6 +389,30 @@ DELETE FROM blobs WHERE (thread_id, checkpoint_ns, channel, version) IN (SELECT 
 -- name: sweep_checkpoints
 DELETE FROM checkpoints WHERE doomed
 
+-- name: erase_run_writes
+-- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
+-- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+DELETE FROM writes AS w
+WHERE w.run_id IN (SELECT value FROM json_each(:run_ids))
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    AND c.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
+        AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
+        AND EXISTS (
+            SELECT 1 FROM checkpoints d CROSS JOIN json_each(d.delta_channels) AS u
+            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
+        )
+    END
+)
+
 -- name: copy_thread
 -- differs: tells first whether the target has checkpoints of its own.
 SELECT t.checkpoint_id FROM checkpoints t
@@ -421,7 +446,7 @@ ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: copy_thread_writes
 -- differs: see copy_thread.
-INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value)
-SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, channel, type, value
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
+SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM writes WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING

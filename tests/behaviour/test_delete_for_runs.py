@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.checkpoint.serde.types import RESUME, _DeltaSnapshot
 
 from tests.behaviour.helpers import (
     LONG,
@@ -173,3 +173,82 @@ async def test_a_prune_afterwards_keeps_what_is_needed(face: Face, next_id: Next
     await face.prune(["thread"])
     assert ids_of(await face.all(config())) == [id_of(chain[4])]
     assert await face.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}
+
+
+def in_run(where: RunnableConfig, run_id: Any, part: str = "metadata") -> RunnableConfig:
+    """A config as a run gives it to put_writes."""
+    given: Any = {"metadata": {}, **where}
+    config_of_run: RunnableConfig = given | {part: given[part] | {"run_id": run_id}}
+    return config_of_run
+
+
+async def test_what_a_run_wrote_beside_a_checkpoint_of_another_goes_too(face: Face) -> None:
+    """Such as the answer to an interrupt; its own checkpoints need not even have come to be."""
+    where = await put(face, "1", meta=metadata(run_id="x"))
+    later = config(checkpoint_id="2")
+    for part, run in (("metadata", "x"), ("metadata", "y"), ("configurable", "z")):
+        await face.put_writes(in_run(where, run, part), [("a", run), ("b", run)], f"task of {run}")
+    await face.put_writes(in_run(later, "y"), [("a", 1)], "task")
+    await face.put_writes(in_run(config("other", "1"), "y"), [("a", 1)], "task")
+    await face.delete_for_runs(["y", "nobody"])
+    await put(face, "2", parent=where)
+    await put(face, "1", thread_id="other")
+    assert (await get(face, later)).pending_writes == []
+    assert (await get(face, config("other", "1"))).pending_writes == []
+    left = [(f"task of {run}", channel, run) for run in "xz" for channel in "ab"]
+    assert (await get(face, where)).pending_writes == left
+    await face.delete_for_runs(["z"])
+    assert (await get(face, where)).pending_writes == left[:2]
+
+
+async def test_a_write_belongs_to_the_run_whose_value_it_has(face: Face) -> None:
+    """The first one of a regular write, the last one of a special write."""
+    where = await put(face, "1")
+    for run in ("x", "y"):
+        await face.put_writes(in_run(where, run), [("a", run), (RESUME, run)], "task")
+    await face.delete_for_runs(["x"])
+    assert (await get(face, where)).pending_writes == [("task", RESUME, "y")]
+    await face.delete_for_runs(["y"])
+    assert (await get(face, where)).pending_writes == []
+
+
+async def test_a_uuid_of_the_config_is_no_run(face: Face) -> None:
+    """LangGraph merges text and numbers only."""
+    where = await put(face, "1")
+    await face.put_writes(in_run(where, UID), [("a", 1)], "a")
+    await face.put_writes(in_run(where, ""), [("a", 2)], "b")
+    await face.put_writes(in_run(where, 5), [("a", 3)], "c")
+    await face.delete_for_runs([str(UID), "", "5"])
+    assert (await get(face, where)).pending_writes == [("a", "a", 1), ("b", "a", 2)]
+
+
+async def test_a_copy_keeps_what_each_run_wrote(face: Face) -> None:
+    where = await put(face, "1")
+    await face.put_writes(in_run(where, "x"), [("a", 1)], "task")
+    await face.copy_thread("thread", "copy")
+    await face.delete_for_runs(["x"])
+    assert (await get(face, config("copy"))).pending_writes == []
+
+
+async def test_writes_that_a_child_is_rebuilt_from_stay(face: Face) -> None:
+    """Until that is deleted, or has a value of its own."""
+    counted = metadata(run_id="x", counters_since_delta_snapshot={"delta": [1, 1]})
+    parent = await put(face, "1", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
+    child = await put(face, "2", parent=parent, versions={"delta": "2"}, meta=counted)
+    await face.put_writes(in_run(parent, "y"), [("delta", 1), ("a", 1), (RESUME, 1)], "task")
+    await face.delete_for_runs(["y"])
+    assert (await get(face, parent)).pending_writes == [("task", "delta", 1)]
+    assert await face.history(child, ["delta"]) == {
+        "delta": {"writes": [("task", "delta", 1)], "seed": _DeltaSnapshot([])}
+    }
+    await put(face, "2", {"delta": _DeltaSnapshot([1])}, parent=parent, meta=metadata(run_id="x"))
+    await face.delete_for_runs(["y"])
+    assert (await get(face, parent)).pending_writes == []
+
+
+async def test_writes_of_what_is_hidden_stay(face: Face) -> None:
+    chain = await delta_runs(face, next_uuid, "xxy")
+    await face.put_writes(in_run(chain[1], "x"), [(RESUME, 1)], "task")
+    before = await get(face, chain[1])
+    await face.delete_for_runs(["x"])
+    assert await get(face, chain[1]) == before

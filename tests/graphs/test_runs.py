@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from langgraph.types import Command, StateSnapshot
 
 from tests.graphs.plain import plain_state
@@ -15,8 +14,6 @@ from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Store
 
 STEPS = {"one": writes("one", seldom=True), "two": writes("two", often=True)}
-
-LEFT_WRITES = "delete_for_runs leaves what a run wrote beside a checkpoint of an earlier run, such as an answer"
 
 
 async def run(graph: Graph, name: str, input: Any) -> StateSnapshot:
@@ -148,7 +145,6 @@ async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, colour
         assert state.values["log"][-2:] == ["name: 3", "two"]
 
 
-@pytest.mark.xfail(strict=True, reason=LEFT_WRITES)
 async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted(
     store: Store, colour: str, durability: Durability
 ) -> None:
@@ -169,7 +165,6 @@ async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted
         assert shape(await graph.state()) == shape(await twin.state())
 
 
-@pytest.mark.xfail(strict=True, reason=LEFT_WRITES)
 async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: Store, colour: str) -> None:
     async with Reopened(store, colour, "async") as thread:
         graph = thread.graph(chain(Deltas, **STEPS))

@@ -26,7 +26,9 @@ operations that it lacks, each in the simplest form that is right, and with the 
 12. A checkpoint whose parent was pruned, and of which a `DeltaChannel` could not be rebuilt without it, is refused,
     unless nothing else is left in the namespace. It may be refused, which loses nothing, where it is already there (a
     repeat) and where the channel's snapshot is still stored under its version.
-13. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
+13. `delete_for_runs` deletes what a run wrote beside checkpoints of other runs, too, but not writes of a hidden one,
+    nor what a child that stays is rebuilt from.
+14. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
 """
 
 from __future__ import annotations
@@ -134,6 +136,8 @@ class Oracle(InMemorySaver):
         self.shown: dict[Key, frozenset[str]] = {}
         """The channels of a checkpoint whose value is stored by version."""
         self.hidden: set[Key] = set()
+        self.wrote: dict[tuple[tuple[str, str, str], tuple[str, int]], str | None] = {}
+        """The run that each write comes from."""
 
     # What is there
 
@@ -240,6 +244,18 @@ class Oracle(InMemorySaver):
                     merged.setdefault(name, value)
         return merged
 
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        part = config["configurable"]
+        place = (part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+        before = dict(self.writes.get(place, {}))
+        super().put_writes(config, writes, task_id, task_path)
+        run_id = (config.get("metadata") or part).get("run_id")
+        for slot, written in self.writes[place].items():
+            if before.get(slot) is not written:
+                self.wrote[place, slot] = run_id
+
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -287,7 +303,7 @@ class Oracle(InMemorySaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return BaseCheckpointSaver.get_delta_channel_history(self, config=config, channels=channels)  # 13
+        return BaseCheckpointSaver.get_delta_channel_history(self, config=config, channels=channels)  # 14
 
     # Deleting and copying
 
@@ -300,6 +316,23 @@ class Oracle(InMemorySaver):
         of_runs = {key for key in self.keys() if self.metadata(key).get("run_id") in run_ids}
         places = {key[:2] for key in of_runs}
         self._remove(of_runs | {key for key in self.hidden if key[:2] in places})
+        for (place, slot), run_id in self.wrote.items():  # 13
+            written = self.writes.get(place, {})
+            if run_id in run_ids and slot in written and not self._is_read(Key(*place), written[slot][1]):
+                del written[slot]
+
+    def _is_read(self, key: Key, channel: str) -> bool:
+        """Whether a write is part of a hidden checkpoint, or of what a child is rebuilt from."""
+        children = [child for child in self.keys(key.thread_id) if self.parent(child) == key]
+        if channel == TASKS:
+            return key in self.hidden or any(self.document(child)["v"] < 4 for child in children)
+        replayed = channel in {
+            name
+            for other in self.keys(key.thread_id)
+            if other[:2] == key[:2]
+            for name in self._delta_channels(other) | self._snapshots(other)
+        }
+        return key in self.hidden or (replayed and any(channel not in self.populated(child) for child in children))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         for thread_id in thread_ids:
@@ -330,7 +363,10 @@ class Oracle(InMemorySaver):
         for (thread_id, checkpoint_ns, checkpoint_id), writes in list(self.writes.items()):
             if thread_id == source_thread_id:
                 place = (target_thread_id, checkpoint_ns, checkpoint_id)
-                self.writes[place] = writes | self.writes.get(place, {})
+                there = self.writes.get(place, {})
+                self.writes[place] = writes | there
+                for slot in writes.keys() - there.keys():
+                    self.wrote[place, slot] = self.wrote[(thread_id, checkpoint_ns, checkpoint_id), slot]
 
     def _is_finished(self, key: Key) -> bool:
         """Whether this is the head of a subgraph call that an older superstep of the root graph made."""
@@ -387,6 +423,10 @@ class Oracle(InMemorySaver):
     def _delta_channels(self, key: Key) -> set[str]:
         counters = self.metadata(key).get("counters_since_delta_snapshot", {})
         return set(counters) & set(self.document(key)["channel_versions"])
+
+    def _snapshots(self, key: Key) -> set[str]:
+        values = self._as_wanted(cast("CheckpointTuple", super().get_tuple(key.config))).checkpoint["channel_values"]
+        return {channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot)}
 
     def _forget(self, key: Key) -> None:
         del self.own[key], self.shown[key]
@@ -819,8 +859,14 @@ class SaverMachine(RuleBasedStateMachine):
     def _put_writes(self, data: st.DataObject, key: Key) -> None:
         channels = st.sampled_from([*PLAIN, *DELTA[key.checkpoint_ns], "log", *SPECIAL, TASKS])
         writes = data.draw(st.lists(st.tuples(channels, value), min_size=1, max_size=4))
+        config = key.config
+        run_id = data.draw(st.sampled_from([None, *self.runs]))
+        if run_id is not None and data.draw(st.booleans()):
+            config["configurable"]["run_id"] = run_id
+        elif run_id is not None:
+            config["metadata"] = {"run_id": run_id}
         call = WritesCall(
-            key.config,
+            config,
             data.draw(st.sampled_from([list, tuple, deque]))(writes),
             data.draw(st.sampled_from(["task", "Task", "ü", "\U0001f600", "\uffff"])),
             data.draw(st.sampled_from(["", "~b", "~B", "~é", "~\U0001f600", "~\uffff"])),

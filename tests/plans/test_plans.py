@@ -40,7 +40,8 @@ INSERT INTO langgraph_checkpoint.blobs
 SELECT c.thread_id, '', u.channel, u.version, 'msgpack', '\\x80'
 FROM langgraph_checkpoint.checkpoints c, unnest(c.blob_channels, c.blob_versions) AS u (channel, version);
 INSERT INTO langgraph_checkpoint.writes
-SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', CASE i WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', '\\xc0'
+SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', c.run_id, CASE i WHEN 0 THEN 'messages' ELSE 'log' END,
+    'msgpack', '\\xc0'
 FROM langgraph_checkpoint.checkpoints c, generate_series(0, 1) AS i;
 """
 FILL_SQLITE = """
@@ -57,8 +58,8 @@ INSERT INTO blobs
 SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80'
 FROM checkpoints c, json_each(c.blob_channels) n, json_each(c.blob_versions) v WHERE v.key = n.key;
 INSERT INTO writes
-SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END,
-    'msgpack', x'c0'
+SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', c.run_id,
+    CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', x'c0'
 FROM checkpoints c, json_each('[0, 1]') AS w;
 """
 SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}

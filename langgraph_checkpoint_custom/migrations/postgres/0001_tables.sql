@@ -41,8 +41,11 @@ CREATE TABLE langgraph_checkpoint.writes (
     task_id text COLLATE "C" NOT NULL,
     idx integer NOT NULL,
     task_path text NOT NULL,
+    run_id text COLLATE "C",
     channel text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 );
+
+CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;

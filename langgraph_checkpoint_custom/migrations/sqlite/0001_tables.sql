@@ -41,8 +41,11 @@ CREATE TABLE writes (
     task_id TEXT NOT NULL,
     idx INTEGER NOT NULL,
     task_path TEXT NOT NULL,
+    run_id TEXT,
     channel TEXT NOT NULL,
     type TEXT NOT NULL,
     value BLOB NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 ) STRICT;
+
+CREATE INDEX writes_of_run ON writes (run_id) WHERE run_id IS NOT NULL;
