@@ -29,7 +29,7 @@ class ThreadExists(CheckpointError):
 
 
 class CheckpointNotFound(CheckpointError):
-    """A checkpoint that the operation builds on is gone; nothing was written."""
+    """A checkpoint that the operation builds on was pruned or deleted; a write has stored nothing."""
 
 
 class CorruptCheckpoint(CheckpointError):

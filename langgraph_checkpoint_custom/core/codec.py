@@ -59,13 +59,15 @@ _HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
 class Encoded(NamedTuple):
     """A checkpoint ready to be stored.
 
-    `blobs` are the values that are new, `kept` those that should be there from earlier checkpoints, and `spare` encodes
-    those of the latter that turn out to be gone, by channel.
+    `blobs` are the values that are new, `kept` those that should be there from earlier checkpoints, `replayed` the
+    `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
+    by channel.
     """
 
     row: CheckpointRow
     blobs: Sequence[BlobRow]
     kept: Sequence[BlobRef]
+    replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
 
 
@@ -190,7 +192,7 @@ def encode_checkpoint(
 
     counters = whole.get("counters_since_delta_snapshot")
     delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
-    replayed = [channel for channel in delta if channel not in values]
+    replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
     delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
 
     parents = whole.get("parents")
@@ -210,13 +212,13 @@ def encode_checkpoint(
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
-            bool(replayed) and parent_id is not None,
             *document,
             *_dumps(serde, "the metadata", stored),
             project(whole, CLEAR_METADATA if hides(serde) else None),
         ),
         blobs,
         kept,
+        replayed,
         lambda channels: [blob(channel) for channel in channels],
     )
 

@@ -61,10 +61,11 @@ class SqlDialect(ABC):
         """A list of texts as it comes back in a row."""
 
     @abstractmethod
-    def put_checkpoint(self, encoded: Encoded) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
         """Store a checkpoint and its blobs, unless something it needs is gone.
 
-        The last statement's rows name what is gone: the channel of a required blob, or None for the parent. If there
+        The last statement's rows say what is in the way: ("value", channel) for a required blob, ("parent", None) if
+        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts. If there
         are any, nothing was stored.
         """
 

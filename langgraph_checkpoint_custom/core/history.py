@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
 from langgraph_checkpoint_custom.core.read import in_order, size_of
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
 
 @operation("read")
@@ -28,7 +29,7 @@ def get_delta_channel_history(
     Trips: 1, or 0 if `channels` is empty.
     Rows: the writes, blobs and, for values inside them, documents between the checkpoint and the farthest seed.
     Snapshot: one read snapshot.
-    Raises: CorruptCheckpoint.
+    Raises: CheckpointNotFound if a channel goes back to what was pruned; CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_delta_channel_history.
     """
     if not channels:
@@ -36,50 +37,76 @@ def get_delta_channel_history(
     asked = sorted(set(channels))
     (rows,) = yield d.select_delta_history(key, asked)
     rows = [TupleRow._make(row) for row in rows]
-    histories: dict[str, DeltaChannelHistory] = yield Offload(size_of(rows), lambda: _walk(d, serde, key, asked, rows))
+    histories: dict[str, DeltaChannelHistory] = yield Offload(
+        size_of(rows), lambda: _collect(d, serde, key, asked, rows)
+    )
     return {channel: histories[channel] for channel in channels}
 
 
-def _walk(
-    d: SqlDialect, serde: SerializerProtocol, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
-) -> dict[str, DeltaChannelHistory]:
-    """Follow the parents from the target; `checkpoint` rows carry the asked channels that are stored in `channels`.
+def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tuple[Sequence[TupleRow], Sequence[str]]:
+    """The ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
 
-    In a chain that loops, an ancestor comes twice, the second time with fewer channels and writes that came before.
+    In `channels`, the target has all channels that have a value there, an ancestor those that have their seed there. In
+    `versions`, both have their delta channels if they are hidden. A channel with a value in the target is not missed.
+    In a chain that loops, an ancestor comes twice, the second time with fewer channels.
     """
-    ancestors: dict[str, TupleRow] = {}
-    blobs: dict[tuple[str, str], TupleRow] = {}
-    writes: defaultdict[str, dict[tuple[str | None, int | None], TupleRow]] = defaultdict(dict)
-    cursor: str | None = None
-    seen: set[str] = set()
+    by_id: dict[str, TupleRow] = {}
+    last: TupleRow | None = None
     for row in rows:
         if row.kind == "target":
-            cursor = row.name
-            seen.add(row.checkpoint_id)
+            last = row
         elif row.kind == "checkpoint":
-            twin = ancestors.get(row.checkpoint_id)
+            twin = by_id.get(row.checkpoint_id)
             if twin is None or len(d.names(twin.channels)) < len(d.names(row.channels)):
-                ancestors[row.checkpoint_id] = row
-        elif row.kind == "blob":
+                by_id[row.checkpoint_id] = row
+    if last is None:
+        return [], []
+    has = d.names(last.channels)
+    found: list[TupleRow] = []
+    remaining, seen = set(asked), {last.checkpoint_id}
+    while remaining and last.name is not None and last.name not in seen:
+        if last.name not in by_id:
+            return found, sorted(remaining.intersection(d.names(last.versions)).difference(has))
+        last = by_id[last.name]
+        seen.add(last.checkpoint_id)
+        found.append(last)
+        remaining.difference_update(d.names(last.channels))
+    return found, []
+
+
+def _collect(
+    d: SqlDialect, serde: SerializerProtocol, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
+) -> dict[str, DeltaChannelHistory]:
+    """Decode what the ancestors have of each channel."""
+    ancestors, gone = lineage(d, asked, rows)
+    if gone:
+        raise CheckpointNotFound(
+            f"channels {', '.join(map(repr, gone))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
+            f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they go back to was pruned or deleted. Go on "
+            "from the newest checkpoint"
+        )
+    blobs: dict[tuple[str, str], TupleRow] = {}
+    writes: defaultdict[str, dict[tuple[str | None, int | None], TupleRow]] = defaultdict(dict)
+    for row in rows:
+        if row.kind == "blob":
             blobs[row.checkpoint_id, row.name or ""] = row
-        else:
+        elif row.kind == "write":  # In a chain that loops it may come twice.
             writes[row.checkpoint_id][row.key, row.idx] = row
 
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in asked}
     seeds: dict[str, Any] = {}
     remaining = set(asked)
-    while remaining and cursor is not None and cursor not in seen and cursor in ancestors:
-        seen.add(cursor)
-        ancestor = ancestors[cursor]
-        decoder = Decoder(serde, key.thread_id, key.checkpoint_ns, cursor)
-        for row in reversed(in_order(writes[cursor].values())):
+    for ancestor in ancestors:
+        place = ancestor.checkpoint_id
+        decoder = Decoder(serde, key.thread_id, key.checkpoint_ns, place)
+        for row in reversed(in_order(writes[place].values())):
             channel = row.name or ""
             if channel in remaining:
                 value = decoder.value(channel, row.type, row.value)
                 collected[channel].append((row.key or "", channel, value))
         inline: Mapping[str, Any] = {}
         for channel in remaining.intersection(d.names(ancestor.channels)):
-            blob = blobs.get((cursor, channel))
+            blob = blobs.get((place, channel))
             if blob is not None:
                 seeds[channel] = decoder.value(channel, blob.type, blob.value)
             else:
@@ -90,7 +117,6 @@ def _walk(
                     raise decoder.corrupt("the stored value is gone", channel)
                 seeds[channel] = inline[channel]
             remaining.discard(channel)
-        cursor = ancestor.name
 
     histories: dict[str, DeltaChannelHistory] = {}
     for channel in asked:

@@ -76,7 +76,6 @@ class CheckpointRow(NamedTuple):
     format: int
     inline_channels: Sequence[str]
     delta_channels: Sequence[str]
-    needs_parent: bool
     checkpoint_type: str
     checkpoint: bytes
     metadata_type: str

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import Key, WriteRow
+from langgraph_checkpoint_custom.core.history import lineage
+from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
@@ -19,28 +20,44 @@ def put(d: SqlDialect, encoded: Encoded) -> Steps[None]:
     """Store a checkpoint with the values that are new in it.
 
     Trips: 1; one more if a value that earlier checkpoints held is gone, because the thread was pruned or deleted while
-        a run went on from there. It is then stored again from the checkpoint itself.
+        a run went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
+        `DeltaChannel` needs it.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
-    Raises: CheckpointNotFound if a `DeltaChannel` needs the parent and a prune has removed it.
+    Raises: CheckpointNotFound if a `DeltaChannel` needs the parent, or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
+    parent_is_whole = False
     while True:
-        reply = yield d.put_checkpoint(encoded)
-        gone = [row[0] for row in reply[-1]]
-        if not gone:
+        reply = yield d.put_checkpoint(encoded, even_if_hidden=parent_is_whole)
+        problems = [tuple(row) for row in reply[-1]]
+        if not problems:
             return
-        if None in gone:
-            row = encoded.row
-            raise CheckpointNotFound(
-                f"checkpoint {row.checkpoint_id!r} builds on {row.parent_id!r}, which was pruned or deleted meanwhile, "
-                f"and channels {', '.join(map(repr, row.delta_channels))} cannot be rebuilt without it; nothing was "
-                f"stored. Start again from the newest checkpoint of thread {row.thread_id!r}"
-            )
+        if ("parent", None) in problems:
+            raise _pruned(encoded.row, encoded.replayed)
+        if ("hidden parent", None) in problems:
+            (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
+            _, gone = lineage(d, encoded.replayed, [TupleRow._make(row) for row in rows])
+            if gone:
+                raise _pruned(encoded.row, gone)
+            parent_is_whole = True
+        lost = [channel for what, channel in problems if what == "value"]
         encoded = encoded._replace(
-            blobs=[*encoded.blobs, *encoded.spare(gone)],
-            kept=[ref for ref in encoded.kept if ref.channel not in gone],
+            blobs=[*encoded.blobs, *encoded.spare(lost)],
+            kept=[ref for ref in encoded.kept if ref.channel not in lost],
         )
+
+
+def _parent(row: CheckpointRow) -> Key:
+    return Key(row.thread_id, row.checkpoint_ns, row.parent_id)
+
+
+def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
+    return CheckpointNotFound(
+        f"checkpoint {row.checkpoint_id!r} goes on from {row.parent_id!r}, of which channels "
+        f"{', '.join(map(repr, channels))} cannot be rebuilt, since it or what it builds on was pruned or deleted "
+        f"meanwhile; nothing was stored. Start again from the newest checkpoint of thread {row.thread_id!r}"
+    )
 
 
 @operation("write")

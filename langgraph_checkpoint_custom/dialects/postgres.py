@@ -46,7 +46,7 @@ class PostgresDialect(SqlDialect):
         """An array as it comes."""
         return value or []
 
-    def put_checkpoint(self, encoded: Encoded) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
         """One statement for the checkpoint and its blobs."""
         blobs, kept = encoded.blobs, encoded.kept
         params = encoded.row._asdict() | {
@@ -57,6 +57,8 @@ class PostgresDialect(SqlDialect):
             "kept_channels": [ref.channel for ref in kept],
             "kept_versions": [ref.version for ref in kept],
             "kept_required": [ref.required for ref in kept],
+            "needs_parent": bool(encoded.replayed),
+            "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
         }
         return Trip([Statement("put_checkpoint", self._blocks["put_checkpoint"], params)])
 

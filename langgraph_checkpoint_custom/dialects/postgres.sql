@@ -45,17 +45,19 @@ WITH kept AS MATERIALIZED (
         FOR KEY SHARE
     ) AS held ON true
 ), parent AS MATERIALIZED (
-    SELECT 1 FROM langgraph_checkpoint.checkpoints
+    SELECT hidden FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
     FOR KEY SHARE
 ), gone AS MATERIALIZED (
-    SELECT channel FROM kept WHERE required AND NOT found
+    SELECT 'value' AS what, channel FROM kept WHERE required AND NOT found
     UNION ALL
-    SELECT NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
+    SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints
         WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
         AND checkpoint_id <> %(checkpoint_id)s
     )
+    UNION ALL
+    SELECT 'hidden parent', NULL FROM parent WHERE hidden AND %(needs_whole_parent)s
 ), stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
     SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
@@ -85,7 +87,7 @@ WITH kept AS MATERIALIZED (
         checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
         metadata_filter = EXCLUDED.metadata_filter
 )
-SELECT channel FROM gone
+SELECT what, channel FROM gone
 
 -- name: insert_writes
 INSERT INTO langgraph_checkpoint.writes (
@@ -214,22 +216,25 @@ WHERE p.format < 4
 
 -- name: select_delta_history
 -- One row a parent: `closed` are the channels whose seed lies nearer to the target, `seeds` those that have it here.
--- A chain that loops repeats such a row in the end, and UNION drops it.
+-- A chain that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta
+-- channels, told since its parent may have gone.
 WITH RECURSIVE target AS MATERIALIZED (
-    SELECT checkpoint_id, parent_id FROM langgraph_checkpoint.checkpoints
+    SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed,
+        inline_channels || blob_channels AS populated
+    FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
     AND checkpoint_id = coalesce(%(checkpoint_id)s, (
         SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
         WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
     ))
-), walk (checkpoint_id, parent_id, closed, seeds) AS (
-    SELECT checkpoint_id, parent_id, '{}'::text[] COLLATE "C", '{}'::text[] COLLATE "C" FROM target
+), walk (checkpoint_id, parent_id, replayed, closed, seeds) AS (
+    SELECT checkpoint_id, parent_id, replayed, '{}'::text[] COLLATE "C", '{}'::text[] COLLATE "C" FROM target
     UNION
-    SELECT p.checkpoint_id, p.parent_id, child.closed || child.seeds, p.seeds
+    SELECT p.checkpoint_id, p.parent_id, p.replayed, child.closed || child.seeds, p.seeds
     FROM walk child
     CROSS JOIN LATERAL (
-        SELECT c.checkpoint_id, c.parent_id, CASE
+        SELECT c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END AS replayed, CASE
             WHEN (c.inline_channels || c.blob_channels) && %(asked)s::text[] THEN ARRAY(
                 SELECT s FROM unnest(c.inline_channels || c.blob_channels) AS s
                 WHERE s = ANY (%(asked)s::text[]) AND s <> ALL (child.closed || child.seeds) ORDER BY s
@@ -246,12 +251,12 @@ WITH RECURSIVE target AS MATERIALIZED (
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
-    NULL::text[] AS channels, NULL::text[] AS versions
+    populated AS channels, replayed AS versions
 FROM target
 UNION ALL
 SELECT
     'checkpoint', NULL, NULL, a.checkpoint_id, a.parent_id, NULL, NULL, NULL, c.checkpoint_type, c.checkpoint,
-    NULL, NULL, a.seeds, NULL
+    NULL, NULL, a.seeds, a.replayed
 FROM ancestors a
 LEFT JOIN LATERAL (
     SELECT c.checkpoint_type, c.checkpoint FROM langgraph_checkpoint.checkpoints c
@@ -450,14 +455,16 @@ WHERE d.doomed
 AND w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: sweep_parents
--- A checkpoint that stays and whose parent goes has no parent any more.
+-- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
+-- select_delta_history can tell what is gone from what never was.
 WITH children AS MATERIALIZED (
     SELECT s.* FROM (
         SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
     ) AS p
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND EXISTS (
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        AND EXISTS (
             SELECT FROM langgraph_checkpoint.checkpoints d
             WHERE d.doomed AND d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
             AND d.checkpoint_id = c.parent_id

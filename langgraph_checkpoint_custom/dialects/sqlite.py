@@ -29,7 +29,7 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return json.loads(value) if value else []
 
-    def put_checkpoint(self, encoded: Encoded) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
         row = encoded.row
         place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
@@ -38,12 +38,14 @@ class SqliteDialect(SqlDialect):
             "inline_channels": self.array(row.inline_channels),
             "delta_channels": self.array(row.delta_channels),
             "kept": self.array(kept),
+            "needs_parent": bool(encoded.replayed),
+            "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
         }
         statements = [self.statement("put_checkpoint", **params)]
         if encoded.blobs:
             each = [place | blob._asdict() for blob in encoded.blobs]
             statements.insert(0, Statement("put_blobs", self._blocks["put_blobs"], each))
-        if row.needs_parent or any(ref.required for ref in encoded.kept):
+        if encoded.replayed or any(ref.required for ref in encoded.kept):
             statements.append(self.statement("put_gone", **params))
         return Trip(statements)
 

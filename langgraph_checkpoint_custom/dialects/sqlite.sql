@@ -64,20 +64,24 @@ DO UPDATE SET type = excluded.type, value = excluded.value
 
 -- name: put_gone
 -- differs: see put_checkpoint.
-SELECT k.value ->> 0 FROM json_each(:kept) AS k
+SELECT 'value', k.value ->> 0 FROM json_each(:kept) AS k
 WHERE k.value ->> 2 AND NOT EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
 )
 UNION ALL
-SELECT NULL WHERE :needs_parent AND NOT EXISTS (
+SELECT 'parent', NULL WHERE :needs_parent AND NOT EXISTS (
     SELECT 1 FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :parent_id
 ) AND EXISTS (
     SELECT 1 FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id <> :checkpoint_id
 )
+UNION ALL
+SELECT 'hidden parent', NULL FROM checkpoints
+WHERE :needs_whole_parent AND thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :parent_id
+AND hidden
 
 -- name: insert_writes
 -- differs: runs once for each write.
@@ -185,20 +189,25 @@ WHERE p.format < 4
 
 -- name: select_delta_history
 -- One row a parent: `closed` are the channels whose seed lies nearer to the target, `seeds` those that have it here.
--- A chain that loops repeats such a row in the end, and UNION drops it.
+-- A chain that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta
+-- channels, told since its parent may have gone.
 WITH RECURSIVE target AS MATERIALIZED (
-    SELECT checkpoint_id, parent_id FROM checkpoints
+    SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed, (
+        SELECT json_group_array(value)
+        FROM (SELECT value FROM json_each(inline_channels) UNION ALL SELECT value FROM json_each(blob_channels))
+    ) AS populated
+    FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id = coalesce(:checkpoint_id, (
         SELECT checkpoint_id FROM checkpoints
         WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
     ))
-), walk (checkpoint_id, parent_id, closed, seeds) AS (
-    SELECT checkpoint_id, parent_id, '[]', '[]' FROM target
+), walk (checkpoint_id, parent_id, replayed, closed, seeds) AS (
+    SELECT checkpoint_id, parent_id, replayed, '[]', '[]' FROM target
     UNION
     SELECT
-        c.checkpoint_id, c.parent_id,
+        c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END,
         CASE child.seeds WHEN '[]' THEN child.closed ELSE (
             SELECT json_group_array(value)
             FROM (SELECT value FROM json_each(child.closed) UNION ALL SELECT value FROM json_each(child.seeds))
@@ -222,12 +231,12 @@ WITH RECURSIVE target AS MATERIALIZED (
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
-    NULL AS channels, NULL AS versions
+    populated AS channels, replayed AS versions
 FROM target
 UNION ALL
 SELECT
     'checkpoint', NULL, NULL, a.checkpoint_id, a.parent_id, NULL, NULL, NULL, c.checkpoint_type, c.checkpoint,
-    NULL, NULL, a.seeds, NULL
+    NULL, NULL, a.seeds, a.replayed
 FROM ancestors a
 LEFT JOIN checkpoints c ON a.seeds <> '[]' AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
     AND c.checkpoint_id = a.checkpoint_id
@@ -364,11 +373,13 @@ DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 )
 
 -- name: sweep_parents
--- A checkpoint that stays and whose parent goes has no parent any more.
+-- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
+-- select_delta_history can tell what is gone from what never was.
 UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
     FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        AND NOT c.doomed AND NOT c.hidden
     CROSS JOIN checkpoints d ON d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
         AND d.checkpoint_id = c.parent_id AND d.doomed
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from langgraph_checkpoint_custom import CheckpointNotFound
 from tests.behaviour.helpers import (
     Database,
     NextId,
@@ -41,15 +43,8 @@ async def test_hidden_ancestors_are_whole_when_read_by_id(face: Face, next_id: N
     chain = await put_delta_chain(face, next_id, 6, {0, 2})
     before = [await get(face, where) for where in chain]
     await face.prune(["thread"])
-    assert (
-        [await face.get_tuple(where) for where in chain]
-        == [
-            None,
-            None,
-            before[2]._replace(parent_config=None),  # The snapshot: nothing before it is needed.
-            *before[3:],
-        ]
-    )
+    # The one with the snapshot still names its parent, though nothing before it is needed.
+    assert [await face.get_tuple(where) for where in chain] == [None, None, *before[2:]]
 
 
 async def test_the_history_is_the_same_before_and_after(face: Face, next_id: NextId) -> None:
@@ -73,6 +68,48 @@ async def test_hidden_ancestors_have_their_history_too(face: Face) -> None:
         assert await default_walk(face, chain[head], ["delta"]) == expected
 
 
+async def test_a_channel_of_a_hidden_ancestor_that_goes_back_to_what_is_gone_is_an_error(face: Face) -> None:
+    """Never a shorter value: each channel is kept as far back as the newest checkpoint needs it."""
+    counted = metadata(counters_since_delta_snapshot={"often": [1, 1], "seldom": [1, 1]})
+    snapshots = [{"seldom", "often"}, {"seldom"}, set(), {"often"}, set()]
+    chain: list[RunnableConfig] = []
+    for step, channels in enumerate(snapshots):
+        values = {channel: _DeltaSnapshot([step]) for channel in channels}
+        versions = {"often": str(step), "seldom": str(step)}
+        parent = chain[-1] if chain else None
+        chain.append(await put(face, next_uuid(), values, parent=parent, versions=versions, meta=counted))
+    before = await face.history(chain[4], ["often", "seldom", "unheard of"])
+    await face.prune(["thread"])
+    assert await face.get_tuple(chain[0]) is None
+    assert await face.history(chain[4], ["often", "seldom", "unheard of"]) == before
+    for head in (2, 3):
+        assert (await face.history(chain[head], ["seldom"]))["seldom"]["seed"] == _DeltaSnapshot([1])
+        assert await face.history(chain[head], ["unheard of"]) == {"unheard of": {"writes": []}}
+    with pytest.raises(CheckpointNotFound, match=f"'often' of checkpoint '{id_of(chain[2])}'.*pruned"):
+        await face.history(chain[2], ["often", "seldom"])
+    assert await face.history(chain[3], ["often"]) == {"often": {"writes": []}}  # It has a value of its own.
+
+
+async def test_what_goes_on_from_a_hidden_ancestor_is_whole_or_refused(face: Face, database: Database) -> None:
+    """What is gone may be some steps away from where the run goes on."""
+    counted = metadata(counters_since_delta_snapshot={"often": [1, 1], "seldom": [1, 1]})
+    chain = [await put(face, next_uuid(), {"often": _DeltaSnapshot([0])}, versions={"often": "0"})]
+    for values in ({"seldom": _DeltaSnapshot([1])}, {}, {"often": _DeltaSnapshot([3])}, {}):
+        versions = {"often": str(len(chain)), "seldom": str(len(chain))}
+        chain.append(await put(face, next_uuid(), values, parent=chain[-1], versions=versions, meta=counted))
+    await face.prune(["thread"])
+    before = sorted(database.cells())
+    versions = {"often": "x", "seldom": "x"}
+    with pytest.raises(CheckpointNotFound, match="'often'"):
+        await put(face, next_uuid(), parent=chain[2], versions=versions, meta=counted)
+    assert sorted(database.cells()) == before
+    for parent, values in ((chain[2], {"often": _DeltaSnapshot([9])}), (chain[3], {})):
+        fork = await put(face, next_uuid(), values, parent=parent, versions=versions, meta=counted)
+        found = await face.history(fork, ["often", "seldom"])
+        assert found["seldom"]["seed"] == _DeltaSnapshot([1])
+        assert values or found["often"]["seed"] == _DeltaSnapshot([3])
+
+
 async def test_a_snapshot_in_the_newest_checkpoint_needs_no_ancestor(face: Face, database: Database) -> None:
     await put_delta_chain(face, next_uuid, 6, {0, 5})
     await face.prune(["thread"])
@@ -92,7 +129,7 @@ async def test_a_later_prune_drops_them_once_a_newer_snapshot_covers_them(
     await face.prune(["thread"])
     assert database.counts() == {"checkpoints": 2, "writes": 1, "blobs": 1}
     assert [await face.get_tuple(where) for where in chain] == [None] * 4
-    assert (await get(face, snapshot)).parent_config is None
+    assert (await get(face, snapshot)).parent_config == chain[-1]
     assert await face.history(head, ["delta"]) == await default_walk(face, head, ["delta"]) == expected
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-import pytest
 from langgraph.channels import DeltaChannel
 from langgraph.types import StateSnapshot
 
@@ -14,8 +13,6 @@ from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, ch
 from tests.graphs.scenarios.deltas import Deltas, extend, writes
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Store
-
-CUT_PAST = "a hidden checkpoint keeps only what the newest one needs of it, and is then read with less than it had"
 
 STEPS = {"one": writes("one", seldom=True), "two": writes("two")}
 
@@ -67,7 +64,6 @@ async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_
             assert await walks(thread.face, [one]) == ({place: walked[place]} if place in walked else {})
 
 
-@pytest.mark.xfail(strict=True, reason=CUT_PAST)
 async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, colour: str) -> None:
     steps = {"one": writes("one", seldom=True)}
     async with Reopened(store, colour, "sync") as thread:

@@ -21,9 +21,9 @@ operations that it lacks, each in the simplest form that is right, and with the 
 10. A checkpoint older than format 4 has its parent's sends as the value of `__pregel_tasks`, as with LangGraph's
     savers for databases. `InMemorySaver` does not know such checkpoints.
 11. Pruned checkpoints that a `DeltaChannel` or (10) still needs are hidden: not the newest, not in a list, but there by
-    id. What they need themselves may be gone, so only the history of visible checkpoints is compared. A checkpoint
-    whose parent is deleted has no parent any more.
-12. A checkpoint whose parent was pruned, and of which a `DeltaChannel` could not be rebuilt without it, is refused,
+    id. What they need themselves may be gone, so only the history of visible checkpoints is compared. A visible
+    checkpoint whose parent is deleted has no parent any more.
+12. A checkpoint whose parent or further ancestor was pruned, and of which a `DeltaChannel` goes back to it, is refused,
     unless nothing else is left in the namespace. It may be refused, which loses nothing, where it is already there (a
     repeat) and where the channel's snapshot is still stored under its version.
 13. `delete_for_runs` deletes what a run wrote beside checkpoints of other runs, too, but not writes of a hidden one,
@@ -213,18 +213,34 @@ class Oracle(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> bool | None:
-        """Whether a checkpoint cannot be rebuilt, since its parent has gone; None if either answer is right."""
+        """Whether a checkpoint cannot be rebuilt, since an ancestor has gone; None if either answer is right."""
         place = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
         key = Key(*place, checkpoint["id"])
         parent_id = config["configurable"].get("checkpoint_id")
         delta = set(metadata.get("counters_since_delta_snapshot", {})) & set(checkpoint["channel_versions"])
         open_channels = delta - set(checkpoint["channel_values"])
         there = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == place}
-        if not open_channels or not parent_id or parent_id in there or not there - {key.checkpoint_id}:
+        if not open_channels or not parent_id:
+            return False
+        if parent_id in there:
+            if not self._is_cut(key._replace(checkpoint_id=parent_id), open_channels):
+                return False
+        elif not there - {key.checkpoint_id}:
             return False
         if key.checkpoint_id in there or open_channels <= self._kept(key, checkpoint, new_versions):
             return None
         return True
+
+    def _is_cut(self, key: Key, channels: set[str]) -> bool:
+        """Whether one of the channels goes back to what was removed behind a hidden checkpoint."""
+        parent: Key | None = key
+        while parent is not None:
+            if parent not in self.keys(key.thread_id):
+                return bool(channels & (self._delta_channels(key) | self._snapshots(key))) and key in self.hidden
+            key = parent
+            channels = channels - self.populated(key)
+            parent = self.parent(key) if channels else None
+        return False
 
     def _kept(self, key: Key, checkpoint: Checkpoint, new_versions: ChannelVersions) -> set[str]:
         """The channels whose version is stored already."""
@@ -389,7 +405,7 @@ class Oracle(InMemorySaver):
             self.storage[key[0]][key[1]].pop(key[2])
             self.writes.pop(key, None)
         for key in self.keys():
-            if self.parent(key) in gone:
+            if self.parent(key) in gone and key not in self.hidden:
                 document, metadata, _ = self.storage[key[0]][key[1]][key[2]]
                 self.storage[key[0]][key[1]][key[2]] = (document, metadata, None)  # 11
         named = {
