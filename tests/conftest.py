@@ -12,6 +12,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -60,47 +61,31 @@ def postgres_dsn() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_dsn: str) -> Iterator[str]:
     """The name of a database with the tables in it, to be cloned."""
-    name = f"template_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    with open_saver(dsn_for(postgres_dsn, name)) as saver:
-        saver.setup()
-    yield name
-    drop_database(postgres_dsn, name)
+    with made_database(postgres_dsn) as (name, url):
+        with open_saver(url) as saver:
+            saver.setup()
+        yield name
 
 
 @pytest.fixture
 def postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     """A database of the test's own, with the tables in it."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(postgres_template))
-        )
-    yield dsn_for(postgres_dsn, name)
-    drop_database(postgres_dsn, name)
+    with made_database(postgres_dsn, postgres_template) as (_, url):
+        yield url
 
 
 @pytest.fixture
 def empty_postgres_url(postgres_dsn: str) -> Iterator[str]:
     """A database of the test's own, with nothing in it."""
-    name = f"empty_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield dsn_for(postgres_dsn, name)
-    drop_database(postgres_dsn, name)
+    with made_database(postgres_dsn) as (_, url):
+        yield url
 
 
 @pytest.fixture(scope="session")
 def shared_postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     """A database that test after test finds empty: emptying takes 5 ms, a clone takes 200."""
-    name = f"shared_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(postgres_template))
-        )
-    yield dsn_for(postgres_dsn, name)
-    drop_database(postgres_dsn, name)
+    with made_database(postgres_dsn, postgres_template) as (_, url):
+        yield url
 
 
 @pytest.fixture(params=BACKENDS)
@@ -151,7 +136,14 @@ def dsn_for(dsn: str, database: str) -> str:
     return f"postgresql://{account}@/{name}?{urlencode(parts)}"
 
 
-def drop_database(dsn: str, name: str) -> None:
-    """Drop a database, ending the sessions in it."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+@contextmanager
+def made_database(dsn: str, template: str = "template1") -> Iterator[tuple[str, str]]:
+    """A new database: its name and its DSN. In the end it is dropped, and the sessions in it are ended."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(dsn, autocommit=True) as server:
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+    try:
+        yield name, dsn_for(dsn, name)
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as server:
+            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -6,18 +6,15 @@ It runs over LangGraph's `InMemorySaver` too, where that one supports the case, 
 from __future__ import annotations
 
 import inspect
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from psycopg import sql
 
 from tests.conformance import delta_history, side
 from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, ID_KINDS, LOOPS, DeltaHistoryTest, Ids
-from tests.conftest import BACKENDS, COLOURS, drop_database, dsn_for
+from tests.conftest import BACKENDS, COLOURS, made_database
 from tests.stores import Store
 
 
@@ -32,13 +29,8 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield Store("sqlite", f"sqlite:///{tmp_path_factory.mktemp('history') / 'checkpoints.db'}")
         return
     server, template = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("postgres_template")
-    name = f"history_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
-    yield Store("postgres", dsn_for(server, name))
-    drop_database(server, name)
+    with made_database(server, template) as (_, url):
+        yield Store("postgres", url)
 
 
 @pytest.mark.parametrize("kind", ID_KINDS)

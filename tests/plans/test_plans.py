@@ -14,7 +14,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from langgraph_checkpoint_custom import SqliteSaver, open_saver
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
@@ -22,7 +21,7 @@ from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
-from tests.conftest import drop_database, dsn_for
+from tests.conftest import made_database
 
 # One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
 # thread, every 100th checkpoint holds a value of the delta channel `log`.
@@ -102,18 +101,13 @@ def table_reads(plan: dict[str, Any]) -> tuple[list[str], int]:
 
 @pytest.fixture(scope="module")
 def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
-    name = "plans_" + postgres_template
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        connection.execute(create.format(sql.Identifier(name), sql.Identifier(postgres_template)))
-    url = dsn_for(postgres_dsn, name)
-    with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-        for statement in FILL_POSTGRES.split(";\n"):
-            if statement.strip():
-                cursor.execute(statement, SIZES)
-        cursor.execute("ANALYZE")
-    yield url
-    drop_database(postgres_dsn, name)
+    with made_database(postgres_dsn, postgres_template) as (_, url):
+        with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            for statement in FILL_POSTGRES.split(";\n"):
+                if statement.strip():
+                    cursor.execute(statement, SIZES)
+            cursor.execute("ANALYZE")
+        yield url
 
 
 @pytest.fixture(scope="module")

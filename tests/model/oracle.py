@@ -1,0 +1,412 @@
+"""`InMemorySaver` as the oracle.
+
+It gets the operations that it lacks, each in the simplest form that is right, and the differences that are wanted:
+
+ 1. A small scalar (None, bool, int, float, text and bytes of up to 256) is stored with its checkpoint. `InMemorySaver`
+    loses it, or gives its version's old value, where its channel is not in `new_versions`.
+ 2. A larger value whose version has not been stored is stored from the first checkpoint that has it, also where its
+    channel is not in `new_versions`. `InMemorySaver` loses it.
+ 3. A value of a channel without a version stays with its checkpoint. `InMemorySaver` loses it.
+ 4. A returned config holds the three keys. `InMemorySaver` gives back the caller's config.
+ 5. A filter compares as JSON: True is not 1, and a tuple is a list. `InMemorySaver` compares as Python.
+ 6. A checkpoint that comes without a small value that its version once had is read without it: small values belong to
+    checkpoints (1), not to versions. `InMemorySaver` shows it in every checkpoint with that version. LangGraph leaves
+    out only `DeltaChannel`s, whose history then ends one checkpoint further up, with the same value.
+ 7. Which channels of a checkpoint have a value is decided when it is stored. `InMemorySaver` decides when it is read.
+ 8. Metadata keeps NUL characters and takes no request-scoped keys from the config (`langgraph_auth_*`,
+    `langgraph_request_id`). `InMemorySaver` drops the former and keeps the latter.
+ 9. A list is newest first across namespaces and threads, and its limit counts from there. `InMemorySaver` goes through
+    them one by one.
+10. A checkpoint older than format 4 has its parent's sends as the value of `__pregel_tasks`, as with LangGraph's
+    savers for databases. `InMemorySaver` does not know such checkpoints.
+11. Pruned checkpoints that a `DeltaChannel` or (10) still needs are hidden: not the newest, not in a list, but there by
+    id. What they need themselves may be gone, so only the history of visible checkpoints is compared. A visible
+    checkpoint whose parent is deleted has no parent any more.
+12. A checkpoint whose parent or further ancestor was pruned, and of which a `DeltaChannel` goes back to it, is refused,
+    unless nothing else is left in the namespace. It may be refused, which loses nothing, where it is already there (a
+    repeat) and where the channel's snapshot is still stored under its version.
+13. `delete_for_runs` deletes what a run wrote beside checkpoints of other runs, too, but not writes of a hidden one,
+    nor what a child that stays is rebuilt from.
+14. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    EXCLUDED_METADATA_KEYS,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.conformance.test_utils import generate_config
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
+
+from langgraph_checkpoint_custom import CheckpointNotFound, ThreadExists
+
+
+class Key(NamedTuple):
+    """Where a checkpoint is."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+    @property
+    def config(self) -> RunnableConfig:
+        return generate_config(self.thread_id, checkpoint_ns=self.checkpoint_ns, checkpoint_id=self.checkpoint_id)
+
+
+def is_small(value: Any) -> bool:
+    if type(value) in (str, bytes):
+        return len(value) <= 256
+    return value is None or type(value) in (bool, int, float)
+
+
+def as_json(value: Any) -> str:
+    """Equal for values that are the same JSON; JSON has one kind of number."""
+    return json.dumps(_one_kind_of_number(value), sort_keys=True)
+
+
+def _one_kind_of_number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _one_kind_of_number(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_one_kind_of_number(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Oracle(InMemorySaver):
+    """`InMemorySaver` with the wanted differences, by their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own: dict[Key, tuple[str, bytes]] = {}
+        """Values that stay with a checkpoint."""
+        self.shown: dict[Key, frozenset[str]] = {}
+        """The channels of a checkpoint whose value is stored by version."""
+        self.hidden: set[Key] = set()
+        self.wrote: dict[tuple[tuple[str, str, str], tuple[str, int]], str | None] = {}
+        """The run that each write comes from."""
+
+    # What is there
+
+    def keys(self, thread_id: str | None = None) -> set[Key]:
+        return {
+            Key(thread, checkpoint_ns, checkpoint_id)
+            for thread, spaces in self.storage.items()
+            for checkpoint_ns, checkpoints in spaces.items()
+            for checkpoint_id in checkpoints
+            if thread_id in (None, thread)
+        }
+
+    def visible(self, thread_id: str | None = None) -> set[Key]:
+        return self.keys(thread_id) - self.hidden
+
+    def newest(self, thread_id: str) -> set[Key]:
+        """The newest visible checkpoint of each namespace."""
+        newest: dict[str, Key] = {}
+        for key in sorted(self.visible(thread_id)):
+            newest[key.checkpoint_ns] = key
+        return set(newest.values())
+
+    def document(self, key: Key) -> Checkpoint:
+        return cast("Checkpoint", self.serde.loads_typed(self.storage[key[0]][key[1]][key[2]][0]))
+
+    def metadata(self, key: Key) -> dict[str, Any]:
+        return cast("dict[str, Any]", self.serde.loads_typed(self.storage[key[0]][key[1]][key[2]][1]))
+
+    def parent(self, key: Key) -> Key | None:
+        parent_id = self.storage[key[0]][key[1]][key[2]][2]
+        return key._replace(checkpoint_id=parent_id) if parent_id else None
+
+    def populated(self, key: Key) -> frozenset[str]:
+        return self.shown[key] | frozenset(self.serde.loads_typed(self.own[key]))
+
+    def has_sends(self, key: Key | None) -> bool:
+        return key is not None and any(channel == TASKS for _, channel, _, _ in self.writes.get(key, {}).values())
+
+    # Writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread_id, checkpoint_ns = config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"]
+        key = Key(thread_id, checkpoint_ns, checkpoint["id"])
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        if self.refuses(config, checkpoint, metadata, new_versions):  # 12
+            raise CheckpointNotFound
+        own = {channel: held for channel, held in values.items() if is_small(held) or channel not in versions}  # 1, 3
+        kept = self._kept(key, checkpoint, new_versions)
+        stored = {channel for channel in versions if channel not in own and (channel in values or channel in kept)}
+        self.shown[key] = frozenset(stored)  # 7
+        self.own[key] = self.serde.dumps_typed(own)
+        for channel in (stored & set(values)) - set(new_versions):
+            blob = (thread_id, checkpoint_ns, channel, versions[channel])
+            self.blobs.setdefault(blob, self.serde.dumps_typed(values[channel]))  # 2
+        self.hidden.discard(key)
+        only_new = {channel: version for channel, version in new_versions.items() if channel in stored}
+        returned = super().put(config, checkpoint, metadata, only_new)
+        document, _, parent_id = self.storage[thread_id][checkpoint_ns][key.checkpoint_id]
+        merged = self.serde.dumps_typed(self._merged(config, metadata))  # 8
+        self.storage[thread_id][checkpoint_ns][key.checkpoint_id] = (document, merged, parent_id)
+        return returned
+
+    def refuses(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> bool | None:
+        """Whether a checkpoint cannot be rebuilt, since an ancestor has gone; None if either answer is right."""
+        place = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
+        key = Key(*place, checkpoint["id"])
+        parent_id = config["configurable"].get("checkpoint_id")
+        delta = set(metadata.get("counters_since_delta_snapshot", {})) & set(checkpoint["channel_versions"])
+        open_channels = delta - set(checkpoint["channel_values"])
+        there = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == place}
+        if not open_channels or not parent_id:
+            return False
+        if parent_id in there:
+            if not self._is_cut(key._replace(checkpoint_id=parent_id), open_channels):
+                return False
+        elif not there - {key.checkpoint_id}:
+            return False
+        if key.checkpoint_id in there or open_channels <= self._kept(key, checkpoint, new_versions):
+            return None
+        return True
+
+    def _is_cut(self, key: Key, channels: set[str]) -> bool:
+        """Whether one of the channels goes back to what was removed behind a hidden checkpoint."""
+        parent: Key | None = key
+        while parent is not None:
+            if parent not in self.keys(key.thread_id):
+                return bool(channels & (self._delta_channels(key) | self._snapshots(key))) and key in self.hidden
+            key = parent
+            channels = channels - self.populated(key)
+            parent = self.parent(key) if channels else None
+        return False
+
+    def _kept(self, key: Key, checkpoint: Checkpoint, new_versions: ChannelVersions) -> set[str]:
+        """The channels whose version is stored already."""
+        return {
+            channel
+            for channel, version in checkpoint["channel_versions"].items()
+            if channel not in new_versions and (key.thread_id, key.checkpoint_ns, channel, version) in self.blobs
+        }
+
+    def _merged(self, config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
+        merged = dict(metadata)
+        for part in (config.get("metadata") or {}, config["configurable"]):
+            for name, value in part.items():
+                request_scoped = name.startswith("langgraph_auth_") or name == "langgraph_request_id"
+                excluded = name in EXCLUDED_METADATA_KEYS or name.startswith("__")
+                if not request_scoped and not excluded and isinstance(value, (str, int, float)):
+                    merged.setdefault(name, value)
+        return merged
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        part = config["configurable"]
+        place = (part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+        before = dict(self.writes.get(place, {}))
+        super().put_writes(config, writes, task_id, task_path)
+        run_id = (config.get("metadata") or part).get("run_id")
+        for slot, written in self.writes[place].items():
+            if before.get(slot) is not written:
+                self.wrote[place, slot] = run_id
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id, checkpoint_ns = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
+        checkpoint_id = config["configurable"].get("checkpoint_id")
+        if checkpoint_id is None:
+            ids = [key.checkpoint_id for key in self.visible(thread_id) if key.checkpoint_ns == checkpoint_ns]  # 11
+            checkpoint_id = max(ids, default="")
+        key = Key(thread_id, checkpoint_ns, checkpoint_id)
+        found = super().get_tuple(key.config) if key in self.keys(thread_id) else None
+        return self._as_wanted(found) if found else None
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        found = [
+            self._as_wanted(each)
+            for each in super().list(config, before=before)
+            if key_of(each) not in self.hidden  # 11
+            and all(as_json(each.metadata.get(name)) == as_json(wanted) for name, wanted in (filter or {}).items())  # 5
+        ]
+        found.sort(key=lambda each: (key_of(each).checkpoint_id, *key_of(each)), reverse=True)  # 9
+        yield from found[:limit]
+
+    def _as_wanted(self, found: CheckpointTuple) -> CheckpointTuple:
+        key = key_of(found)
+        checkpoint = found.checkpoint
+        by_version = {channel: v for channel, v in checkpoint["channel_values"].items() if channel in self.shown[key]}
+        checkpoint["channel_values"] = by_version | self.serde.loads_typed(self.own[key])  # 1, 2, 3, 6, 7
+        parent = self.parent(key)
+        if checkpoint["v"] < 4 and parent is not None and self.has_sends(parent):  # 10
+            checkpoint["channel_values"][TASKS] = [
+                self.serde.loads_typed(value)
+                for _, channel, value, _ in self._ordered_writes(*parent)
+                if channel == TASKS
+            ]
+            checkpoint["channel_versions"][TASKS] = max(cast("dict[str, str]", checkpoint["channel_versions"]).values())
+        return found._replace(config=key.config)  # 4
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return BaseCheckpointSaver.get_delta_channel_history(self, config=config, channels=channels)  # 14
+
+    # Deleting and copying
+
+    def delete_thread(self, thread_id: str) -> None:
+        for key in self.keys(thread_id):
+            self._forget(key)
+        super().delete_thread(thread_id)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        of_runs = {key for key in self.keys() if self.metadata(key).get("run_id") in run_ids}
+        places = {key[:2] for key in of_runs}
+        self._remove(of_runs | {key for key in self.hidden if key[:2] in places})
+        for (place, slot), run_id in self.wrote.items():  # 13
+            written = self.writes.get(place, {})
+            if run_id in run_ids and slot in written and not self._is_read(Key(*place), written[slot][1]):
+                del written[slot]
+
+    def _is_read(self, key: Key, channel: str) -> bool:
+        """Whether a write is part of a hidden checkpoint, or of what a child is rebuilt from."""
+        children = [child for child in self.keys(key.thread_id) if self.parent(child) == key]
+        if channel == TASKS:
+            return key in self.hidden or any(self.document(child)["v"] < 4 for child in children)
+        replayed = channel in {
+            name
+            for other in self.keys(key.thread_id)
+            if other[:2] == key[:2]
+            for name in self._delta_channels(other) | self._snapshots(other)
+        }
+        return key in self.hidden or (replayed and any(channel not in self.populated(child) for child in children))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        for thread_id in thread_ids:
+            if strategy == "keep_latest":
+                kept = {key for key in self.newest(thread_id) if not self._is_finished(key)}
+                self._remove(self.keys(thread_id) - kept)
+            else:
+                self.delete_thread(thread_id)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        copies = {key: key._replace(thread_id=target_thread_id) for key in self.keys(source_thread_id)}
+        if self.keys(target_thread_id) - set(copies.values()):
+            raise ThreadExists
+        for key, copy in copies.items():
+            if copy in self.keys(target_thread_id):
+                continue
+            metadata = self.metadata(key)
+            if metadata.get("thread_id") == source_thread_id:
+                metadata["thread_id"] = target_thread_id
+            document, _, parent_id = self.storage[key[0]][key[1]][key[2]]
+            self.storage[copy[0]][copy[1]][copy[2]] = (document, self.serde.dumps_typed(metadata), parent_id)
+            self.own[copy], self.shown[copy] = self.own[key], self.shown[key]
+            if key in self.hidden:
+                self.hidden.add(copy)
+        for (thread_id, checkpoint_ns, channel, version), value in list(self.blobs.items()):
+            if thread_id == source_thread_id:
+                self.blobs.setdefault((target_thread_id, checkpoint_ns, channel, version), value)
+        for (thread_id, checkpoint_ns, checkpoint_id), writes in list(self.writes.items()):
+            if thread_id == source_thread_id:
+                place = (target_thread_id, checkpoint_ns, checkpoint_id)
+                there = self.writes.get(place, {})
+                self.writes[place] = writes | there
+                for slot in writes.keys() - there.keys():
+                    self.wrote[place, slot] = self.wrote[(thread_id, checkpoint_ns, checkpoint_id), slot]
+
+    def _is_finished(self, key: Key) -> bool:
+        """Whether this is the head of a subgraph call that an older superstep of the root graph made."""
+        root_id = self.metadata(key).get("parents", {}).get("")
+        if ":" not in key.checkpoint_ns or not root_id:
+            return False
+        newest = max(
+            (root.checkpoint_id for root in self.visible(key.thread_id) if root.checkpoint_ns == ""), default=""
+        )
+        return root_id < newest or (root_id != newest and Key(key.thread_id, "", root_id) in self.keys(key.thread_id))
+
+    def _remove(self, doomed: Iterable[Key]) -> None:
+        """Delete checkpoints, or hide those that a remaining one needs."""
+        doomed = set(doomed)
+        needed = {ancestor for key in self.keys() - doomed for ancestor in self._needed_by(key)}
+        self.hidden |= doomed & needed
+        gone = doomed - needed
+        for key in gone:
+            self._forget(key)
+            self.storage[key[0]][key[1]].pop(key[2])
+            self.writes.pop(key, None)
+        for key in self.keys():
+            if self.parent(key) in gone and key not in self.hidden:
+                document, metadata, _ = self.storage[key[0]][key[1]][key[2]]
+                self.storage[key[0]][key[1]][key[2]] = (document, metadata, None)  # 11
+        named = {
+            (key.thread_id, key.checkpoint_ns, channel, self.document(key)["channel_versions"][channel])
+            for key in self.keys()
+            for channel in self.shown[key]
+        }
+        for blob in set(self.blobs) - named:
+            del self.blobs[blob]
+
+    def _needed_by(self, key: Key) -> set[Key]:
+        """The ancestors without which a checkpoint could not be read, and those that hold sends for one of them."""
+        needed: set[Key] = set()
+        open_channels = self._delta_channels(key) - self.populated(key)
+        cursor = self.parent(key)
+        while open_channels and cursor in self.keys(key.thread_id):
+            assert cursor is not None
+            needed.add(cursor)
+            open_channels -= self.populated(cursor)
+            cursor = self.parent(cursor)
+        readers = [key, *needed]
+        while readers:
+            reader = readers.pop()
+            parent = self.parent(reader)
+            if self.document(reader)["v"] < 4 and parent in self.keys(key.thread_id) and self.has_sends(parent):
+                assert parent is not None
+                needed.add(parent)
+                readers.append(parent)
+        return needed
+
+    def _delta_channels(self, key: Key) -> set[str]:
+        counters = self.metadata(key).get("counters_since_delta_snapshot", {})
+        return set(counters) & set(self.document(key)["channel_versions"])
+
+    def _snapshots(self, key: Key) -> set[str]:
+        values = self._as_wanted(cast("CheckpointTuple", super().get_tuple(key.config))).checkpoint["channel_values"]
+        return {channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot)}
+
+    def _forget(self, key: Key) -> None:
+        del self.own[key], self.shown[key]
+        self.hidden.discard(key)
+
+
+def key_of(found: CheckpointTuple) -> Key:
+    part = found.config["configurable"]
+    return Key(part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
