@@ -347,19 +347,27 @@ UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
 -- name: doom_runs
--- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone.
+-- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone. The
+-- planner takes arrays for short, and so looks each victim up; the rows of `victims` may be too many for that by its guess.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE run_id = ANY (%(run_ids)s::text[])
+    ORDER BY 1, 2
 ), victims AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
-    FROM places p
-    JOIN langgraph_checkpoint.checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-    WHERE c.hidden OR c.run_id = ANY (%(run_ids)s::text[])
-    ORDER BY c.thread_id, c.checkpoint_ns, c.checkpoint_id
-    FOR UPDATE OF c
+    SELECT v.* FROM places p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        AND (c.hidden OR c.run_id = ANY (%(run_ids)s::text[]))
+        ORDER BY c.checkpoint_id
+        FOR UPDATE
+    ) AS v
 )
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true
+FROM unnest(
+    ARRAY(SELECT thread_id FROM victims), ARRAY(SELECT checkpoint_ns FROM victims),
+    ARRAY(SELECT checkpoint_id FROM victims)
+) AS v (thread_id, checkpoint_ns, checkpoint_id)
 WHERE c.thread_id = v.thread_id AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
 -- The sweep_ blocks delete what is doomed, in this order, each seeing what was committed while the one before waited.
