@@ -7,11 +7,14 @@ loop was closed without cancelling its tasks, the sockets are closed when the ne
 
 A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
 before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
+Then the pool's first connections are waited for, or it would make one more for the call that waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +31,8 @@ SyncConnection = Connection[Any]
 LoopConnection = AsyncConnection[Any]
 SyncPool = ConnectionPool[SyncConnection]
 LoopPool = AsyncConnectionPool[LoopConnection]
+POOL_NAME = "langgraph-checkpoint-custom"
+_NUMBERS = itertools.count(1)
 Source = str | SyncPool | LoopPool | SyncConnection | LoopConnection
 
 
@@ -76,6 +81,17 @@ def connections_from(
     )
 
 
+def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
+    """Whether a record of psycopg_pool's is anything but a pool of ours that was connecting when its loop ended."""
+    match record.args:
+        case (str(name), asyncio.CancelledError()):
+            return not name.startswith(POOL_NAME)
+    return True
+
+
+logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)
+
+
 class OwnPools:
     """Pools that are opened on first use and closed with the saver."""
 
@@ -91,6 +107,7 @@ class OwnPools:
             "min_size": min_size,
             "max_size": max_size,
             "timeout": pool_timeout,
+            "name": f"{POOL_NAME}-{next(_NUMBERS)}",
             "open": False,
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
@@ -162,7 +179,7 @@ class OwnPools:
             if self._held.pool is None:
                 self._try()
                 pool: SyncPool = ConnectionPool(**self._options)
-                pool.open()
+                pool.open(wait=True, timeout=pool.timeout)
                 self._held.pool = pool
             return self._held.pool
 
@@ -181,11 +198,14 @@ class _LoopEntry:
         self.life: asyncio.Task[None] | None = None
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
-        self.pool: LoopPool = AsyncConnectionPool(**options, configure=self._remember)
+        self.pool: LoopPool
+        self._options = options
 
     async def open(self) -> None:
         """Open the pool for as long as the loop runs."""
-        await self.pool.open()
+        pool: LoopPool = AsyncConnectionPool(**self._options, configure=self._remember)
+        await pool.open(wait=True, timeout=pool.timeout)
+        self.pool = pool
         self.life = asyncio.create_task(self._live())
 
     async def _live(self) -> None:

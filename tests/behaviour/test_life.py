@@ -209,6 +209,13 @@ match sys.argv[2]:
         kept.clear()
         del saver
         gc.collect()
+    case "burst":
+        async def burst(pause):  # Ends while calls run and the pool grows for them.
+            await saver.aget_tuple(config)
+            kept[:] = [asyncio.create_task(saver.aget_tuple(config)) for _ in range(8)]
+            await asyncio.sleep(pause)
+        for number in range(10):
+            asyncio.run(burst(number / 1000))
     case "error":
         use("1")
         asyncio.run(ause("2"))
@@ -217,14 +224,15 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("way", ["sync", "async", "both", "dropped", "error"])
+@pytest.mark.parametrize("way", ["sync", "async", "both", "dropped", "burst", "error"])
 def test_a_saver_that_is_never_closed_keeps_no_process_alive_and_says_nothing(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
     assert result.stderr == ""
     assert (result.stdout, result.returncode) == (("", 3) if way == "error" else ("done\n", 0))
     with store.open() as saver:
-        assert len(list(saver.list(config(way)))) == {"sync": 1, "async": 1, "both": 4, "dropped": 2, "error": 2}[way]
+        stored = {"sync": 1, "async": 1, "both": 4, "dropped": 2, "burst": 0, "error": 2}[way]
+        assert len(list(saver.list(config(way)))) == stored
 
 
 CLOSING = """
