@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
+from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -26,6 +28,11 @@ class PostgresSaver(CheckpointSaver):
         source: A connection string, or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or `AsyncConnection` of
             psycopg, which stays the caller's to close.
         serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default.
+        strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
+            write to the database can have any constructor called with any arguments.
+        allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
+        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
+            "raw" gives what is left of it, a dict as a rule.
         schema: The schema of the tables; nothing depends on `search_path`.
         min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
         max_size: Connections that are open at most, in each pool.
@@ -47,6 +54,9 @@ class PostgresSaver(CheckpointSaver):
         source: Source,
         *,
         serde: SerializerProtocol | None = None,
+        strict: bool = False,
+        allow: Sequence[Allowed] = (),
+        on_unreadable: OnUnreadable = "raise",
         schema: str = DEFAULT_SCHEMA,
         min_size: int = 1,
         max_size: int = 20,
@@ -61,7 +71,7 @@ class PostgresSaver(CheckpointSaver):
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
-        super().__init__(dialect, driver, serde=serde)
+        super().__init__(dialect, driver, serde=serde, strict=strict, allow=allow, on_unreadable=on_unreadable)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:

@@ -42,6 +42,7 @@ from langgraph_checkpoint_custom.core.model import (
 )
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.core.read import PageReply, get_tuple, list_page
+from langgraph_checkpoint_custom.core.serde import Allowed, AsIs, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -69,10 +70,24 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     connections and differ in `serde` at most, which is how LangGraph clones a saver.
     """
 
-    def __init__(self, dialect: SqlDialect, driver: Driver, *, serde: SerializerProtocol | None) -> None:
-        super().__init__(serde=serde)
+    def __init__(
+        self,
+        dialect: SqlDialect,
+        driver: Driver,
+        *,
+        serde: SerializerProtocol | None,
+        strict: bool,
+        allow: Sequence[Allowed],
+        on_unreadable: OnUnreadable,
+    ) -> None:
+        if on_unreadable not in ("raise", "raw"):
+            raise ConfigError(f"on_unreadable is 'raise' or 'raw', not {on_unreadable!r}")
+        if allow and not strict:
+            raise ConfigError("everything is allowed without strict=True; allow=[…] goes with that")
+        super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = driver
+        self._on_unreadable = on_unreadable
 
     # Life
 
@@ -248,12 +263,17 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
 
     # What both colours share
 
+    @property
+    def _reader(self) -> SerializerProtocol:
+        """The serializer to read with."""
+        return AsIs(self.serde) if self._on_unreadable == "raw" else self.serde
+
     def _get(self, config: RunnableConfig) -> Operation[CheckpointTuple | None]:
-        return get_tuple(self._dialect, self.serde, self.get_next_version, key_of(config))
+        return get_tuple(self._dialect, self._reader, self.get_next_version, key_of(config))
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_CHANNEL)
-        return get_delta_channel_history(self._dialect, self.serde, key_of(config), names)
+        return get_delta_channel_history(self._dialect, self._reader, key_of(config), names)
 
     def _first_page(
         self, config: RunnableConfig | None, filter: Mapping[str, str], before: RunnableConfig | None, limit: int | None
@@ -268,7 +288,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
 
     def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
-        return list_page(self._dialect, self.serde, self.get_next_version, page, filter)
+        return list_page(self._dialect, self._reader, self.get_next_version, page, filter)
 
     def _prunes(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[None]]:
         """An operation, and so a transaction, a thread."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langgraph_checkpoint_custom.core.migrate import setup
+from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -19,6 +21,11 @@ class SqliteSaver(CheckpointSaver):
     Args:
         path: The file, or ":memory:" for a store that ends with the saver.
         serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default.
+        strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
+            write to the database can have any constructor called with any arguments.
+        allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
+        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
+            "raw" gives what is left of it, a dict as a rule.
         busy_timeout: Seconds to wait while another process writes.
         synchronous: "FULL" survives a power cut with every acknowledged step; "NORMAL" is faster and may lose the last
             ones then, but never breaks the file.
@@ -35,13 +42,16 @@ class SqliteSaver(CheckpointSaver):
         path: str | os.PathLike[str],
         *,
         serde: SerializerProtocol | None = None,
+        strict: bool = False,
+        allow: Sequence[Allowed] = (),
+        on_unreadable: OnUnreadable = "raise",
         busy_timeout: float = 30.0,
         synchronous: str = "FULL",
     ) -> None:
         file = os.fspath(path)
         dialect = SqliteDialect(file)
         driver = SqliteDriver(file, setup=setup(dialect), busy_timeout=busy_timeout, synchronous=synchronous)
-        super().__init__(dialect, driver, serde=serde)
+        super().__init__(dialect, driver, serde=serde, strict=strict, allow=allow, on_unreadable=on_unreadable)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> SqliteSaver:

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
 }
-OUTSIDE = {"asyncio", "threading", "time", "datetime", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
+OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 
 
 def modules() -> dict[str, list[Path]]:
@@ -61,6 +61,8 @@ def test_imports_go_one_way(part: str) -> None:
 def test_the_core_knows_no_clock_thread_loop_or_database() -> None:
     for path in modules()["core"]:
         assert {name.split(".")[0] for name in imports(path)} & OUTSIDE == set(), path
+        called = {node.attr for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Attribute)}
+        assert called & {"now", "utcnow", "today"} == set(), path
 
 
 def test_the_two_drivers_and_dialects_do_not_know_each_other() -> None:

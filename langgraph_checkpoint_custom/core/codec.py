@@ -42,6 +42,7 @@ from langgraph_checkpoint_custom.core.model import (
     key_of,
     text,
 )
+from langgraph_checkpoint_custom.core.serde import UnreadableValue, UnstorableValue, faithful
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
 # Characters or bytes. A text of this length costs less to repeat in each superstep's document than a row of its own
@@ -115,6 +116,8 @@ def _is_unicode(value: str) -> bool:
 def _dumps(serde: SerializerProtocol, what: str, value: Any) -> tuple[str, bytes]:
     try:
         type_, data = serde.dumps_typed(value)
+    except UnstorableValue as error:
+        raise CheckpointEncodeError(f"{what} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
         raise CheckpointEncodeError(
             f"{what} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the value "
@@ -169,6 +172,8 @@ def encode_checkpoint(
     values = dict(checkpoint.get("channel_values") or {})  # `spare` may need them when the graph has dropped them.
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
+    hidden = hides(serde)
+    serde = faithful(serde)
 
     def blob(channel: str) -> BlobRow:
         type_, data = _dumps(serde, f"the value of channel {channel!r}", values[channel])
@@ -214,7 +219,7 @@ def encode_checkpoint(
             sorted(delta),
             *document,
             *_dumps(serde, "the metadata", stored),
-            project(whole, CLEAR_METADATA if hides(serde) else None),
+            project(whole, CLEAR_METADATA if hidden else None),
         ),
         blobs,
         kept,
@@ -233,6 +238,7 @@ def encode_writes(
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
     run_id = run_of(merge_metadata(config, {}))
+    serde = faithful(serde)
     rows: dict[int, WriteRow] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
@@ -251,7 +257,7 @@ class Decoder:
     """Turns stored bytes of one checkpoint into values, and says where they came from when that fails."""
 
     def __init__(self, serde: SerializerProtocol, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
-        self._serde = serde
+        self._serde = faithful(serde)
         self._place = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
 
     def value(self, channel: str, type_: str | None, data: bytes | None) -> Any:
@@ -260,6 +266,8 @@ class Decoder:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
         try:
             return self._serde.loads_typed((type_, data))
+        except UnreadableValue as error:
+            raise self.corrupt(f"a stored value cannot be read: {error}", channel, type_) from error
         except Exception as error:
             raise self.corrupt(
                 f"a stored value cannot be read ({type(error).__name__}: {error}); use the serde that wrote it",

@@ -10,7 +10,7 @@ import pytest
 
 from langgraph_checkpoint_custom import ConfigError, open_saver
 from langgraph_checkpoint_custom.saver import PAGE
-from tests.behaviour.helpers import config, get, ids_of, metadata, put
+from tests.behaviour.helpers import config, ids_of, metadata, put
 from tests.proxy import proxied
 from tests.stores import Face
 
@@ -135,10 +135,9 @@ async def test_different_as_json_does_not(face: Face) -> None:
         assert str(number) not in ids_of(await face.all(config(), filter={f"key {number}": pair.given})), pair
 
 
-async def test_a_value_matches_as_it_was_stored(face: Face) -> None:
-    """LangGraph's serializer stores half a character as a question mark."""
-    where = await put(face, "1", meta=metadata(mine="half \ud800"))
-    assert (await get(face, where)).metadata == metadata(mine="half ?")
+async def test_half_a_character_matches_nothing(face: Face) -> None:
+    """It cannot be stored."""
+    await put(face, "1", meta=metadata(mine="half ?"))
     assert ids_of(await face.all(config(), filter={"mine": "half ?"})) == ["1"]
     assert ids_of(await face.all(config(), filter={"mine": "half \ud800"})) == []
 

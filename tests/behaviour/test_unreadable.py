@@ -1,0 +1,260 @@
+"""An object whose class has vanished, changed or is not allowed is an error that names it, never something else."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import namedtuple
+from collections.abc import Awaitable, Callable, Iterator
+from enum import Enum
+from itertools import product
+from types import ModuleType
+from typing import Any
+
+import ormsgpack
+import pydantic.v1
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel
+
+from langgraph_checkpoint_custom import CheckpointError, ConfigError, CorruptCheckpoint
+from tests.behaviour.helpers import Database, config, get, metadata, put
+from tests.stores import Face, Store
+
+MODULE = "a_module_of_the_application"
+
+
+class Defined:
+    """Classes as an application has them in a module of its own; each is defined, and then defined otherwise."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    def __call__(self, kind: str, fields: dict[str, Any]) -> Any:
+        name = f"A{kind.title()}"
+        hints = dict.fromkeys(fields, Any) | {key: type(value) for key, value in fields.items()}
+        make: dict[str, Callable[[], Any]] = {
+            "dataclass": lambda: dataclasses.make_dataclass(name, list(hints.items())),
+            "model": lambda: type(name, (BaseModel,), {"__annotations__": hints, "__module__": MODULE}),
+            "old": lambda: type(name, (pydantic.v1.BaseModel,), {"__annotations__": hints, "__module__": MODULE}),
+            "tuple": lambda: namedtuple(name, list(fields)),
+            "enum": lambda: Enum(name, fields),
+        }
+        made = make[kind]()
+        made.__module__, made.__qualname__ = MODULE, name
+        setattr(self.module, name, made)
+        return made if kind != "enum" else lambda **_: next(iter(made))
+
+
+@pytest.fixture
+def define() -> Iterator[Defined]:
+    module = sys.modules[MODULE] = ModuleType(MODULE)
+    yield Defined(module)
+    sys.modules.pop(MODULE, None)
+
+
+KINDS = ("dataclass", "model", "old", "tuple", "enum")
+FIELDS: dict[str, Any] = {"one": 1, "two": "b"}
+CHANGES: dict[str, Callable[[Defined, str], Any]] = {
+    "its module has gone": lambda define, kind: sys.modules.pop(MODULE),
+    "it has gone": lambda define, kind: delattr(define.module, f"A{kind.title()}"),
+    "a field has gone": lambda define, kind: define(kind, {"two": "b"}),
+    "a field has another name": lambda define, kind: define(kind, {"other": 1, "two": "b"}),
+    "another field is wanted": lambda define, kind: define(kind, FIELDS | {"three": 3} if kind != "enum" else {"x": 5}),
+}
+# An enum is stored by value.
+HARMLESS = [("enum", "a field has another name")]
+READS: dict[str, Callable[[Face], Awaitable[Any]]] = {
+    "newest": lambda face: face.get_tuple(config(checkpoint_id="1")),
+    "list": lambda face: face.all(config()),
+    "history": lambda face: face.history(config(checkpoint_id="2"), ["a", "w"]),
+}
+
+
+async def put_both(face: Face, value: Any) -> None:
+    """Store a value as the seed of a channel with a write on it."""
+    first = await put(face, "1", {"a": value})
+    await face.put_writes(first, [("w", value)], "task")
+    await put(face, "2", parent=first)
+
+
+@pytest.mark.parametrize(("kind", "change"), [pair for pair in product(KINDS, CHANGES) if pair not in HARMLESS])
+async def test_a_class_that_has_changed(face: Face, define: Defined, kind: str, change: str) -> None:
+    await put_both(face, [define(kind, FIELDS)(**FIELDS)])
+    for read in READS.values():
+        await read(face)
+    CHANGES[change](define, kind)
+    for name, read in READS.items():
+        with pytest.raises(CorruptCheckpoint) as raised:
+            pytest.fail(f"{name}: {await read(face)}")
+        error = raised.value
+        assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("thread", "", "1")
+        assert error.channel in "aw"
+        for part in ("'thread'", "'1'", repr(error.channel), f"{MODULE}.A{kind.title()}", "on_unreadable='raw'"):
+            assert part in str(error), name
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "model", "old"])
+async def test_a_field_with_a_default_may_be_added(face: Face, define: Defined, kind: str) -> None:
+    """Nothing of what was stored is lost by it."""
+    await put(face, "1", {"a": define(kind, FIELDS)(**FIELDS)})
+    changed = define(kind, FIELDS)
+    if kind == "dataclass":
+        extended: Any = dataclasses.make_dataclass("Extended", [("three", int, 3)], bases=(changed,))
+    else:
+        extended = type("Extended", (changed,), {"three": 3, "__annotations__": {"three": int}, "__module__": MODULE})
+    setattr(define.module, f"A{kind.title()}", extended)
+    found = (await get(face, config())).checkpoint["channel_values"]["a"]
+    assert isinstance(found, extended)
+    assert [getattr(found, name) for name in ("one", "two", "three")] == [1, "b", 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_raw_gives_what_is_left(store: Store, colour: str, define: Defined, kind: str) -> None:
+    with store.open() as saver, store.open(on_unreadable="raw") as rescuing:
+        await put_both(Face(saver, colour), {"deep": [define(kind, FIELDS)(**FIELDS)]})
+        delattr(define.module, f"A{kind.title()}")
+        left = {"deep": [1 if kind == "enum" else FIELDS]}
+        face = Face(rescuing, colour)
+        first = config(checkpoint_id="1")
+        assert (await get(face, first)).checkpoint["channel_values"] == {"a": left}
+        assert (await get(face, first)).pending_writes == [("task", "w", left)]
+        assert [found.checkpoint["channel_values"] for found in await face.all(config())] == [{}, {"a": left}]
+        history = await face.history(config(checkpoint_id="2"), ["a", "w"])
+        assert (history["a"]["seed"], history["w"]["writes"]) == (left, [("task", "w", left)])
+
+
+@dataclasses.dataclass
+class Mine:
+    value: int
+
+
+@dataclasses.dataclass
+class Other:
+    value: int
+
+
+def touch(path: str) -> str:
+    """What hostile data would have called."""
+    with open(path, "x") as file:
+        return file.name
+
+
+def hostile(path: str) -> dict[str, tuple[str, bytes]]:
+    """Stored values that call something when they are read."""
+    call = (__name__, "touch", path)
+    content = {
+        0: call,
+        1: (__name__, "touch", (path,)),
+        2: (__name__, "touch", {"path": path}),
+        3: ("builtins", "str", path, "encode"),
+        4: (__name__, "touch", {"path": path}),
+        5: (__name__, "touch", {"path": path}, "model_validate_json"),
+    }
+    found = {
+        f"extension {code}": ("msgpack", ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(inside))))
+        for code, inside in content.items()
+    }
+    inner = ormsgpack.Ext(0, ormsgpack.packb(call))
+    outer = ormsgpack.Ext(0, ormsgpack.packb(("builtins", "set", [inner])))
+    found["nested"] = ("msgpack", ormsgpack.packb({"a": [outer]}))
+    constructor = f'{{"lc": 2, "type": "constructor", "id": ["{__name__}", "touch"], "args": ["{path}"]}}'
+    found["json"] = ("json", constructor.encode())
+    found["pickle"] = ("pickle", b"cbuiltins\neval\n.")
+    return found
+
+
+@pytest.mark.parametrize("name", hostile(""))
+async def test_strict_calls_nothing_that_is_not_allowed(
+    store: Store, colour: str, database: Database, name: str, tmp_path: Any
+) -> None:
+    path = tmp_path / "called"
+    kind, data = hostile(str(path))[name]
+    with store.open(strict=True) as saver:
+        face = Face(saver, colour)
+        await put_both(face, ["x"])
+        for table in ("blobs", "writes"):
+            database.run(f"UPDATE {table} SET type = :kind, value = :data", kind=kind, data=data)
+        for read in READS.values():
+            with pytest.raises(CorruptCheckpoint):
+                await read(face)
+        await face.copy_thread("thread", "copy")
+        await face.prune(["copy"])
+        database.run("UPDATE checkpoints SET metadata_type = :kind, metadata = :data", kind=kind, data=data)
+        for where in (config(), None):
+            with pytest.raises(CorruptCheckpoint, match="'metadata'"):
+                await face.all(where, filter={"source": "loop"})
+        database.run("UPDATE checkpoints SET checkpoint_type = :kind, checkpoint = :data", kind=kind, data=data)
+        with pytest.raises(CorruptCheckpoint):
+            await face.get_tuple(config())
+    assert not path.exists()
+
+
+async def test_without_strict_the_hostile_values_are_called(store: Store, database: Database, tmp_path: Any) -> None:
+    """So that the test above shows something."""
+    with store.open() as saver:
+        await put_both(Face(saver, "sync"), ["x"])
+        for name in ("extension 0", "extension 1", "extension 2", "nested"):
+            path = tmp_path / name
+            kind, data = hostile(str(path))[name]
+            database.run("UPDATE blobs SET type = :kind, value = :data", kind=kind, data=data)
+            await get(Face(saver, "sync"), config(checkpoint_id="1"))
+            assert path.exists()
+
+
+async def test_strict_reads_what_is_allowed(store: Store, colour: str) -> None:
+    values = {"mine": [Mine(1)], "safe": {frozenset({1}), "x"}}
+    allow: list[Any] = [Mine, (Mine.__module__, Mine.__name__)]
+    for item in allow:
+        with store.open(strict=True, allow=[item]) as saver:
+            face = Face(saver, colour)
+            where = await put(face, "1", values, meta=metadata(0, mine=Mine(2)))
+            assert (await get(face, where)).checkpoint["channel_values"] == values
+            assert (await get(face, where)).metadata == metadata(0, mine=Mine(2))
+            where = await put(face, "2", {"a": [Mine(1), Other(1)]})
+            with pytest.raises(CorruptCheckpoint) as raised:
+                await face.get_tuple(where)
+            assert f"allow=[('{__name__}', 'Other')]" in str(raised.value)
+            more = saver.with_allowlist([(Other.__module__, Other.__name__)])
+            assert (await get(Face(more, colour), where)).checkpoint["channel_values"] == {"a": [Mine(1), Other(1)]}
+
+
+async def test_an_encrypting_serializer_can_be_strict_too(store: Store, colour: str) -> None:
+    inner = JsonPlusSerializer(allowed_msgpack_modules=[Mine])
+    serde = EncryptedSerializer.from_pycryptodome_aes(inner, key=b"0123456789abcdef")
+    with store.open(serde=serde) as saver:
+        face = Face(saver, colour)
+        await put(face, "1", {"a": [Mine(1)]})
+        assert (await get(face, config())).checkpoint["channel_values"] == {"a": [Mine(1)]}
+        await put(face, "2", {"a": [Other(1)]})
+        with pytest.raises(CorruptCheckpoint, match="Other is not allowed"):
+            await face.get_tuple(config())
+
+
+async def test_what_was_stored_without_encryption_is_refused(store: Store, colour: str) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with store.open() as plain, store.open(serde=serde) as encrypting:
+        await put_both(Face(plain, colour), ["x"])
+        for read in READS.values():
+            with pytest.raises(CorruptCheckpoint, match="without encryption"):
+                await read(Face(encrypting, colour))
+        with store.open(serde=serde, on_unreadable="raw") as rescuing:
+            found = await get(Face(rescuing, colour), config(checkpoint_id="1"))
+            assert found.checkpoint["channel_values"] == {"a": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_unreadable": "ignore"}, "'raise' or 'raw', not 'ignore'"),
+        ({"strict": True, "serde": JsonPlusSerializer()}, "allowed_msgpack_modules"),
+        ({"allow": [Mine]}, "strict=True"),
+        ({"strict": True, "allow": ["Mine"]}, "not 'Mine'"),
+        ({"strict": True, "allow": [("a", "b", "c")]}, "pairs"),
+    ],
+)
+def test_options_that_make_no_sense_are_said(store: Store, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        store.open(**options)
+    assert issubclass(ConfigError, CheckpointError)
