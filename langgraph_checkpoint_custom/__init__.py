@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.errors import (
+    CheckpointConflict,
     CheckpointEncodeError,
     CheckpointError,
     CheckpointNotFound,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckpointConflict",
     "CheckpointEncodeError",
     "CheckpointError",
     "CheckpointNotFound",

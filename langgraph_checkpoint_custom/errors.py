@@ -32,6 +32,10 @@ class CheckpointNotFound(CheckpointError):
     """A checkpoint that the operation builds on was pruned or deleted; a write has stored nothing."""
 
 
+class CheckpointConflict(CheckpointError):
+    """Another run has stored a checkpoint since this one began (`concurrent_writers="reject"`); nothing was stored."""
+
+
 class CorruptCheckpoint(CheckpointError):
     """Stored data cannot be turned back into the value that was stored.
 

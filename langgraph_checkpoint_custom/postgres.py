@@ -10,6 +10,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable
+from langgraph_checkpoint_custom.core.starts import ConcurrentWriters
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -33,6 +34,9 @@ class PostgresSaver(CheckpointSaver):
         allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
         on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
             "raw" gives what is left of it, a dict as a rule.
+        concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
+            of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
+            With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
         schema: The schema of the tables; nothing depends on `search_path`.
         min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
         max_size: Connections that are open at most, in each pool.
@@ -57,6 +61,7 @@ class PostgresSaver(CheckpointSaver):
         strict: bool = False,
         allow: Sequence[Allowed] = (),
         on_unreadable: OnUnreadable = "raise",
+        concurrent_writers: ConcurrentWriters = "allow",
         schema: str = DEFAULT_SCHEMA,
         min_size: int = 1,
         max_size: int = 20,
@@ -71,7 +76,15 @@ class PostgresSaver(CheckpointSaver):
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
-        super().__init__(dialect, driver, serde=serde, strict=strict, allow=allow, on_unreadable=on_unreadable)
+        super().__init__(
+            dialect,
+            driver,
+            serde=serde,
+            strict=strict,
+            allow=allow,
+            on_unreadable=on_unreadable,
+            concurrent_writers=concurrent_writers,
+        )
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:

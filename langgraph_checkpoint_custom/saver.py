@@ -23,7 +23,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
@@ -32,6 +32,8 @@ from langgraph_checkpoint_custom.core.model import (
     MAX_CHANNEL,
     MAX_ID,
     MAX_THREAD_ID,
+    CheckpointRow,
+    Key,
     Page,
     before_id,
     config_of,
@@ -41,8 +43,16 @@ from langgraph_checkpoint_custom.core.model import (
     thread_text,
 )
 from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.read import PageReply, get_tuple, list_page
+from langgraph_checkpoint_custom.core.read import (
+    NextVersion,
+    PageReply,
+    Reading,
+    get_tuple,
+    get_tuple_to_write,
+    list_page,
+)
 from langgraph_checkpoint_custom.core.serde import Allowed, AsIs, OnUnreadable, strict_serde
+from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -79,7 +89,10 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         strict: bool,
         allow: Sequence[Allowed],
         on_unreadable: OnUnreadable,
+        concurrent_writers: ConcurrentWriters,
     ) -> None:
+        if concurrent_writers not in ("allow", "reject"):
+            raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
         if on_unreadable not in ("raise", "raw"):
             raise ConfigError(f"on_unreadable is 'raise' or 'raw', not {on_unreadable!r}")
         if allow and not strict:
@@ -88,6 +101,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         self._dialect = dialect
         self._driver = driver
         self._on_unreadable = on_unreadable
+        self._concurrent_writers = concurrent_writers
 
     # Life
 
@@ -134,7 +148,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
         encoded = encode_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
-        self._driver.run(put(self._dialect, encoded))
+        self._driver.run(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
         return config_of(*encoded.row[:3])
 
     async def aput(
@@ -146,7 +160,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
         encoded = encode_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
-        await self._driver.arun(put(self._dialect, encoded))
+        await self._driver.arun(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
         return config_of(*encoded.row[:3])
 
     def put_writes(
@@ -166,11 +180,15 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that a config names, or the newest of its namespace; None if there is none."""
-        return self._driver.run(self._get(config))
+        if self._concurrent_writers == "reject":
+            return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
+        return self._driver.run(get_tuple(*self._asked(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that a config names, or the newest of its namespace; None if there is none."""
-        return await self._driver.arun(self._get(config))
+        if self._concurrent_writers == "reject":
+            return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
+        return await self._driver.arun(get_tuple(*self._asked(config)))
 
     def list(
         self,
@@ -268,8 +286,23 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         """The serializer to read with."""
         return AsIs(self.serde) if self._on_unreadable == "raw" else self.serde
 
-    def _get(self, config: RunnableConfig) -> Operation[CheckpointTuple | None]:
-        return get_tuple(self._dialect, self._reader, self.get_next_version, key_of(config))
+    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, SerializerProtocol, NextVersion, Key]:
+        return self._dialect, self._reader, self.get_next_version, key_of(config)
+
+    def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
+        """Remember where a run may begin."""
+        found = reading.found
+        here = key_of(found.config) if found else key_of(config)
+        parent_id = key_of(found.parent_config).checkpoint_id if found and found.parent_config else None
+        note_read(self._place(here), here.checkpoint_id, parent_id, older=reading.is_older)
+        return found
+
+    def _must_be_newest(self, encoded: Encoded) -> bool:
+        """Whether the parent of a checkpoint has to be the newest of its namespace."""
+        return self._concurrent_writers == "reject" and must_be_newest(self._place(encoded.row), encoded.row.parent_id)
+
+    def _place(self, key: Key | CheckpointRow) -> Place:
+        return id(self._driver), key.thread_id, key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_CHANNEL)

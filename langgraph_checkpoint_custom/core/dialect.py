@@ -61,12 +61,12 @@ class SqlDialect(ABC):
         """A list of texts as it comes back in a row."""
 
     @abstractmethod
-    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Store a checkpoint and its blobs, unless something it needs is gone.
 
         The last statement's rows say what is in the way: ("value", channel) for a required blob, ("parent", None) if
-        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts. If there
-        are any, nothing was stored.
+        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts, and with
+        `only_newest` ("newer", checkpoint_id) if the parent is not the newest. If there are any, nothing was stored.
         """
 
     @abstractmethod
@@ -102,6 +102,10 @@ class SqlDialect(ABC):
                 self.statement("schema_applied", number=migration.number, name=migration.name),
             ]
         )
+
+    def select_newest_id(self, key: Key) -> Trip:
+        """The id of the newest checkpoint of a namespace."""
+        return Trip([self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns)])
 
     def select_checkpoint(self, key: Key) -> Trip:
         """The rows of one checkpoint: `TupleRow`."""

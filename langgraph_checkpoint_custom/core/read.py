@@ -32,6 +32,13 @@ class PageReply(NamedTuple):
     after: Page | None
 
 
+class Reading(NamedTuple):
+    """A checkpoint that a run may go on from, and whether there was a newer one."""
+
+    found: CheckpointTuple | None
+    is_older: bool
+
+
 def size_of(rows: Iterable[TupleRow]) -> int:
     """The bytes that rows bring to be decoded."""
     return sum(len(row.value or b"") + len(row.value2 or b"") for row in rows)
@@ -43,7 +50,9 @@ def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
 
 
 @operation("read")
-def get_tuple(d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key) -> Steps[Any]:
+def get_tuple(
+    d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key
+) -> Steps[CheckpointTuple | None]:
     """The checkpoint of a key with its pending writes, or None.
 
     Trips: 1.
@@ -55,6 +64,23 @@ def get_tuple(d: SqlDialect, serde: SerializerProtocol, next_version: NextVersio
     rows = [TupleRow._make(row) for row in rows]
     tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, {}))
     return tuples[0] if tuples else None
+
+
+@operation("read")
+def get_tuple_to_write(d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key) -> Steps[Reading]:
+    """As `get_tuple`, and whether there is a newer checkpoint.
+
+    Trips: 1, or 2 for a checkpoint by its id. The newest is looked up first: a run that comes in between makes a
+        conflict, and not a fork.
+    Raises: CorruptCheckpoint.
+    """
+    newest: list[Any] = []
+    if key.checkpoint_id is not None:
+        (newest,) = yield d.select_newest_id(key)
+    (rows,) = yield d.select_checkpoint(key)
+    rows = [TupleRow._make(row) for row in rows]
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, {}))
+    return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
 @operation("read")

@@ -12,11 +12,11 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.history import lineage
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, TupleRow, WriteRow
 from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 
 
 @operation("write")
-def put(d: SqlDialect, encoded: Encoded) -> Steps[None]:
+def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[None]:
     """Store a checkpoint with the values that are new in it.
 
     Trips: 1; one more if a value that earlier checkpoints held is gone, because the thread was pruned or deleted while
@@ -24,15 +24,19 @@ def put(d: SqlDialect, encoded: Encoded) -> Steps[None]:
         `DeltaChannel` needs it.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
-    Raises: CheckpointNotFound if a `DeltaChannel` needs the parent, or one further back, and a prune has removed it.
+    Raises: CheckpointConflict with `only_newest` if the parent is not the newest checkpoint of its namespace;
+        CheckpointNotFound if a `DeltaChannel` needs the parent, or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
     parent_is_whole = False
     while True:
-        reply = yield d.put_checkpoint(encoded, even_if_hidden=parent_is_whole)
+        reply = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
         problems = [tuple(row) for row in reply[-1]]
         if not problems:
             return
+        newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
+        if newer:
+            raise _conflict(encoded.row, newer[0])
         if ("parent", None) in problems:
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
@@ -46,6 +50,13 @@ def put(d: SqlDialect, encoded: Encoded) -> Steps[None]:
             blobs=[*encoded.blobs, *encoded.spare(lost)],
             kept=[ref for ref in encoded.kept if ref.channel not in lost],
         )
+
+
+def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:
+    return CheckpointConflict(
+        f"checkpoint {row.checkpoint_id!r} of thread {row.thread_id!r}, namespace {row.checkpoint_ns!r}, goes on from "
+        f"{row.parent_id!r}, but another run has stored {newest!r} meanwhile; nothing was stored. Run again from there"
+    )
 
 
 def _parent(row: CheckpointRow) -> Key:

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
-from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.operation import Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
@@ -46,7 +46,7 @@ class PostgresDialect(SqlDialect):
         """An array as it comes."""
         return value or []
 
-    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """One statement for the checkpoint and its blobs."""
         blobs, kept = encoded.blobs, encoded.kept
         params = encoded.row._asdict() | {
@@ -59,8 +59,10 @@ class PostgresDialect(SqlDialect):
             "kept_required": [ref.required for ref in kept],
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
+            "only_newest": only_newest,
         }
-        return Trip([Statement("put_checkpoint", self._blocks["put_checkpoint"], params)])
+        locks = [self.statement("put_lock", **params)] if only_newest else []
+        return Trip([*locks, self.statement("put_checkpoint", **params)])
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
         """One statement for all writes."""

@@ -31,6 +31,10 @@ CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number intege
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
 
+-- name: put_lock
+-- differs: writers that must not pass one another wait here; a namespace that is still empty has no row to lock.
+SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoint_ns)s, 1))
+
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
@@ -58,6 +62,14 @@ WITH kept AS MATERIALIZED (
     )
     UNION ALL
     SELECT 'hidden parent', NULL FROM parent WHERE hidden AND %(needs_whole_parent)s
+    UNION ALL
+    SELECT 'newer', newest.checkpoint_id FROM (
+        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+        AND checkpoint_id <> %(checkpoint_id)s AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS newest
+    WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
 ), stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
     SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
@@ -102,6 +114,11 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED.channel,
     type = EXCLUDED.type, value = EXCLUDED.value
 WHERE EXCLUDED.idx < 0
+
+-- name: select_newest_id
+SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+ORDER BY checkpoint_id DESC LIMIT 1
 
 -- Each page_ block starts a statement that tuple_rows ends.
 

@@ -29,7 +29,7 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return json.loads(value) if value else []
 
-    def put_checkpoint(self, encoded: Encoded, *, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
         row = encoded.row
         place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
@@ -40,12 +40,13 @@ class SqliteDialect(SqlDialect):
             "kept": self.array(kept),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
+            "only_newest": only_newest,
         }
         statements = [self.statement("put_checkpoint", **params)]
         if encoded.blobs:
             each = [place | blob._asdict() for blob in encoded.blobs]
             statements.insert(0, Statement("put_blobs", self._blocks["put_blobs"], each))
-        if encoded.replayed or any(ref.required for ref in encoded.kept):
+        if only_newest or encoded.replayed or any(ref.required for ref in encoded.kept):
             statements.append(self.statement("put_gone", **params))
         return Trip(statements)
 

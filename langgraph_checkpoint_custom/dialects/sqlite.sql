@@ -82,6 +82,13 @@ UNION ALL
 SELECT 'hidden parent', NULL FROM checkpoints
 WHERE :needs_whole_parent AND thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :parent_id
 AND hidden
+UNION ALL
+SELECT 'newer', newest.checkpoint_id FROM (
+    SELECT checkpoint_id FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id <> :checkpoint_id AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS newest
+WHERE :only_newest AND newest.checkpoint_id IS NOT :parent_id
 
 -- name: insert_writes
 -- differs: runs once for each write.
@@ -91,6 +98,11 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel,
     type = excluded.type, value = excluded.value
 WHERE excluded.idx < 0
+
+-- name: select_newest_id
+SELECT checkpoint_id FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+ORDER BY checkpoint_id DESC LIMIT 1
 
 -- Each page_ block starts a statement that tuple_rows ends.
 

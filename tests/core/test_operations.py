@@ -113,7 +113,7 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
         SERDE, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
     )
     assert [ref.channel for ref in encoded.kept] == ["kept"]
-    first: Reply = [[] for _ in d.put_checkpoint(encoded, even_if_hidden=False).statements[1:]]
+    first: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
     script = Script([*first, [("value", "kept")]])
     drive(put(d, encoded), script)
     assert len(script.trips) == 2
@@ -127,7 +127,7 @@ def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     encoded = encode_checkpoint(SERDE, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
     assert encoded.replayed == ["log"]
-    others: Reply = [[] for _ in d.put_checkpoint(encoded, even_if_hidden=False).statements[1:]]
+    others: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
         drive(put(d, encoded), Script([*others, [("parent", None)]]))
 

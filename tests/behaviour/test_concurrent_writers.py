@@ -1,0 +1,211 @@
+"""With `concurrent_writers="reject"`, of two runs on one thread at the same time one wins and the other is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+
+from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
+from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
+from tests.conftest import COLOURS
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Face, Store
+
+DURABILITIES = ["sync", "async", "exit"]
+THREAD: Any = {"configurable": {"thread_id": "thread"}}
+
+
+class Here(Face):
+    """A face whose sync calls are made in the context of the caller, as those of a run are."""
+
+    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if self.colour == "sync":
+            return getattr(self.saver, name)(*args, **kwargs)
+        return await super()._call(name, *args, **kwargs)
+
+
+@pytest.fixture(params=COLOURS)
+def rejecting(request: pytest.FixtureRequest, store: Store) -> Iterator[Face]:
+    with store.open(concurrent_writers="reject") as saver:
+        yield Here(saver, request.param)
+
+
+async def run(face: Face, graph: Any, given: Any, where: Any = THREAD, **options: Any) -> Any:
+    if face.colour == "async":
+        return await graph.ainvoke(given, where, **options)
+    return await asyncio.to_thread(graph.invoke, given, where, **options)
+
+
+def meeting(saver: BaseCheckpointSaver[str], parties: int) -> Any:
+    """A graph whose runs are in its node at the same time."""
+    barrier = threading.Barrier(parties)
+
+    def meet(state: Log) -> dict[str, Any]:
+        barrier.wait(20)
+        return {"log": ["met"]}
+
+    async def ameet(state: Log) -> dict[str, Any]:
+        return await asyncio.to_thread(meet, state)
+
+    builder = StateGraph(Log)
+    builder.add_node("before", says("before"))
+    builder.add_node("meet", RunnableLambda(meet, ameet))
+    builder.add_edge(START, "before")
+    builder.add_edge("before", "meet")
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+@pytest.mark.parametrize("begun", [True, False], ids=["a thread with a past", "a new thread"])
+async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, begun: bool) -> None:
+    past: list[str] = []
+    if begun:
+        simple = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
+        past = (await run(rejecting, simple, {"log": ["past"]}))["log"]
+    graph = meeting(rejecting.saver, 2 if durability == "exit" else 1)
+    given = [{"log": [name]} for name in ("a", "b")]
+    results = await asyncio.gather(
+        *(run(rejecting, graph, each, durability=durability) for each in given), return_exceptions=True
+    )
+    won = [result for result in results if isinstance(result, dict)]
+    lost = [result for result in results if not isinstance(result, dict)]
+    assert len(won) == 1
+    assert [type(error) for error in lost] == [CheckpointConflict]
+    assert "Run again" in str(lost[0])
+    state = await rejecting.get_tuple(THREAD)
+    assert state is not None
+    assert state.checkpoint["channel_values"]["log"] == won[0]["log"]
+    assert won[0]["log"] in [[*past, name, "before", "met"] for name in "ab"]
+    simple = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
+    again = await run(rejecting, simple, {"log": ["again"]})
+    assert again["log"] == [*won[0]["log"], "again", "one"]
+
+
+async def test_by_default_both_succeed_and_one_is_not_seen_again(face: Face) -> None:
+    graph = meeting(face.saver, 2)
+    results = await asyncio.gather(*(run(face, graph, {"log": [name]}, durability="exit") for name in ("a", "b")))
+    assert sorted(result["log"] for result in results) == [[name, "before", "met"] for name in "ab"]
+    assert len(await face.all(THREAD)) == 2
+
+
+async def test_travelling_back_forks_on_purpose(rejecting: Face) -> None:
+    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=rejecting.saver)
+    for turn in range(2):
+        await run(rejecting, graph, {"log": [f"turn {turn}"]})
+    history = [state async for state in graph.aget_state_history(THREAD)]
+    for past in history:
+        where = past.config
+        await run(rejecting, graph, None, where)
+        where = await graph.aupdate_state(past.config, {"log": ["changed"]}, "one")
+        assert (await run(rejecting, graph, None, where))["log"][-1] == "two"
+        if past.next:
+            await graph.aupdate_state(past.config, None, "__copy__")
+            await run(rejecting, graph, None)
+    await run(rejecting, graph, {"log": ["on"]})
+
+
+async def test_a_run_that_was_told_to_begin_at_the_newest_must_find_it_so(rejecting: Face) -> None:
+    first = await put(rejecting, "1")
+    assert await rejecting.get_tuple(first) is not None  # In the context of this test, as a run's own reading is.
+    await asyncio.create_task(put_by_another(rejecting, "2", first))
+    await rejecting.put_writes(first, [("a", 1)], "task")
+    with pytest.raises(CheckpointConflict, match="'2'"):
+        await put(rejecting, "3", parent=first)
+    assert ids_of(await rejecting.all(config())) == ["2", "1"]
+
+
+async def put_by_another(face: Face, checkpoint_id: str, parent: Any) -> None:
+    await face.get_tuple(config())
+    await put(face, checkpoint_id, parent=parent)
+
+
+async def test_nothing_of_what_is_refused_is_stored(rejecting: Face, database: Database) -> None:
+    first = await put(rejecting, "1", {"a": ["x"]})
+    await rejecting.get_tuple(config())
+    await asyncio.create_task(put_by_another(rejecting, "2", first))
+    before = sorted(database.cells())
+    with pytest.raises(CheckpointConflict):
+        await put(rejecting, "3", {"a": ["y"], "b": ["z"]}, parent=first)
+    assert sorted(database.cells()) == before
+
+
+async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting: Face) -> None:
+    parent = None
+    for number in range(6):
+        if number % 2 == 0:
+            await rejecting.get_tuple(config())
+        where = await put(rejecting, str(number), parent=parent)
+        assert await put(rejecting, str(number), parent=parent) == where
+        parent = where
+    assert len(await rejecting.all(config())) == 6
+
+
+async def test_threads_and_namespaces_do_not_meet(rejecting: Face) -> None:
+    for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
+        await rejecting.get_tuple(config(thread_id, ns=ns))
+    for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
+        first = await put(rejecting, next_uuid(), thread_id=thread_id, ns=ns)
+        await put(rejecting, next_uuid(), thread_id=thread_id, ns=ns, parent=first)
+
+
+async def test_a_program_that_never_reads_is_not_refused(rejecting: Face) -> None:
+    first = await put(rejecting, "1")
+    await put(rejecting, "2", parent=first)
+    await put(rejecting, "3", parent=first)
+    assert ids_of(await rejecting.all(config())) == ["3", "2", "1"]
+
+
+PAUSED = """
+import os, signal, sys, time
+from langgraph_checkpoint_custom import CheckpointConflict, open_saver
+from tests.graphs.scenarios.parts import Log, chain, says
+
+def pause(state):
+    time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.
+    print("paused", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return {"log": ["late"]}
+
+with open_saver(sys.argv[1], concurrent_writers="reject") as saver:
+    graph = chain(Log, one=says("one"), pause=pause).compile(checkpointer=saver)
+    try:
+        graph.invoke({"log": ["slow"]}, {"configurable": {"thread_id": "thread"}}, durability=sys.argv[2])
+    except CheckpointConflict as error:
+        print("conflict", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_a_worker_that_was_paused_finds_that_another_has_gone_on(store: Store, durability: str) -> None:
+    with store.open(concurrent_writers="reject") as saver:
+        graph = chain(Log, one=says("one"), pause=says("quick")).compile(checkpointer=saver)
+        graph.invoke({"log": ["past"]}, THREAD)
+        command = [sys.executable, "-c", PAUSED, store.url, durability]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "paused\n"
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+            state = graph.invoke({"log": ["fast"]}, THREAD)
+            os.kill(worker.pid, signal.SIGCONT)
+            said = worker.stdout.read()
+        assert said.startswith("conflict")
+        assert state["log"][-3:] == ["fast", "one", "quick"]
+        assert graph.get_state(THREAD).values == state
+
+
+def test_another_word_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="'allow' or 'reject', not 'lock'"):
+        store.open(concurrent_writers="lock")
