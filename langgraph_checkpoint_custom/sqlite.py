@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langgraph_checkpoint_custom.core.migrate import setup
+from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
@@ -55,7 +55,13 @@ class SqliteSaver(CheckpointSaver):
     ) -> None:
         file = os.fspath(path)
         dialect = SqliteDialect(file)
-        driver = SqliteDriver(file, setup=setup(dialect), busy_timeout=busy_timeout, synchronous=synchronous)
+        driver = SqliteDriver(
+            file,
+            check=check_schema(dialect),
+            setup=setup(dialect),
+            busy_timeout=busy_timeout,
+            synchronous=synchronous,
+        )
         super().__init__(
             dialect,
             driver,

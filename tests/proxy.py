@@ -64,7 +64,9 @@ class Proxy:
             server = socket.socket(socket.AF_UNIX)
             server.connect(str(Path(host) / f".s.PGSQL.{port}"))
             return server
-        return socket.create_connection((host, port))
+        server = socket.create_connection((host, port))
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return server
 
     def _accept(self) -> None:
         while True:

@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,6 +26,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Statement, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
@@ -81,6 +82,16 @@ class PostgresDriver:
         self._closed = False
         self._direct: weakref.WeakKeyDictionary[AnyConnection, bool] = weakref.WeakKeyDictionary()
         self._decoders: ThreadPoolExecutor | None = None
+        tell_of_forks(self)
+
+    def before_fork(self) -> None:
+        """Nothing has to be closed."""
+
+    def after_fork(self, *, child: bool) -> None:
+        """Leave the connections to the parent; its workers are not in the child either."""
+        if child:
+            self._connections.forget()
+            self._decoders = None
 
     # Sync
 
@@ -154,11 +165,18 @@ class PostgresDriver:
         if len(statements) == 1:
             cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
         else:
-            with connection.pipeline():
-                connection.execute("BEGIN", prepare=False)
-                for cursor, statement in zip(cursors, statements, strict=True):
-                    cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
-                connection.execute("COMMIT", prepare=False)
+            try:
+                with connection.pipeline():
+                    connection.execute("BEGIN", prepare=False)
+                    for cursor, statement in zip(cursors, statements, strict=True):
+                        cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                    connection.execute("COMMIT", prepare=False)
+            except BaseException:
+                # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
+                # that ends the transaction.
+                with suppress(psycopg.Error):
+                    connection.rollback()
+                raise
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     # Async, the same
@@ -238,11 +256,18 @@ class PostgresDriver:
         if len(statements) == 1:
             await cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
         else:
-            async with connection.pipeline():
-                await connection.execute("BEGIN", prepare=False)
-                for cursor, statement in zip(cursors, statements, strict=True):
-                    await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
-                await connection.execute("COMMIT", prepare=False)
+            try:
+                async with connection.pipeline():
+                    await connection.execute("BEGIN", prepare=False)
+                    for cursor, statement in zip(cursors, statements, strict=True):
+                        await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                    await connection.execute("COMMIT", prepare=False)
+            except BaseException:
+                # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
+                # that ends the transaction.
+                with suppress(psycopg.Error):
+                    await connection.rollback()
+                raise
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     # What both colours share

@@ -49,6 +49,7 @@ class Connections(Protocol):
     def aborrow(self) -> Any: ...
     def distrust(self) -> None: ...
     async def adistrust(self) -> None: ...
+    def forget(self) -> None: ...
     def close(self) -> None: ...
     async def aclose(self) -> None: ...
 
@@ -111,6 +112,7 @@ class OwnPools:
             "open": False,
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
+        self._lent: set[SyncConnection] = set()
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.close)
 
@@ -122,9 +124,14 @@ class OwnPools:
             pool = self._open()
         try:
             with pool.connection() as connection:
-                yield connection
+                self._lent.add(connection)
+                try:
+                    yield connection
+                finally:
+                    self._lent.discard(connection)
         except PoolTimeout:
-            self._try()
+            if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
+                self._try()
             raise
 
     @asynccontextmanager
@@ -144,9 +151,14 @@ class OwnPools:
                     await entry.open()
         try:
             async with entry.pool.connection() as connection:
-                yield connection
+                entry.lent.add(connection)
+                try:
+                    yield connection
+                finally:
+                    entry.lent.discard(connection)
         except PoolTimeout:
-            await self._atry()
+            if len(entry.lent) < entry.pool.max_size:
+                await self._atry()
             raise
 
     def distrust(self) -> None:
@@ -159,6 +171,12 @@ class OwnPools:
         entry = self._held.loops.get(asyncio.get_running_loop())
         if entry is not None and entry.life is not None:
             await entry.pool.check()
+
+    def forget(self) -> None:
+        """Leave every pool to the parent of this process, which was forked."""
+        self._opening = threading.Lock()
+        self._lent = set()
+        self._held.forget()
 
     def close(self) -> None:
         """Close every pool; those of other loops that run are closed there."""
@@ -198,6 +216,7 @@ class _LoopEntry:
         self.life: asyncio.Task[None] | None = None
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
+        self.lent: set[LoopConnection] = set()
         self.pool: LoopPool
         self._options = options
 
@@ -224,6 +243,10 @@ class _LoopEntry:
             connection.pgconn.finish()
 
 
+# In a process that was forked: kept, because closing them would end the parent's sessions.
+_OF_PARENT: list[Any] = []
+
+
 class _Held:
     """What has to be closed; apart from the pools' owner, so that a finalizer can hold it."""
 
@@ -241,6 +264,10 @@ class _Held:
             if loop.is_closed() and (entry := self.loops.pop(loop, None)) is not None:
                 entry.hang_up()
 
+    def forget(self) -> None:
+        _OF_PARENT.append((self.pool, self.loops))
+        self.pool, self.loops = None, {}
+
     def close(self) -> None:
         self.closed = True
         pool, self.pool = self.pool, None
@@ -256,6 +283,14 @@ class _Held:
                 entry.hang_up()
 
 
+def _check_ours(of_parent: bool) -> None:
+    if of_parent:
+        raise ConfigError(
+            "this process was forked, and the connections that this saver was given are its parent's; make a saver "
+            "with new ones after os.fork()"
+        )
+
+
 class CallersPool:
     """A caller's pool for one colour; for the other one, own pools with the same connection settings."""
 
@@ -268,13 +303,16 @@ class CallersPool:
             raise ConfigError("a pool whose conninfo is a function cannot be used in both colours; give it as text")
         kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), "autocommit": True}
         self._other = OwnPools(pool.conninfo, kwargs, 0, pool.max_size or 20, pool.timeout)
+        self._of_parent = False
 
     def borrow(self) -> Any:
         """A connection for an OS thread."""
+        _check_ours(self._of_parent)
         return self._pool.connection() if isinstance(self._pool, ConnectionPool) else self._other.borrow()
 
     def aborrow(self) -> Any:
         """A connection for the running loop."""
+        _check_ours(self._of_parent)
         return self._pool.connection() if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
 
     def distrust(self) -> None:
@@ -284,6 +322,11 @@ class CallersPool:
     async def adistrust(self) -> None:
         """Drop the idle connections that do not answer."""
         await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.adistrust())
+
+    def forget(self) -> None:
+        """Leave the caller's pool to the parent of this process, which was forked."""
+        self._of_parent = True
+        self._other.forget()
 
     def close(self) -> None:
         """Close what is not the caller's."""
@@ -304,10 +347,12 @@ class CallersConnection:
         self._lock = threading.Lock()
         self._loop_lock = asyncio.Lock()
         self.by_worker = isinstance(connection, Connection)
+        self._of_parent = False
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:
         """The connection."""
+        _check_ours(self._of_parent)
         if not isinstance(self._connection, Connection):
             raise ConfigError(
                 "this saver has an AsyncConnection, which works in its event loop only; for sync calls give "
@@ -319,9 +364,14 @@ class CallersConnection:
     @asynccontextmanager
     async def aborrow(self) -> AsyncIterator[LoopConnection]:
         """The connection."""
+        _check_ours(self._of_parent)
         assert isinstance(self._connection, AsyncConnection)
         async with self._loop_lock:
             yield self._connection
+
+    def forget(self) -> None:
+        """Leave the connection to the parent of this process, which was forked."""
+        self._of_parent = True
 
     def distrust(self) -> None:
         """There is no other connection."""

@@ -19,10 +19,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
+from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.errors import (
     ClosedError,
     ConfigError,
     Contention,
+    SchemaMissing,
+    SchemaOutdated,
     StorageError,
 )
 
@@ -50,12 +53,15 @@ class SqliteDriver:
 
     Args:
         path: The file, or ":memory:".
-        setup: The operation that makes the tables current; run in the first transaction on the file.
+        check: The operation that looks whether the tables are current.
+        setup: The operation that makes them so; run in the first transaction on the file, if needed.
         busy_timeout: Seconds to wait for another process's write to end.
         synchronous: SQLite's setting of that name, for every connection.
     """
 
-    def __init__(self, path: str, *, setup: Operation[None], busy_timeout: float, synchronous: str) -> None:
+    def __init__(
+        self, path: str, *, check: Operation[None], setup: Operation[None], busy_timeout: float, synchronous: str
+    ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigError(
                 f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; use a Python built with a newer one"
@@ -67,6 +73,7 @@ class SqliteDriver:
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         self.path = path
+        self._check = check
         self._setup = setup
         self._busy_timeout = float(busy_timeout)
         self._synchronous = synchronous.upper()
@@ -74,6 +81,25 @@ class SqliteDriver:
         self._held = _Held()
         self._workers: dict[Access, ThreadPoolExecutor] = {}
         self._finalizer = weakref.finalize(self, self._held.close)
+        tell_of_forks(self)
+
+    def before_fork(self) -> None:
+        """Close the file: SQLite's locks are those of a process, and do not survive a fork."""
+        self._lock.acquire()
+        if self._shared:
+            return
+        deadline = time.monotonic() + self._busy_timeout
+        while self._held.lent and time.monotonic() < deadline:  # New readers wait for the lock.
+            self._held.close_connections()
+            time.sleep(0.001)
+        self._held.close_connections()
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on; the file is opened again when it is needed. In the child there are no workers."""
+        if child:
+            self._workers = {}
+            self._held.lent.clear()
+        self._lock.release()
 
     @property
     def _shared(self) -> bool:
@@ -139,22 +165,30 @@ class SqliteDriver:
             with self._writer(operation) as connection:
                 yield connection
             return
-        if self._held.writer is None:
+        ticket = object()
+        while True:
+            self._held.lent.add(ticket)
+            if self._held.writer is not None:
+                break
+            self._held.lent.discard(ticket)  # A fork waits for those that are lent, with the lock.
             with self._writer(operation):
                 pass
         try:
-            connection = self._held.idle.pop()
-        except IndexError:
             try:
-                connection = self._connect(read_only=True)
-            except sqlite3.Error as error:
-                raise self._wrapped(error, operation, None) from error
-        try:
-            yield connection
+                connection = self._held.idle.pop()
+            except IndexError:
+                try:
+                    connection = self._connect(read_only=True)
+                except sqlite3.Error as error:
+                    raise self._wrapped(error, operation, None) from error
+            try:
+                yield connection
+            finally:
+                self._held.idle.append(connection)
+                if self._held.closed:
+                    self._held.close_idle()
         finally:
-            self._held.idle.append(connection)
-            if self._held.closed:
-                self._held.close_idle()
+            self._held.lent.discard(ticket)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -174,6 +208,8 @@ class SqliteDriver:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self._connect()
         try:
+            if self._is_current(connection):
+                return connection
             connection.execute("BEGIN IMMEDIATE")
             drive(self._setup, lambda request: _reply(connection, request))
             connection.execute("COMMIT")
@@ -182,6 +218,19 @@ class SqliteDriver:
             connection.close()
             raise
         return connection
+
+    def _is_current(self, connection: sqlite3.Connection) -> bool:
+        """Whether there is nothing to set up: to see that takes no lock, so the first read waits for nobody."""
+        if self._shared or connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            return False
+        connection.execute("BEGIN")  # One read snapshot for all of it.
+        try:
+            drive(self._check, lambda request: _reply(connection, request))
+        except (SchemaMissing, SchemaOutdated):
+            return False
+        finally:
+            connection.execute("ROLLBACK")
+        return True
 
     def _patiently(self, attempt: Callable[[], Any]) -> None:
         """Switching to WAL mode does not wait for other processes by itself, so wait here."""
@@ -225,6 +274,7 @@ class _Held:
         self.closed = False
         self.writer: sqlite3.Connection | None = None
         self.idle: list[sqlite3.Connection] = []
+        self.lent: set[object] = set()  # One for each read that goes on.
 
     def close_idle(self) -> None:
         with suppress(IndexError):  # Two OS threads may come to the last one at once.
@@ -233,6 +283,9 @@ class _Held:
 
     def close(self) -> None:
         self.closed = True
+        self.close_connections()
+
+    def close_connections(self) -> None:
         self.close_idle()
         # The last one to close folds the WAL into the file.
         if self.writer is not None:

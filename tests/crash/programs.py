@@ -1,0 +1,155 @@
+"""What the processes do that are killed, and what their stores must hold then.
+
+A writer does the same operations each time, so the number of those it was told are done tells the whole store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count, islice
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.behaviour.helpers import LONG, checkpoint, config, id_of, metadata
+from tests.stores import Face, Store
+
+
+class Operation(NamedTuple):
+    """One call of a saver: `put` of the checkpoint of a step, or `put_writes` of a task there."""
+
+    step: int
+    task: str | None = None
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The id of the checkpoint of the step."""
+        return f"{self.step:032}"
+
+    def call(self, thread_id: str) -> tuple[str, tuple[Any, ...]]:
+        """The method of a saver, and its arguments."""
+        if self.task is not None:
+            where = config(thread_id, self.checkpoint_id)
+            return "put_writes", (where, self.writes, self.task, f"path {self.task}")
+        document = self.document
+        parent = Operation(self.step - 1).checkpoint_id if self.step else None
+        new = {channel: v for channel, v in document["channel_versions"].items() if v == f"{self.step + 1}.0"}
+        return "put", (config(thread_id, parent), document, metadata(self.step), new)
+
+    @property
+    def writes(self) -> list[tuple[str, Any]]:
+        """Several rows, of which one is long now and then."""
+        return [("one", self.task), ("two", LONG), ("three", "x" * (20_000 if self.step % 7 == 0 else 1))]
+
+    @property
+    def document(self) -> Checkpoint:
+        """Values that are blobs, new and old, large and small, and one that is none."""
+        old = self.step - self.step % 4
+        size = 50_000 if self.step % 5 == 0 else 500
+        values = {"number": self.step, "new": [f"{self.step}" * size], "newer": [LONG, self.step], "old": [old] * 500}
+        versions = {channel: f"{(old if channel == 'old' else self.step) + 1}.0" for channel in values}
+        return checkpoint(self.checkpoint_id, values, versions)
+
+
+def operations() -> Iterator[Operation]:
+    """All operations in their order; the writes of a task come before its checkpoint in every third step."""
+    for step in count():
+        put, first, second = Operation(step), Operation(step, "first"), Operation(step, "second")
+        yield from (first, put, second) if step % 3 == 2 else (put, first, second)
+
+
+def unfinished(thread_id: str, number: int) -> set[tuple[str, str, str]]:
+    """The checkpoints whose writes may be there without them, after that many operations or one more."""
+    return {(thread_id, "", each.checkpoint_id) for each in islice(operations(), number - 1, number + 1)}
+
+
+async def advance(face: Face, thread_id: str, start: int, stop: int) -> None:
+    """Do the operations from one number to another."""
+    for operation in islice(operations(), start, stop):
+        name, arguments = operation.call(thread_id)
+        await getattr(face, name)(*arguments)
+
+
+def write(connection: Connection, store: Store, colour: str, thread_id: str) -> None:
+    """Do all operations until killed; after each, send how many are done."""
+
+    async def work() -> None:
+        face = Face(store.open(), colour)
+        for number in count():
+            await advance(face, thread_id, number, number + 1)
+            connection.send(number + 1)
+
+    asyncio.run(work())
+
+
+def set_up(connection: Connection, store: Store) -> None:
+    """Make the tables."""
+    with store.open() as saver:
+        connection.send("ready")
+        saver.setup()
+
+
+def hold_snapshot(connection: Connection, path: str) -> None:
+    """Read, and again the same snapshot each time the test says so; sends how many checkpoints there are."""
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    while True:
+        connection.send(reader.execute("SELECT count(*) FROM checkpoints").fetchone()[0])
+        connection.recv()
+
+
+def hold_lock(connection: Connection, path: str, seconds: float) -> None:
+    """Begin to delete everything, think about it for some seconds, and leave it."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    for table in ("checkpoints", "blobs", "writes"):
+        writer.execute(f"DELETE FROM {table}")
+    connection.send("locked")
+    time.sleep(seconds)
+    connection.send("released")
+    writer.execute("ROLLBACK")
+
+
+class Seen(NamedTuple):
+    """A checkpoint as `list` tells it."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    tasks: list[str]
+    # Of all that is in it; the values themselves are too long for the message of a test that fails.
+    digest: str
+
+
+def seen(saver: BaseCheckpointSaver[str], thread_id: str) -> list[Seen]:
+    """The whole thread."""
+    result = []
+    for found in saver.list(config(thread_id)):
+        writes = sorted(found.pending_writes or ())
+        text = json.dumps([found.checkpoint, found.metadata, writes], sort_keys=True)
+        parent_id = id_of(found.parent_config) if found.parent_config else None
+        tasks = sorted({task_id for task_id, *_ in writes})
+        result.append(Seen(id_of(found), parent_id, tasks, sha256(text.encode()).hexdigest()))
+    return result
+
+
+def number_of(found: list[Seen]) -> int:
+    """How many operations are to be seen: all but writes that wait for their checkpoint."""
+    return sum(1 + len(each.tasks) for each in found)
+
+
+@lru_cache(300)
+def after(number: int) -> list[Seen]:
+    """What a thread looks like after that many operations, in memory."""
+    saver = InMemorySaver()
+    for operation in islice(operations(), number):
+        name, arguments = operation.call("thread")
+        getattr(saver, name)(*arguments)
+    return seen(saver, "thread")

@@ -1,0 +1,139 @@
+"""The writing process is killed at any moment: what it was told is stored is there, and nothing is there by half."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Durability
+
+from tests.behaviour.helpers import anywhere
+from tests.conftest import COLOURS
+from tests.crash import agent
+from tests.crash.processes import Process
+from tests.crash.programs import advance, after, seen, set_up, unfinished, write
+from tests.invariants import check_invariants, read_tables
+from tests.stores import Face, Store
+
+# More kills than a run needs to end.
+MANY = 100
+# Of writers, of processes that make the tables, and of runs in each durability.
+KILLS, SETUP_KILLS, RUN_KILLS = 200, 20, 10
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    """Random numbers; the seed is printed if the test fails."""
+    seed = random.SystemRandom().randrange(10**9)
+    print(f"seed: {seed}")
+    return random.Random(seed)
+
+
+def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: Store, dice: random.Random) -> None:
+    done: dict[str, int] = {}
+    for kill in range(KILLS):
+        thread_id = f"thread {kill}"
+        with Process(write, store, COLOURS[kill % 2], thread_id) as writer:
+            writer.receive()
+            time.sleep(dice.uniform(0.005, 0.060))
+            assert writer.kill()
+            number = done[thread_id] = [1, *writer.received()][-1]
+        with store.open() as saver:
+            # The operation that was going on may be there, or not.
+            assert seen(saver, thread_id) in (after(number), after(number + 1)), f"{thread_id}: {number} were done"
+
+    # Writes that came before their checkpoint are not to be seen by the saver.
+    early = {place for thread_id, number in done.items() for place in unfinished(thread_id, number)}
+    tables = check_invariants(store, early_writes=early)
+    rows = Counter((write.thread_id, write.checkpoint_id, write.task_id) for write in tables.writes)
+    assert set(rows.values()) == {3}
+
+    with store.open() as saver:
+        for thread_id, number in done.items():
+            asyncio.run(advance(Face(saver, "sync"), thread_id, number, number + 2))
+            assert seen(saver, thread_id) == after(number + 2), f"{thread_id}: {number} were done"
+
+
+def test_a_kill_while_the_tables_are_made_does_not_matter(
+    own_store: Store, dice: random.Random, tmp_path: Path
+) -> None:
+    for kill in range(SETUP_KILLS):
+        store = own_store
+        if store.kind == "sqlite":
+            store = replace(store, url=f"sqlite:///{tmp_path / f'{kill}.db'}")
+        else:
+            with psycopg.connect(store.url) as server:
+                server.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
+        with Process(set_up, store) as process:
+            process.receive()
+            time.sleep(dice.uniform(0, 0.030))
+            process.kill()
+        with store.open() as saver:
+            saver.setup()
+            asyncio.run(advance(Face(saver, "async"), "thread", 0, 3))
+            assert seen(saver, "thread") == after(3)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_run_that_is_killed_ends_like_one_that_is_not_and_stored_tasks_never_run_again(
+    store: Store, durability: Durability, dice: random.Random, tmp_path: Path
+) -> None:
+    whole = agent.build(InMemorySaver(), tmp_path / "whole").invoke({"done": []}, anywhere())
+    kills = 0
+    for number in count():
+        thread_id, journal = f"thread {number}", tmp_path / f"journal {number}"
+        kills_here = killed_until_it_ends(store, durability, thread_id, journal, dice)
+        ran = journal.read_text().splitlines()
+        with store.open() as saver:
+            state = agent.build(saver, journal).get_state(anywhere(thread_id))
+        assert (state.values, state.next) == (whole, ())
+        assert set(ran) == set(whole["done"])
+        assert max(Counter(ran).values()) <= 1 + kills_here
+        if durability == "sync":
+            # A superstep begins when the checkpoint of the one before is stored, and that one never runs again.
+            assert ran == sorted(ran, key=lambda name: int(name.split()[0]))
+        kills += kills_here
+        if kills >= RUN_KILLS:
+            break
+    # A run that is killed may leave the writes of a step whose checkpoint was to be stored next to it.
+    check_invariants(store, early_writes={write[:3] for write in read_tables(store).writes})
+
+
+def killed_until_it_ends(
+    store: Store, durability: Durability, thread_id: str, journal: Path, dice: random.Random
+) -> int:
+    """Run a graph in one process after the other, each killed unless it ends before; returns how many were killed."""
+    journal.touch()
+    done: set[str] = set()
+    for kills in range(MANY):
+        before = len(journal.read_text().splitlines())
+        with Process(agent.run, store, dice.choice(COLOURS), durability, thread_id, journal) as process:
+            process.receive()
+            time.sleep(dice.uniform(0, 0.080))
+            killed = process.kill()
+            acknowledged: list[agent.Stored] = process.received()
+        ran = journal.read_text().splitlines()[before:]
+        assert not done.intersection(ran), "tasks whose writes were stored have run again"
+        if not killed:
+            return kills
+        with store.open() as saver:
+            found = saver.get_tuple(anywhere(thread_id))
+        newest, done = "", set()
+        if found is not None:
+            newest = found.checkpoint["id"]
+            writes = [value for _, channel, value in found.pending_writes or () if channel == "done"]
+            done = set(sum(writes, found.checkpoint["channel_values"].get("done", [])))
+        for stored in acknowledged:
+            if stored.done is None:
+                assert stored.checkpoint_id <= newest, "a checkpoint is lost"
+            elif stored.checkpoint_id <= newest:  # Otherwise the task will run again, from the checkpoint before.
+                assert done.issuperset(stored.done), "writes are lost"
+    raise AssertionError("the run makes no progress")

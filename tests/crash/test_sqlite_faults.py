@@ -1,0 +1,276 @@
+"""SQLite when others read and lock the file, when the disk is full or not writable, and when the power fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import SqliteSaver, StorageError
+from tests.behaviour.helpers import anywhere, id_of
+from tests.conftest import COLOURS
+from tests.crash.processes import Process
+from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
+from tests.invariants import check_invariants
+from tests.stores import Face, Store
+
+CUTS = 15
+MANY = 300
+# The pages after which SQLite tries to move the WAL into the file, and the bytes of a page.
+WAL_PAGES, PAGE = 1000, 4096
+BALLAST = 3_000_000
+NOT_WRITABLE = "not writable for this user|may this user write there"
+
+
+@pytest.fixture(params=COLOURS)
+def colour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.db"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 8 MB. With the ballast on it, there is no space to move a WAL of 1000 pages into the file."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "checkpoint-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("NOT TESTED: a small disk can be mounted by root only")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def remount(disk: Path, mode: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(disk)], check=True)
+
+
+def store_of(path: Path) -> Store:
+    return Store("sqlite", f"sqlite:///{path}")
+
+
+def check(path: Path, number: int) -> None:
+    """The file is sound, and holds that many operations."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with SqliteSaver(path) as saver:
+        assert seen(saver, "thread") == after(number)
+    # The last of them may be writes that wait for their checkpoint.
+    check_invariants(store_of(path), early_writes=unfinished("thread", number))
+
+
+async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(path: Path, colour: str) -> None:
+    wal = Path(f"{path}-wal")
+    async with SqliteSaver(path, busy_timeout=0) as saver:
+        face = Face(saver, colour)
+        await advance(face, "thread", 0, 3)
+        with Process(hold_snapshot, str(path)) as reader:
+            assert reader.receive() == 1
+            await advance(face, "thread", 3, MANY)
+            # So many that SQLite has tried to empty the WAL, which the reader does not let it.
+            assert wal.stat().st_size > WAL_PAGES * PAGE
+            reader.send("again")
+            assert reader.receive() == 1
+            async with SqliteSaver(path, busy_timeout=0) as another:
+                assert seen(another, "thread") == after(MANY)
+        # When the reader has gone, the WAL is begun anew and grows no more.
+        await advance(face, "thread", MANY, MANY + 1)
+        size = wal.stat().st_size
+        await advance(face, "thread", MANY + 1, MANY + 30)
+        assert wal.stat().st_size == size
+    check(path, MANY + 30)
+
+
+async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_seconds(path: Path) -> None:
+    async with SqliteSaver(path) as first, SqliteSaver(path) as second:
+        await advance(Face(first, "sync"), "thread", 0, 3)
+        with Process(hold_lock, str(path), 3.0) as other:
+            assert other.receive() == "locked"
+            waiting = asyncio.gather(
+                advance(Face(first, "sync"), "thread", 3, 4),
+                advance(Face(first, "async"), "other thread", 0, 3),
+                advance(Face(second, "async"), "another thread", 0, 3),
+            )
+            await waiting
+            assert other.received() == ["released"]
+        assert seen(first, "other thread") == seen(first, "another thread") == after(3)
+    check(path, 4)
+
+
+async def test_the_first_read_of_a_saver_does_not_wait_for_a_process_that_locks_the_file(
+    path: Path, colour: str
+) -> None:
+    async with SqliteSaver(path) as saver:
+        await advance(Face(saver, colour), "thread", 0, 3)
+    with Process(hold_lock, str(path), 600.0) as other:
+        assert other.receive() == "locked"
+        async with SqliteSaver(path, busy_timeout=0.1) as saver:
+            assert [id_of(found) for found in await Face(saver, colour).all(anywhere())] == [Operation(0).checkpoint_id]
+
+
+async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_change(path: Path, colour: str) -> None:
+    async with SqliteSaver(path) as saver:
+        face = Face(saver, colour)
+        await advance(face, "thread", 0, 3)
+        with Process(hold_lock, str(path), 600.0) as other:
+            assert other.receive() == "locked"
+            waiting = asyncio.ensure_future(advance(face, "thread", 3, 6))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            assert other.kill()
+            await waiting
+    check(path, 6)
+
+
+async def fill(face: Face) -> int:
+    """Write until the disk is full; returns how many operations were done."""
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        while True:
+            await advance(face, "thread", done, done + 1)
+            done += 1
+
+    with pytest.raises(StorageError, match="disk is full; nothing of this operation was stored") as caught:
+        await work()
+    assert caught.value.operation in ("put", "put_writes")
+    assert caught.value.sqlstate == "SQLITE_FULL"
+    return done
+
+
+async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_is_needed(
+    disk: Path, colour: str
+) -> None:
+    path = disk / "checkpoints.db"
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(BALLAST))
+    async with SqliteSaver(path) as saver:
+        face = Face(saver, colour)
+        number = await fill(face)
+        for _ in range(3):
+            with pytest.raises(StorageError, match="disk is full"):
+                await advance(face, "thread", number, number + 1)
+            assert seen(saver, "thread") == after(number)
+        ballast.unlink()
+        await advance(face, "thread", number, number + 2)
+        assert seen(saver, "thread") == after(number + 2)
+    check(path, number + 2)
+
+
+async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, colour: str) -> None:
+    path = disk / "checkpoints.db"
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(BALLAST))
+    async with SqliteSaver(path) as saver:
+        number = await fill(Face(saver, colour))
+    ballast.unlink()
+    check(path, number)
+
+
+async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(disk: Path, colour: str) -> None:
+    path = disk / "checkpoints.db"
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(PAGE))
+    async with SqliteSaver(path) as saver:
+        face = Face(saver, colour)
+        with pytest.raises(StorageError, match="disk is full"):
+            await advance(face, "thread", 0, 1)
+        ballast.unlink()
+        await advance(face, "thread", 0, 3)
+    check(path, 3)
+
+
+async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not(disk: Path, colour: str) -> None:
+    path = disk / "checkpoints.db"
+    async with SqliteSaver(path) as saver:
+        await advance(Face(saver, colour), "thread", 0, 3)
+    async with SqliteSaver(path) as saver:
+        face = Face(saver, colour)
+        remount(disk, "ro")
+        with pytest.raises(StorageError, match=NOT_WRITABLE):
+            await advance(face, "thread", 3, 4)
+        remount(disk, "rw")
+        await advance(face, "thread", 3, 6)
+    check(path, 6)
+
+
+@contextmanager
+def folder_of_nobody() -> Iterator[Path]:
+    """A folder that is used by a user who may not write everywhere, as root may; not below pytest's own."""
+    folder = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    if root:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(colour: str) -> None:
+    with folder_of_nobody() as folder:
+        path = folder / "checkpoints.db"
+        async with SqliteSaver(path) as saver:
+            await advance(Face(saver, colour), "thread", 0, 3)
+        folder.chmod(0o500)
+        async with SqliteSaver(path) as saver:
+            face = Face(saver, colour)
+            with pytest.raises(StorageError, match=NOT_WRITABLE):
+                await advance(face, "thread", 3, 4)
+            folder.chmod(0o700)
+            await advance(face, "thread", 3, 6)
+        check(path, 6)
+
+
+def test_a_power_cut_loses_nothing_that_was_acknowledged_and_leaves_a_sound_file(tmp_path: Path, colour: str) -> None:
+    seed = random.SystemRandom().randrange(10**9)
+    print(f"seed: {seed}")
+    dice = random.Random(seed)
+    path = tmp_path / "checkpoints.db"
+    done = 0
+    cuts: list[tuple[Path, int]] = []
+    with Process(write, store_of(path), colour, "thread") as writer:
+        done = writer.receive()
+        for cut in range(CUTS):
+            copy = tmp_path / f"{cut}.db"
+            # The file and the WAL are not copied at one moment. A reader makes sure that they belong together: as long
+            # as it reads, nothing gets into the file that came after it, and the WAL is not begun anew.
+            with Process(hold_snapshot, str(path)) as reader:
+                reader.receive()
+                done = [done, *writer.received()][-1]
+                durable = Path(f"{path}-wal").stat().st_size
+                time.sleep(dice.uniform(0, 0.020))
+                shutil.copyfile(path, copy)
+                wal = Path(f"{path}-wal").read_bytes()
+            # What was not synced may be missing, or anything.
+            torn = wal[: dice.randint(durable, len(wal))] + dice.randbytes(dice.choice([0, 5_000]))
+            Path(f"{copy}-wal").write_bytes(torn)
+            cuts.append((copy, done))
+
+    for copy, done in cuts:
+        with SqliteSaver(copy) as saver:
+            number = number_of(seen(saver, "thread"))
+        assert number >= number_of(after(done)), f"{done} were done"
+        check(copy, number)
