@@ -1,0 +1,122 @@
+"""PgBouncer in transaction mode before a test's database, run as a user of its own: it refuses to be root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import psycopg
+
+# Debian puts it where only root's PATH looks.
+PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def bounced(url: str, *, servers: int = 2) -> Iterator[str]:
+    """A PgBouncer with that many connections to the server of a URL; gives the URL of the same database behind it."""
+    assert PROGRAM is not None
+    user = _user(url)
+    folder = Path(tempfile.mkdtemp(prefix="checkpoint-pgbouncer-"))
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        (folder / "pgbouncer.ini").write_text(_configuration(url, port, servers))
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        os.chown(folder / "pgbouncer.ini", user.pw_uid, user.pw_gid)
+        command = [PROGRAM, str(folder / "pgbouncer.ini")]
+        log = folder / "log"
+        with log.open("wb") as output:
+            if os.geteuid() == 0:
+                process = subprocess.Popen(
+                    command,
+                    stdout=output,
+                    stderr=output,
+                    user=user.pw_uid,
+                    group=user.pw_gid,
+                    extra_groups=[],
+                )
+            else:
+                process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            behind = f"postgresql://anybody@127.0.0.1:{port}{urlsplit(url).path}?sslmode=disable&gssencmode=disable"
+            _wait_until_it_answers(process, behind, log)
+            yield behind
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _configuration(url: str, port: int, servers: int) -> str:
+    """Whoever comes is let in, and is the URL's user to the server."""
+    parts = urlsplit(url)
+    host, server_port = _address(url)
+    account = f"user={_quoted(unquote(parts.username or ''))}"
+    if parts.password:
+        account += f" password={_quoted(unquote(parts.password))}"
+    lines = [
+        "[databases]",
+        f"* = host={_quoted(host)} port={server_port} {account}",
+        "[pgbouncer]",
+        "listen_addr = 127.0.0.1",
+        f"listen_port = {port}",
+        "unix_socket_dir =",
+        "auth_type = any",
+        "pool_mode = transaction",
+        f"default_pool_size = {servers}",
+        "max_client_conn = 200",
+    ]
+    if _version() >= (1, 21):
+        # Older ones know nothing of prepared statements, which is what 0 means.
+        lines.append("max_prepared_statements = 0")
+    return "\n".join([*lines, ""])
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    return unquote(parts.hostname or query.get("host") or "127.0.0.1"), parts.port or int(query.get("port", "5432"))
+
+
+def _user(url: str) -> pwd.struct_passwd:
+    """Whoever owns the server's socket, since its folder may be closed to others; without one, nobody."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
+    host, port = _address(url)
+    if host.startswith("/"):
+        owner = pwd.getpwuid((Path(host) / f".s.PGSQL.{port}").stat().st_uid)
+        if owner.pw_uid != 0:
+            return owner
+    return pwd.getpwnam("nobody")
+
+
+def _version() -> tuple[int, ...]:
+    assert PROGRAM is not None
+    said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(number) for number in said.split()[1].split(".")[:2])
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    until = time.monotonic() + 20
+    while True:
+        try:
+            psycopg.connect(url, connect_timeout=5).close()
+            return
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > until:
+                raise AssertionError(f"PgBouncer does not answer: {error}\n{log.read_text()}") from error
+        time.sleep(0.02)

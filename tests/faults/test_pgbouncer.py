@@ -1,0 +1,132 @@
+"""Behind PgBouncer in transaction mode, where each transaction may meet another server session."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_checkpoint_custom import PostgresSaver, StorageError
+from tests.conftest import COLOURS
+from tests.faults.bouncer import PROGRAM, bounced
+from tests.stores import Face
+
+# Here warnings are errors, but this one says that something was not tested.
+pytestmark = pytest.mark.filterwarnings("default:the PgBouncer tests are skipped")
+
+SERVERS = 2
+PREPARED = "SELECT statement FROM pg_prepared_statements"
+# psycopg prepares what a connection has sent five times.
+STEPS = 8
+
+
+@pytest.fixture
+def bouncer_url(postgres_url: str) -> Iterator[str]:
+    """The test's database behind a PgBouncer that has two connections to it."""
+    if PROGRAM is None:
+        reason = "no PgBouncer: install the Debian package pgbouncer"
+        warnings.warn(f"the PgBouncer tests are skipped: {reason}", stacklevel=1)
+        pytest.skip(reason)
+    with bounced(postgres_url, servers=SERVERS) as url:
+        yield url
+
+
+async def run(face: Face, thread_id: str, steps: int = STEPS) -> None:
+    """A small run: each step stores a checkpoint and a write, and finds both."""
+    config = generate_config(thread_id)
+    for step in range(steps):
+        value = [thread_id, step]
+        version = face.saver.get_next_version(None, None)
+        checkpoint = generate_checkpoint(channel_values={"list": value}, channel_versions={"list": version})
+        config = await face.put(config, checkpoint, generate_metadata(step=step), {"list": version})
+        await face.put_writes(config, [("list", value), ("step", step)], f"task {step}")
+        found = await face.get_tuple(generate_config(thread_id))
+        assert found is not None
+        assert found.checkpoint == checkpoint
+        assert found.metadata["step"] == step
+        assert found.pending_writes == [(f"task {step}", "list", value), (f"task {step}", "step", step)]
+
+
+def prepared_behind(bouncer_url: str) -> list[list[str]]:
+    """What is prepared in each of PgBouncer's server sessions: as many open transactions meet all of them."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(psycopg.connect(bouncer_url)) for _ in range(SERVERS)]
+        found = [[str(row[0]) for row in client.execute(PREPARED, prepare=False)] for client in clients]
+        pids = [client.execute("SELECT pg_backend_pid()", prepare=False).fetchone() for client in clients]
+        assert len(set(pids)) == SERVERS
+    return found
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, bouncer_url: str, colour: str) -> None:
+    with ThreadPoolExecutor(50) as workers:
+        asyncio.get_running_loop().set_default_executor(workers)
+        async with PostgresSaver(bouncer_url, max_size=50) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(run(face, f"thread {i}", steps=4) for i in range(50)))
+            for i in range(50):
+                found = await face.all(generate_config(f"thread {i}"))
+                lists = [each.checkpoint["channel_values"]["list"] for each in found]
+                assert lists == [[f"thread {i}", step] for step in reversed(range(4))]
+    with psycopg.connect(postgres_url) as watcher:
+        row = watcher.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert row == (SERVERS,)
+    assert prepared_behind(bouncer_url) == [[], []]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_nothing_is_prepared_behind_it_and_the_hot_statements_without_it(
+    postgres_url: str, bouncer_url: str, colour: str
+) -> None:
+    """The server's view: every session of PgBouncer's is looked at, and then the session of a direct connection."""
+    async with PostgresSaver(bouncer_url, max_size=1) as saver:
+        await run(Face(saver, colour), "behind")
+    assert prepared_behind(bouncer_url) == [[], []]
+    assert await prepared_on_a_pool(bouncer_url, colour) == []
+    assert prepared_behind(bouncer_url) == [[], []]
+    assert len(await prepared_on_a_pool(postgres_url, colour)) == 3  # put, put_writes and get_tuple.
+
+
+async def prepared_on_a_pool(url: str, colour: str) -> list[str]:
+    """What a run has left prepared in the session of a pool that has just that one."""
+    options: dict[str, Any] = {"kwargs": {"autocommit": True}, "min_size": 1, "max_size": 1}
+    if colour == "sync":
+        with ConnectionPool(url, **options, open=True) as pool:
+            await run(Face(PostgresSaver(pool), colour), "thread of a pool")
+            with pool.connection() as connection:
+                return [str(row[0]) for row in connection.execute(PREPARED, prepare=False)]
+    async with AsyncConnectionPool(url, **options, open=False) as async_pool:
+        await run(Face(PostgresSaver(async_pool), colour), "thread of a pool")
+        async with async_pool.connection() as async_connection:
+            return [str(row[0]) async for row in await async_connection.execute(PREPARED, prepare=False)]
+
+
+async def run_in_turn(bouncer_url: str, colour: str, *, prepare: bool | None) -> None:
+    """Two clients on one server session after the other."""
+    async with (
+        PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as first,
+        PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as second,
+    ):
+        for i in range(3):
+            await run(Face(first, colour), f"first {prepare} {i}")
+            await run(Face(second, colour), f"second {prepare} {i}")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_statements_that_are_prepared_all_the_same_fail_behind_it(bouncer_url: str, colour: str) -> None:
+    """Each client numbers what it prepares, and meets what the other one has prepared: the hazard is real."""
+    await run_in_turn(bouncer_url, colour, prepare=None)
+    with pytest.raises(StorageError, match="prepared statement") as caught:
+        await run_in_turn(bouncer_url, colour, prepare=True)
+    assert caught.value.sqlstate in ("42P05", "26000")  # It is there already, or it is not there.
