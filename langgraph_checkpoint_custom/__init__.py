@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    StaleInterrupt,
     StorageError,
     ThreadExists,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "SchemaOutdated",
     "SchemaTooNew",
     "SqliteSaver",
+    "StaleInterrupt",
     "StorageError",
     "ThreadExists",
     "open_saver",

@@ -36,6 +36,10 @@ class CheckpointConflict(CheckpointError):
     """Another run has stored a checkpoint since this one began (`concurrent_writers="reject"`); nothing was stored."""
 
 
+class StaleInterrupt(CheckpointError):
+    """The question that is to be answered is not the one that waits."""
+
+
 class CorruptCheckpoint(CheckpointError):
     """Stored data cannot be turned back into the value that was stored.
 

@@ -27,6 +27,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, e
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
+from langgraph_checkpoint_custom.core.interrupts import check_open
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.model import (
     MAX_CHANNEL,
@@ -39,6 +40,7 @@ from langgraph_checkpoint_custom.core.model import (
     config_of,
     key_of,
     namespace_of,
+    newest,
     texts,
     thread_text,
 )
@@ -234,6 +236,20 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
         return await self._driver.arun(self._history(config, channels))
+
+    def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
+        """Raise `StaleInterrupt` unless this interrupt waits in the newest checkpoint of a thread.
+
+        To be called before `Command(resume=…)`, which answers whatever question waits by then.
+        """
+        check_open(self.get_tuple(newest(config)), interrupt_id)
+
+    async def acheck_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
+        """Raise `StaleInterrupt` unless this interrupt waits in the newest checkpoint of a thread.
+
+        To be called before `Command(resume=…)`, which answers whatever question waits by then.
+        """
+        check_open(await self.aget_tuple(newest(config)), interrupt_id)
 
     # Deleting and copying
 

@@ -189,6 +189,12 @@ def key_of(config: RunnableConfig) -> Key:
     )
 
 
+def newest(config: RunnableConfig) -> RunnableConfig:
+    """The config of the newest checkpoint in the thread and namespace of another."""
+    thread_id, checkpoint_ns, _ = key_of(config)
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
+
+
 def namespace_of(config: RunnableConfig) -> str | None:
     """The namespace that a config confines a list to; None is all of them."""
     checkpoint_ns = configurable(config).get("checkpoint_ns")
