@@ -1,0 +1,229 @@
+"""Names and values from outside are data: they match what is equal to them and nothing else."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom import CheckpointError, ConfigError, open_saver
+from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
+from tests.conftest import COLOURS
+from tests.stores import Face, Store
+
+NASTY = [
+    "a",
+    "A",
+    "a ",
+    " a",
+    "á",
+    "a\u0301",
+    "а",  # The Cyrillic one.
+    "a%",
+    "a_",
+    "a*",
+    "%",
+    "_",
+    "'",
+    '"',
+    "''",
+    "a'; DROP TABLE checkpoints; --",
+    "' OR '1'='1",
+    "%s",
+    "%(thread_id)s",
+    ":thread_id",
+    "$1",
+    "?",
+    "{}",
+    "{0}",
+    "$.a",
+    "$",
+    "[0]",
+    "a.b",
+    "a[0]",
+    "\\",
+    "\\'",
+    "\n",
+    "a\nb",
+    "\r\n",
+    "\t",
+    "null",
+    "true",
+    "1",
+    "01",
+    "1.0",
+    "{}",
+    '{"a": 1}',
+    "a:b",
+    "a|b",
+    "a\x1f",
+    "\x7f",
+    "🙂",
+    "\u202e",
+    "ﬁ",
+    "K",  # The Kelvin sign.
+    "../../etc/passwd",
+    "langgraph_checkpoint",
+    "x" * 200,
+]
+NASTY = list(dict.fromkeys(NASTY))
+WORDS = ("select", "insert", "delete", "update", "where", "from langgraph", "langgraph_checkpoint.")
+
+
+async def test_as_thread_namespace_and_checkpoint(face: Face) -> None:
+    for name in NASTY:
+        where = await put(face, name, {"c": [name]}, thread_id=name, ns=name, meta=metadata(run_id=name, mine=name))
+        await face.put_writes(where, [(name, name)], name, name)
+    for name in NASTY:
+        here = config(name, name, name)
+        for where in (here, config(name, ns=name)):
+            found = await get(face, where)
+            assert found.config == here
+            assert found.checkpoint["channel_values"] == {"c": [name]}
+            assert found.pending_writes == [(name, name, name)]
+        assert ids_of(await face.all(anywhere(name))) == [name]
+        assert ids_of(await face.all(config(name, ns=name), filter={"mine": name})) == [name]
+        assert ids_of(await face.all(None, filter={"mine": name, "run_id": name})) == [name]
+        assert await face.all(anywhere(name), filter={name: name}) == []
+    assert len(await face.all(None)) == len(NASTY)
+
+
+async def test_threads_that_look_alike_are_pruned_copied_and_deleted_alone(face: Face) -> None:
+    for name in NASTY:
+        first = await put(face, "1", {"a": [1]}, thread_id=name)
+        await put(face, "2", {"a": [2]}, thread_id=name, parent=first)
+    left = dict.fromkeys(NASTY, 2)
+    for number, name in enumerate(NASTY):
+        if number % 3 == 0:
+            await face.prune([name])
+            left[name] = 1
+        elif number % 3 == 1:
+            await face.delete_thread(name)
+            left[name] = 0
+        else:
+            await face.copy_thread(name, f"copy of {name}")
+            left[f"copy of {name}"] = 2
+        if number % 10 == 0:
+            assert {each: len(await face.all(anywhere(each))) for each in left} == left
+    assert {each: len(await face.all(anywhere(each))) for each in left} == left
+
+
+async def test_a_thread_and_a_namespace_are_never_read_as_one_name(face: Face) -> None:
+    pairs = [("a:b", "c"), ("a", "b:c"), ("a:b:c", ""), ("a|b", "c"), ("a", "b|c"), ("a b", ""), ("a", "b")]
+    for number, (thread_id, ns) in enumerate(pairs):
+        await put(face, str(number), thread_id=thread_id, ns=ns)
+    for number, (thread_id, ns) in enumerate(pairs):
+        assert ids_of(await face.all(config(thread_id, ns=ns))) == [str(number)]
+    await face.delete_thread("a")
+    assert ids_of(await face.all(None)) == ["5", "3", "2", "0"]
+
+
+async def test_as_a_run(face: Face) -> None:
+    for name in NASTY:
+        await put(face, "1", thread_id=f"t {name}", meta=metadata(run_id=name))
+    for number, name in enumerate(NASTY, 1):
+        await face.delete_for_runs([name])
+        assert len(await face.all(None)) == len(NASTY) - number
+        assert await face.all(anywhere(f"t {name}")) == []
+
+
+async def test_as_a_channel(face: Face) -> None:
+    values = {name: [name] for name in NASTY}
+    first = await put(face, "1", {name: _DeltaSnapshot([name]) for name in NASTY})
+    second = await put(face, "2", values, parent=first)
+    assert (await get(face, second)).checkpoint["channel_values"] == values
+    history = await face.history(second, NASTY)
+    assert {name: found["seed"] for name, found in history.items()} == {name: _DeltaSnapshot([name]) for name in NASTY}
+
+
+@pytest.mark.parametrize(
+    "operator", [{"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"or": []}, ["a"], {"a": {"$in": ["a"]}}]
+)
+async def test_operators_are_values(face: Face, operator: Any) -> None:
+    await put(face, "1", meta=metadata(mine="a"))
+    await put(face, "2", meta=metadata(mine=operator))
+    assert ids_of(await face.all(config(), filter={"mine": operator})) == ["2"]
+    assert await face.all(config(), filter={"mine": [operator]}) == []
+
+
+async def test_an_error_about_a_name_holds_no_sql(face: Face) -> None:
+    for bad in ("nul\0" + "'; DROP TABLE x; --", "x" * 10_000, "\ud800'"):
+        for call in (
+            face.get_tuple(config(bad)),
+            face.all(config("thread", bad)),
+            face.all(config(ns=bad)),
+            face.delete_thread(bad),
+            face.delete_for_runs([bad]),
+            face.copy_thread("a", bad),
+            face.history(config(), [bad]),
+            face.put_writes(config(checkpoint_id="1"), [(bad, 1)], "task"),
+        ):
+            with pytest.raises(ConfigError) as raised:
+                await call
+            assert not [word for word in WORDS if word in str(raised.value).lower()]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_an_error_of_the_database_holds_no_sql(own_store: Store, colour: str) -> None:
+    with own_store.open() as saver:
+        face = Face(saver, colour)
+        saver.setup()
+        await put(face, "1")
+        rename = "ALTER TABLE {}checkpoints RENAME COLUMN parent_id TO gone"
+        if own_store.kind == "sqlite":
+            with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file:
+                file.execute(rename.format(""))
+        else:
+            with psycopg.connect(own_store.url, autocommit=True) as server:
+                server.execute(rename.format("langgraph_checkpoint."))
+        with pytest.raises(CheckpointError) as raised:
+            await face.get_tuple(config())
+        assert not set(WORDS) & set(str(raised.value).lower().split())
+
+
+INPUTS = 20_000
+ALPHABET = "aA1 '\"\\%_$?{}[]().,:;-*/|&<>=\n\té🙂\u202e\x01"
+
+
+def test_many_names_at_random_match_only_themselves(store: Store) -> None:
+    """As filter keys and values, threads, namespaces, checkpoints and runs."""
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+
+    def word() -> str:
+        made = "".join(chance.choices(ALPHABET, k=chance.randrange(1, 9)))
+        return made if chance.random() < 0.9 else made + chance.choice(NASTY[:-1])
+
+    options = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
+    known: dict[str, tuple[str, str, str]] = {}
+    with open_saver(store.url, **options) as saver:
+        for number in range(100):
+            key, value, thread_id = word(), word(), f"{word()} {number}"
+            known[thread_id] = (key, value, str(number))
+            part = {"thread_id": thread_id, "checkpoint_ns": word()}
+            document: Any = {"v": 4, "id": str(number), "ts": "", "channel_values": {}, "channel_versions": {}}
+            document["versions_seen"] = {}
+            meta: Any = {"source": "loop", "step": 1, "parents": {}, "mine": value, f"{key}!": value}
+            saver.put({"configurable": part}, document, meta, {})
+        threads = list(known)
+        for number in range(INPUTS):
+            thread_id = chance.choice(threads)
+            key, value, checkpoint_id = known[thread_id]
+            asked, given = chance.choice([(f"{key}!", value), (f"{key}!", word()), (word(), value), ("mine", word())])
+            expected = [checkpoint_id] if {"mine": value, f"{key}!": value}.get(asked) == given else []
+            if asked not in ("mine", f"{key}!", "source", "step", "parents"):
+                expected = []
+            found = ids_of(list(saver.list({"configurable": {"thread_id": thread_id}}, filter={asked: given})))
+            assert found == expected, f"seed {seed}, {thread_id!r}, {asked!r}: {given!r}"
+            if number % 4 == 0:
+                other: Any = {"configurable": {"thread_id": word(), "checkpoint_ns": word(), "checkpoint_id": word()}}
+                assert saver.get_tuple(other) is None
+            if number % 100 == 0:
+                saver.delete_for_runs([word()])
+                saver.delete_thread(word() + "?")
+        assert len(list(saver.list(None))) == len(known)
