@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import signal
 import subprocess
@@ -13,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import START, StateGraph
 
 from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
@@ -48,34 +48,38 @@ async def run(face: Face, graph: Any, given: Any, where: Any = THREAD, **options
     return await asyncio.to_thread(graph.invoke, given, where, **options)
 
 
-def meeting(saver: BaseCheckpointSaver[str], parties: int) -> Any:
-    """A graph whose runs are in its node at the same time."""
-    barrier = threading.Barrier(parties)
+def meeting(saver: BaseCheckpointSaver[str]) -> Any:
+    """A graph whose next two runs go on only when both have read where they begin."""
+    barrier = threading.Barrier(2)
+    waiting = [None, None]
+    together = copy.copy(saver)
 
-    def meet(state: Log) -> dict[str, Any]:
-        barrier.wait(20)
-        return {"log": ["met"]}
+    def meet() -> None:
+        if waiting:
+            waiting.pop()
+            barrier.wait(20)
 
-    async def ameet(state: Log) -> dict[str, Any]:
-        return await asyncio.to_thread(meet, state)
+    def get_tuple(config: RunnableConfig) -> Any:
+        found = saver.get_tuple(config)
+        meet()
+        return found
 
-    builder = StateGraph(Log)
-    builder.add_node("before", says("before"))
-    builder.add_node("meet", RunnableLambda(meet, ameet))
-    builder.add_edge(START, "before")
-    builder.add_edge("before", "meet")
-    return builder.compile(checkpointer=saver)
+    async def aget_tuple(config: RunnableConfig) -> Any:
+        found = await saver.aget_tuple(config)
+        await asyncio.to_thread(meet)
+        return found
+
+    together.get_tuple, together.aget_tuple = get_tuple, aget_tuple  # type: ignore[method-assign]
+    return chain(Log, one=says("one"), two=says("two")).compile(checkpointer=together)
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("begun", [True, False], ids=["a thread with a past", "a new thread"])
 async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, begun: bool) -> None:
-    past: list[str] = []
-    if begun:
-        simple = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
-        past = (await run(rejecting, simple, {"log": ["past"]}))["log"]
-    graph = meeting(rejecting.saver, 2 if durability == "exit" else 1)
-    given = [{"log": [name]} for name in ("a", "b")]
+    alone = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
+    past = (await run(rejecting, alone, {"log": ["past"]}))["log"] if begun else []
+    graph = meeting(rejecting.saver)
+    given = [{"log": [name]} for name in "ab"]
     results = await asyncio.gather(
         *(run(rejecting, graph, each, durability=durability) for each in given), return_exceptions=True
     )
@@ -84,19 +88,18 @@ async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, be
     assert len(won) == 1
     assert [type(error) for error in lost] == [CheckpointConflict]
     assert "Run again" in str(lost[0])
+    assert won[0]["log"] in [[*past, name, "one", "two"] for name in "ab"]
     state = await rejecting.get_tuple(THREAD)
     assert state is not None
     assert state.checkpoint["channel_values"]["log"] == won[0]["log"]
-    assert won[0]["log"] in [[*past, name, "before", "met"] for name in "ab"]
-    simple = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
-    again = await run(rejecting, simple, {"log": ["again"]})
+    again = await run(rejecting, alone, {"log": ["again"]})
     assert again["log"] == [*won[0]["log"], "again", "one"]
 
 
 async def test_by_default_both_succeed_and_one_is_not_seen_again(face: Face) -> None:
-    graph = meeting(face.saver, 2)
-    results = await asyncio.gather(*(run(face, graph, {"log": [name]}, durability="exit") for name in ("a", "b")))
-    assert sorted(result["log"] for result in results) == [[name, "before", "met"] for name in "ab"]
+    graph = meeting(face.saver)
+    results = await asyncio.gather(*(run(face, graph, {"log": [name]}, durability="exit") for name in "ab"))
+    assert sorted(result["log"] for result in results) == [[name, "one", "two"] for name in "ab"]
     assert len(await face.all(THREAD)) == 2
 
 
