@@ -42,6 +42,9 @@ class Connections(Protocol):
     replaceable: bool
     """Whether a broken connection is followed by a new one, so that trying again makes sense."""
 
+    own: bool
+    """Whether the sessions are the saver's, to be set as it likes."""
+
     by_worker: bool
     """Whether async calls have to run their sync twin on a worker."""
 
@@ -97,6 +100,7 @@ class OwnPools:
     """Pools that are opened on first use and closed with the saver."""
 
     replaceable = True
+    own = True
     by_worker = False
 
     def __init__(
@@ -295,6 +299,7 @@ class CallersPool:
     """A caller's pool for one colour; for the other one, own pools with the same connection settings."""
 
     replaceable = True
+    own = False
     by_worker = False
 
     def __init__(self, pool: SyncPool | LoopPool) -> None:
@@ -341,6 +346,7 @@ class CallersConnection:
     """A caller's one connection, used by one operation at a time; its transaction stays the caller's."""
 
     replaceable = False
+    own = False
 
     def __init__(self, connection: SyncConnection | LoopConnection) -> None:
         self._connection = connection
