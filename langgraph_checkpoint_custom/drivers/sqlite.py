@@ -194,9 +194,13 @@ class SqliteDriver:
         connection = sqlite3.connect(
             self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if read_only:
-            connection.execute("PRAGMA query_only = 1")
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            if read_only:
+                connection.execute("PRAGMA query_only = 1")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _open(self, operation: str) -> sqlite3.Connection:
