@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 import warnings
@@ -26,6 +27,8 @@ from tests.stores import Face, Store
 
 BACKENDS = ("sqlite", "postgres")
 COLOURS = ("sync", "async")
+
+needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 tells no error codes")
 
 
 @pytest.fixture(scope="session")

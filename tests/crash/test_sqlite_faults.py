@@ -18,7 +18,7 @@ import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver, StorageError
 from tests.behaviour.helpers import anywhere, id_of
-from tests.conftest import COLOURS
+from tests.conftest import COLOURS, needs_error_codes
 from tests.crash.processes import Process
 from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
 from tests.invariants import check_invariants
@@ -154,6 +154,7 @@ async def fill(face: Face) -> int:
     return done
 
 
+@needs_error_codes
 async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_is_needed(
     disk: Path, colour: str
 ) -> None:
@@ -173,6 +174,7 @@ async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_
     check(path, number + 2)
 
 
+@needs_error_codes
 async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, colour: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
@@ -198,6 +200,7 @@ async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(d
     check(path, 3)
 
 
+@needs_error_codes
 async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not(disk: Path, colour: str) -> None:
     path = disk / "checkpoints.db"
     async with SqliteSaver(path) as saver:
@@ -229,6 +232,7 @@ def folder_of_nobody() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@needs_error_codes
 async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(colour: str) -> None:
     with folder_of_nobody() as folder:
         path = folder / "checkpoints.db"

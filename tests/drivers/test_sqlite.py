@@ -22,7 +22,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from tests.conftest import COLOURS
+from tests.conftest import COLOURS, needs_error_codes
 from tests.stores import Face
 
 
@@ -157,6 +157,7 @@ async def test_another_process_that_writes_delays_and_does_not_fail(path: Path, 
         other.close()
 
 
+@needs_error_codes
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_a_lock_held_too_long_is_one_clear_error(path: Path, colour: str) -> None:
     async with SqliteSaver(path, busy_timeout=0.05) as saver:
@@ -189,11 +190,13 @@ def test_eight_processes_write_to_one_file(path: Path) -> None:
         assert len(list(saver.list(None))) == 200
 
 
+@needs_error_codes
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "missing" / "store.db") as saver, pytest.raises(StorageError, match="folder exist"):
         saver.setup()
 
 
+@needs_error_codes
 def test_a_file_that_is_no_database_is_said_and_unchanged(path: Path) -> None:
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 100)
     before = path.read_bytes()
@@ -231,6 +234,7 @@ def folder_of_nobody() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@needs_error_codes
 def test_a_file_that_is_not_writable_is_said(folder_of_nobody: Path) -> None:
     path = folder_of_nobody / "checkpoints.db"
     with SqliteSaver(path) as saver:
