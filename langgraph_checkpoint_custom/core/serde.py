@@ -165,8 +165,8 @@ class Faithful(SerializerProtocol):
                 return reader.unpack(stored)
             except ValueError as error:
                 raise reader.failure or error from None
-        allowed = self._serde._allowed_msgpack_modules or self._serde._allowed_json_modules
-        if kind == "json" and not allowed:
+        strict = self._serde._allowed_msgpack_modules is not True
+        if kind == "json" and strict and not self._serde._allowed_json_modules:
             raise UnreadableValue(
                 "it was stored as 'json', which can name any constructor; pass a serde with allowed_json_modules"
             )
@@ -428,7 +428,7 @@ def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
 
 def _pydantic(cls: Any, stored: Any) -> Any:
     """A pydantic model from its dump, validated, since that is what makes nested models again."""
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, Mapping) or getattr(cls, "__pydantic_root_model__", False):
         return cls.model_validate(stored)
     known = _known_fields(cls)
     if known is not None and not stored.keys() <= known:

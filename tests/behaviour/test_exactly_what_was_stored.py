@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as np_st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Send
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, model_serializer, model_validator
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from tests.behaviour.helpers import Database, get, metadata, next_uuid, put
@@ -99,6 +99,29 @@ class Aliased(BaseModel):
         return self.value * 2
 
 
+class Numbers(RootModel[list[int]]):
+    """One whose dump is no dict."""
+
+
+class Named(RootModel[dict[str, Inner]]):
+    """One whose dump is a dict of anything."""
+
+
+class Shortened(BaseModel):
+    """One that decides itself what its dump looks like."""
+
+    text: str
+
+    @model_serializer
+    def shorten(self) -> dict[str, str]:
+        return {"t": self.text}
+
+    @model_validator(mode="before")
+    @classmethod
+    def lengthen(cls, given: Any) -> Any:
+        return {"text": given["t"]} if "t" in given else given
+
+
 class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -162,6 +185,9 @@ scalars = st.one_of(
     np_st.arrays(st.sampled_from(["i1", "<i8", ">f4", "f8", "?", "c16", "U3"]), np_st.array_shapes(max_dims=2)),
     st.builds(Model, name=text, inner=st.lists(st.builds(Inner, number=st.integers(0, 9)), max_size=2)),
     st.builds(lambda number: Aliased(theValue=number, theInner=Inner(number=number)), st.integers(0, 9)),
+    st.builds(Numbers, st.lists(st.integers(0, 9), max_size=2)),
+    st.builds(lambda name: Named({name: Inner(number=1)}), text),
+    st.builds(Shortened, text=text),
     st.builds(lambda number: Open.model_validate({"anything": number}), st.integers(0, 9)),
     st.builds(Old, name=text, numbers=st.lists(st.integers(0, 9), max_size=2)),
     st.builds(Normalised, name=text),

@@ -171,7 +171,7 @@ async def test_strict_calls_nothing_that_is_not_allowed(
 ) -> None:
     path = tmp_path / "called"
     kind, data = hostile(str(path))[name]
-    with store.open(strict=True) as saver:
+    with store.open(strict=True, allow=[Mine]) as saver:
         face = Face(saver, colour)
         await put_both(face, ["x"])
         for table in ("blobs", "writes"):
