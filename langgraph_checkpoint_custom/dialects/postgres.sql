@@ -406,7 +406,8 @@ SELECT count(*) FROM (
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
--- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too.
+-- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
+-- was not there before the first prune is forgotten: nothing was cut off.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
 ), staying AS MATERIALIZED (
@@ -471,7 +472,14 @@ WITH RECURSIVE places AS MATERIALIZED (
         OFFSET 0
     )
 )
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true FROM spared s
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true, parent_id = CASE
+    WHEN c.hidden OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints p
+        WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+        OFFSET 0
+    ) THEN c.parent_id
+END
+FROM spared s
 WHERE c.doomed AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
 
 -- name: sweep_writes

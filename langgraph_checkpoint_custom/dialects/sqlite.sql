@@ -323,7 +323,8 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
--- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too.
+-- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
+-- was not there before the first prune is forgotten: nothing was cut off.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed
 ), staying AS MATERIALIZED (
@@ -376,7 +377,12 @@ WITH RECURSIVE places AS MATERIALIZED (
         AND w.channel = '__pregel_tasks'
     )
 )
-UPDATE checkpoints SET doomed = 0, hidden = 1
+UPDATE checkpoints AS c SET doomed = 0, hidden = 1, parent_id = CASE
+    WHEN c.hidden OR EXISTS (
+        SELECT 1 FROM checkpoints p
+        WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+    ) THEN c.parent_id
+END
 WHERE doomed AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
 
 -- name: sweep_writes

@@ -110,6 +110,23 @@ async def test_what_goes_on_from_a_hidden_ancestor_is_whole_or_refused(face: Fac
         assert values or found["often"]["seed"] == _DeltaSnapshot([3])
 
 
+async def test_a_run_that_went_on_after_its_thread_was_deleted_can_be_read_and_pruned(face: Face) -> None:
+    """Its first checkpoint names a parent that is gone, which is no fault of a prune's."""
+    gone = await put(face, next_uuid(), versions={"delta": "0"}, meta=COUNTED)
+    await face.delete_thread("thread")
+    chain = [gone]
+    for step in range(1, 4):
+        chain.append(await put(face, next_uuid(), parent=chain[-1], versions={"delta": str(step)}, meta=COUNTED))
+        await face.put_writes(chain[-1], [("delta", step)], f"task {step}")
+    expected = await face.history(config(), ["delta"])
+    assert [value for _, _, value in expected["delta"]["writes"]] == [1, 2]
+    for _ in range(2):
+        await face.prune(["thread"])
+        assert await face.history(config(), ["delta"]) == expected
+        chain.append(await put(face, next_uuid(), parent=chain[-1], versions={"delta": str(len(chain))}, meta=COUNTED))
+        expected = await face.history(config(), ["delta"])
+
+
 async def test_a_snapshot_in_the_newest_checkpoint_needs_no_ancestor(face: Face, database: Database) -> None:
     await put_delta_chain(face, next_uuid, 6, {0, 5})
     await face.prune(["thread"])

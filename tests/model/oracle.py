@@ -356,6 +356,9 @@ class Oracle(InMemorySaver):
         """Delete checkpoints, or hide those that a remaining one needs."""
         doomed = set(doomed)
         needed = {ancestor for key in self.keys() - doomed for ancestor in self._needed_by(key)}
+        for key in (doomed & needed) - self.hidden:
+            if self.parent(key) not in self.keys():  # It was gone before anything was cut off.
+                self._forget_parent(key)
         self.hidden |= doomed & needed
         gone = doomed - needed
         for key in gone:
@@ -364,8 +367,7 @@ class Oracle(InMemorySaver):
             self.writes.pop(key, None)
         for key in self.keys():
             if self.parent(key) in gone and key not in self.hidden:
-                document, metadata, _ = self.storage[key[0]][key[1]][key[2]]
-                self.storage[key[0]][key[1]][key[2]] = (document, metadata, None)  # 11
+                self._forget_parent(key)  # 11
         named = {
             (key.thread_id, key.checkpoint_ns, channel, self.document(key)["channel_versions"][channel])
             for key in self.keys()
@@ -401,6 +403,10 @@ class Oracle(InMemorySaver):
     def _snapshots(self, key: Key) -> set[str]:
         values = self._as_wanted(cast("CheckpointTuple", super().get_tuple(key.config))).checkpoint["channel_values"]
         return {channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot)}
+
+    def _forget_parent(self, key: Key) -> None:
+        document, metadata, _ = self.storage[key[0]][key[1]][key[2]]
+        self.storage[key[0]][key[1]][key[2]] = (document, metadata, None)
 
     def _forget(self, key: Key) -> None:
         del self.own[key], self.shown[key]
