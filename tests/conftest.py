@@ -150,3 +150,20 @@ def made_database(dsn: str, template: str = "template1") -> Iterator[tuple[str, 
     finally:
         with psycopg.connect(dsn, autocommit=True) as server:
             server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def folder_of_nobody() -> Iterator[Path]:
+    """A folder that is used by a user who may not write everywhere, as root may; not below pytest's own."""
+    folder = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    if root:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+        shutil.rmtree(folder)

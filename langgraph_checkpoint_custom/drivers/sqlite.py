@@ -89,7 +89,9 @@ class SqliteDriver:
         if self._shared:
             return
         deadline = time.monotonic() + self._busy_timeout
-        while self._held.lent and time.monotonic() < deadline:  # New readers wait for the lock.
+        # New readers wait for the lock. Those that go on are polled, since a condition that each read would have to
+        # notify costs every read something, and forks are rare.
+        while self._held.lent and time.monotonic() < deadline:
             self._held.close_connections()
             time.sleep(0.001)
         self._held.close_connections()

@@ -126,7 +126,7 @@ class SlowToTell(asyncio.SelectorEventLoop):
     def is_closed(self) -> bool:
         closed = super().is_closed()
         if closed:
-            time.sleep(0.001)
+            time.sleep(0.001)  # The turn: whatever length gives up the GIL.
         return closed
 
 

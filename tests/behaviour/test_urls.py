@@ -131,7 +131,7 @@ def test_an_address_that_does_not_work_is_told_on_first_use_without_the_password
 
 
 def test_a_server_that_is_not_there_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # As above: only the words of the last attempt matter.
     with pytest.raises(ConnectionLost), open_saver("postgresql://127.0.0.1:1/db") as saver:
         saver.get_tuple(config())
 

@@ -39,7 +39,7 @@ def build(saver: BaseCheckpointSaver[str], journal: Path) -> Any:
         file = os.open(journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         os.write(file, f"{name}\n".encode())
         os.close(file)
-        time.sleep(seconds)
+        time.sleep(seconds)  # Work takes time, so that a kill can come in the middle of it.
         return {"done": [name]}
 
     def plan(state: State) -> State:

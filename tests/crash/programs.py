@@ -113,7 +113,7 @@ def hold_lock(connection: Connection, path: str, seconds: float) -> None:
     for table in ("checkpoints", "blobs", "writes"):
         writer.execute(f"DELETE FROM {table}")
     connection.send("locked")
-    time.sleep(seconds)
+    time.sleep(seconds)  # The lock is held for this long: that is what the others are to outwait.
     connection.send("released")
     writer.execute("ROLLBACK")
 

@@ -43,7 +43,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: 
         thread_id = f"thread {kill}"
         with Process(write, store, COLOURS[kill % 2], thread_id) as writer:
             writer.receive()
-            time.sleep(dice.uniform(0.005, 0.060))
+            time.sleep(dice.uniform(0.005, 0.060))  # The moment of the kill, at random: nothing is waited for.
             assert writer.kill()
             number = done[thread_id] = [1, *writer.received()][-1]
         with store.open() as saver:
@@ -74,7 +74,7 @@ def test_a_kill_while_the_tables_are_made_does_not_matter(
                 server.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
         with Process(set_up, store) as process:
             process.receive()
-            time.sleep(dice.uniform(0, 0.030))
+            time.sleep(dice.uniform(0, 0.030))  # As above.
             process.kill()
         with store.open() as saver:
             saver.setup()

@@ -8,17 +8,16 @@ import random
 import shutil
 import sqlite3
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver, StorageError
 from tests.behaviour.helpers import anywhere, id_of
-from tests.conftest import COLOURS, needs_error_codes
+from tests.conftest import COLOURS, folder_of_nobody, needs_error_codes
 from tests.crash.processes import Process
 from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
 from tests.invariants import check_invariants
@@ -213,23 +212,6 @@ async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not
         remount(disk, "rw")
         await advance(face, "thread", 3, 6)
     check(path, 6)
-
-
-@contextmanager
-def folder_of_nobody() -> Iterator[Path]:
-    """A folder that is used by a user who may not write everywhere, as root may; not below pytest's own."""
-    folder = Path(tempfile.mkdtemp())
-    root = os.geteuid() == 0
-    if root:
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-    try:
-        yield folder
-    finally:
-        if root:
-            os.seteuid(0)
-        folder.chmod(0o700)
-        shutil.rmtree(folder)
 
 
 @needs_error_codes

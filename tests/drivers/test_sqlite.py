@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +19,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from tests.conftest import COLOURS, needs_error_codes
+from tests.conftest import COLOURS, folder_of_nobody, needs_error_codes
 from tests.stores import Face
 
 
@@ -219,24 +216,14 @@ def test_a_full_disk_is_said_and_loses_nothing(path: Path, opened: list[Any]) ->
 
 
 @pytest.fixture
-def folder_of_nobody() -> Iterator[Path]:
-    """A folder that is used by a user who may not write everywhere, as root may."""
-    root = os.geteuid() == 0
-    folder = Path(tempfile.mkdtemp())
-    if root:
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-    try:
+def nobodys_folder() -> Iterator[Path]:
+    with folder_of_nobody() as folder:
         yield folder
-    finally:
-        if root:
-            os.seteuid(0)
-        shutil.rmtree(folder)
 
 
 @needs_error_codes
-def test_a_file_that_is_not_writable_is_said(folder_of_nobody: Path) -> None:
-    path = folder_of_nobody / "checkpoints.db"
+def test_a_file_that_is_not_writable_is_said(nobodys_folder: Path) -> None:
+    path = nobodys_folder / "checkpoints.db"
     with SqliteSaver(path) as saver:
         put(saver, "t")
     before = path.read_bytes()
