@@ -6,6 +6,12 @@
 
 CREATE SCHEMA langgraph_checkpoint;
 
+-- The thread ids of a tenant begin with its name between two unit separators, so every key is confined to it. No other
+-- thread id begins with one.
+CREATE FUNCTION langgraph_checkpoint.tenant_of(thread_id text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN starts_with(thread_id, E'\x1f') THEN split_part(thread_id, E'\x1f', 2) ELSE '' END;
+
 -- One row a superstep.
 CREATE TABLE langgraph_checkpoint.checkpoints (
     thread_id text COLLATE "C" NOT NULL,
@@ -38,11 +44,13 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     -- For filters only: metadata keys with short values, each as a JSON text. NULL where the value is not shown, and
     -- the key * where other keys may be hidden.
     metadata_filter jsonb NOT NULL,
+    -- For lists over all threads, and for the policy below.
+    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (langgraph_checkpoint.tenant_of(thread_id)) STORED,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
 
 CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (checkpoint_id);
+CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
 CREATE INDEX checkpoints_doomed ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE doomed;
 
 -- Channel values too large for the document, once for each version however many checkpoints have it.
@@ -74,6 +82,45 @@ CREATE TABLE langgraph_checkpoint.writes (
 );
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
+
+-- Threads that somebody has claimed: writes that come with another token are refused.
+CREATE TABLE langgraph_checkpoint.claims (
+    thread_id text COLLATE "C" PRIMARY KEY,
+    token text COLLATE "C" NOT NULL,
+    owner text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+
+-- Roles that see one tenant's rows only, whatever they set.
+CREATE TABLE langgraph_checkpoint.tenant_roles (
+    role name PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL
+);
+
+-- The tenant that a session works for: its role's, or else the one that it was told.
+CREATE FUNCTION langgraph_checkpoint.current_tenant() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(
+    (SELECT r.tenant FROM langgraph_checkpoint.tenant_roles r WHERE r.role = current_user),
+    current_setting('langgraph_checkpoint_custom.tenant', true),
+    ''
+);
+
+-- The policies hold for every role but the tables' owner: nobody sees a tenant's rows without its name.
+ALTER TABLE langgraph_checkpoint.checkpoints ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.checkpoints
+    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.blobs ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.blobs
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.writes ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.writes
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.claims
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);
 
 -- Which migrations were applied; each row was committed together with what it stands for.
 CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (

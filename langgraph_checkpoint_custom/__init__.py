@@ -13,6 +13,7 @@ from langgraph_checkpoint_custom.errors import (
     CheckpointEncodeError,
     CheckpointError,
     CheckpointNotFound,
+    ClaimLost,
     ClosedError,
     ConfigError,
     ConnectionLost,
@@ -26,6 +27,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaTooNew,
     StaleInterrupt,
     StorageError,
+    ThreadBusy,
     ThreadExists,
 )
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -43,6 +45,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointNotFound",
     "CheckpointSaver",
+    "ClaimLost",
     "ClosedError",
     "ConfigError",
     "ConnectionLost",
@@ -58,6 +61,7 @@ __all__ = [
     "SqliteSaver",
     "StaleInterrupt",
     "StorageError",
+    "ThreadBusy",
     "ThreadExists",
     "open_saver",
 ]

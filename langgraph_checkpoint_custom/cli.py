@@ -11,10 +11,15 @@ import os
 import sys
 from collections.abc import Sequence
 
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.url import open_saver
 
 URL_VARIABLE = "CHECKPOINT_URL"
+KEY_VARIABLE = "LANGGRAPH_AES_KEY"  # LangGraph's own.
 
 # psycopg's pool logs each attempt to connect; the error that comes in the end says it once.
 _SILENCE = logging.NullHandler()
@@ -37,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _setup(arguments.url)
         elif arguments.command == "demo":
             _demo(arguments.url)
+        elif arguments.command == "reencrypt":
+            return _reencrypt(arguments.url, arguments.tenant, arguments.key, arguments.old_key, arguments.unencrypted)
         else:
             _worker(arguments.phase, arguments.thread_id, arguments.journal)
     except (CheckpointError, ImportError) as error:  # ImportError: an extra is missing, and the message says which.
@@ -65,6 +72,27 @@ def _parser() -> argparse.ArgumentParser:
         help=f"sqlite:///checkpoints.db or postgresql://user:password@host/database; by default {URL_VARIABLE}",
     )
 
+    text = "store everything anew with another key, or encrypted for the first time, while runs go on"
+    reencrypt = commands.add_parser("reencrypt", help=text, description=text)
+    reencrypt.add_argument(
+        "--url", default=os.environ.get(URL_VARIABLE), help=f"the database; by default {URL_VARIABLE}"
+    )
+    reencrypt.add_argument("--tenant", help="only this tenant's threads; by default those that have none")
+    reencrypt.add_argument(
+        "--key",
+        metavar="VARIABLE",
+        default=KEY_VARIABLE,
+        help=f"the environment variable with the AES key to encrypt with; by default {KEY_VARIABLE}",
+    )
+    reencrypt.add_argument(
+        "--old-key",
+        metavar="VARIABLE",
+        action="append",
+        default=[],
+        help="an environment variable with an AES key that rows may be encrypted with; may be given several times",
+    )
+    reencrypt.add_argument("--unencrypted", action="store_true", help="rows may be without encryption")
+
     # The demo's child processes. Without a help text it is not listed.
     worker = commands.add_parser("_worker")
     for name in ("phase", "thread_id", "journal"):
@@ -73,11 +101,33 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _setup(url: str | None) -> None:
-    if not url:
-        raise ConfigError(f"no database is given; use --url or set {URL_VARIABLE}")
-    with open_saver(url) as saver:
+    with open_saver(_given(url)) as saver:
         saver.setup()
     print("The tables are ready.")
+
+
+def _given(url: str | None) -> str:
+    if not url:
+        raise ConfigError(f"no database is given; use --url or set {URL_VARIABLE}")
+    return url
+
+
+def _reencrypt(url: str | None, tenant: str | None, key: str, old_keys: Sequence[str], unencrypted: bool) -> int:
+    previous: list[SerializerProtocol] = [JsonPlusSerializer()] if unencrypted else []
+    previous += [_serde(variable) for variable in old_keys]
+    with open_saver(_given(url), serde=_serde(key), previous_serdes=previous) as saver:
+        rows, renewed, unreadable = (saver if tenant is None else saver.for_tenant(tenant)).reencrypt()
+    print(f"{rows:,} rows, of which {renewed:,} were stored anew.")
+    for error in unreadable:
+        print(f"error: {error}", file=sys.stderr)
+    return 1 if unreadable else 0
+
+
+def _serde(variable: str) -> EncryptedSerializer:
+    key = os.environ.get(variable, "").encode()
+    if len(key) not in (16, 24, 32):
+        raise ConfigError(f"{variable} has no AES key of 16, 24 or 32 bytes, but {len(key)} bytes")
+    return EncryptedSerializer.from_pycryptodome_aes(key=key)
 
 
 def _demo(url: str | None) -> None:

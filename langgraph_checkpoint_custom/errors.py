@@ -1,11 +1,14 @@
 """What can go wrong, sorted by who can mend it; every message names the thing and the way out.
 
-- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `CheckpointNotFound`
+- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `CheckpointNotFound`,
+  `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
 - nobody but the data's owner: `CorruptCheckpoint`
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 
 class CheckpointError(Exception):
@@ -34,6 +37,29 @@ class CheckpointNotFound(CheckpointError):
 
 class CheckpointConflict(CheckpointError):
     """Another run has stored a checkpoint since this one began (`concurrent_writers="reject"`); nothing was stored."""
+
+
+class ThreadBusy(CheckpointError):
+    """Somebody else has claimed the thread.
+
+    Attributes:
+        thread_id: The thread.
+        owner: Who has it.
+        expires_at: When the claim ends, unless it is renewed.
+    """
+
+    def __init__(self, thread_id: str, owner: str, expires_at: datetime) -> None:
+        super().__init__(
+            f"thread {thread_id!r} is claimed by {owner!r} until {expires_at.isoformat(timespec='seconds')}; try again "
+            "when that is over"
+        )
+        self.thread_id = thread_id
+        self.owner = owner
+        self.expires_at = expires_at
+
+
+class ClaimLost(CheckpointError):
+    """The claim on a thread has expired and is somebody else's or nobody's; nothing was stored."""
 
 
 class StaleInterrupt(CheckpointError):

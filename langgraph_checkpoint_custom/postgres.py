@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from langgraph.checkpoint.serde.base import SerializerProtocol
+from typing_extensions import Unpack
 
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
-from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable
-from langgraph_checkpoint_custom.core.starts import ConcurrentWriters
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
 
 try:
     from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
@@ -28,15 +25,6 @@ class PostgresSaver(CheckpointSaver):
     Args:
         source: A connection string, or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or `AsyncConnection` of
             psycopg, which stays the caller's to close.
-        serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default.
-        strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
-            write to the database can have any constructor called with any arguments.
-        allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
-        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
-            "raw" gives what is left of it, a dict as a rule.
-        concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
-            of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
-            With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
         schema: The schema of the tables; nothing depends on `search_path`.
         min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
         max_size: Connections that are open at most, in each pool.
@@ -44,6 +32,7 @@ class PostgresSaver(CheckpointSaver):
         connect_timeout: Seconds to wait for a new connection.
         prepare: Whether to prepare statements. By default they are on connections that are direct, and not behind a
             pooler such as PgBouncer, where one client could run another's.
+        options: Those of every saver; see `CheckpointSaver`.
 
     Example:
         ```python
@@ -57,17 +46,13 @@ class PostgresSaver(CheckpointSaver):
         self,
         source: Source,
         *,
-        serde: SerializerProtocol | None = None,
-        strict: bool = False,
-        allow: Sequence[Allowed] = (),
-        on_unreadable: OnUnreadable = "raise",
-        concurrent_writers: ConcurrentWriters = "allow",
         schema: str = DEFAULT_SCHEMA,
         min_size: int = 1,
         max_size: int = 20,
         pool_timeout: float = 30.0,
         connect_timeout: float = 10.0,
         prepare: bool | None = None,
+        **options: Unpack[SaverOptions],
     ) -> None:
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
@@ -76,15 +61,7 @@ class PostgresSaver(CheckpointSaver):
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
-        super().__init__(
-            dialect,
-            driver,
-            serde=serde,
-            strict=strict,
-            allow=allow,
-            on_unreadable=on_unreadable,
-            concurrent_writers=concurrent_writers,
-        )
+        super().__init__(dialect, driver, **options)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:

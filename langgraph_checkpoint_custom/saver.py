@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from copy import copy
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -41,10 +42,11 @@ from langgraph_checkpoint_custom.core.model import (
     key_of,
     namespace_of,
     newest,
+    tenant_text,
     texts,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.core.operation import Driver, Operation
 from langgraph_checkpoint_custom.core.read import (
     NextVersion,
     PageReply,
@@ -53,33 +55,59 @@ from langgraph_checkpoint_custom.core.read import (
     get_tuple_to_write,
     list_page,
 )
-from langgraph_checkpoint_custom.core.serde import Allowed, AsIs, OnUnreadable, strict_serde
+from langgraph_checkpoint_custom.core.reencrypt import TABLES, Renewal, reencrypt_page
+from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
+from langgraph_checkpoint_custom.core.values import Values, ciphers_of
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import ConfigError
-
-T = TypeVar("T")
+from langgraph_checkpoint_custom.lease import Lease
 
 # Checkpoints that a list holds in memory at a time.
 PAGE = 50
 
+# What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
+CLEAR_METADATA = ("source", "step", "run_id")
 
-class Driver(Protocol):
-    """What runs operations, in both colours."""
+# Rows that `reencrypt` reports at most.
+UNREADABLE = 100
 
-    def run(self, op: Operation[T]) -> T: ...
-    async def arun(self, op: Operation[T]) -> T: ...
-    def setup(self) -> None: ...
-    async def asetup(self) -> None: ...
-    def close(self) -> None: ...
-    async def aclose(self) -> None: ...
+
+class SaverOptions(TypedDict, total=False):
+    """The keyword options that every saver takes; `CheckpointSaver` says what they do."""
+
+    serde: SerializerProtocol | None
+    previous_serdes: Sequence[SerializerProtocol]
+    clear_metadata: Sequence[str]
+    strict: bool
+    allow: Sequence[Allowed]
+    on_unreadable: OnUnreadable
+    concurrent_writers: ConcurrentWriters
 
 
 class CheckpointSaver(BaseCheckpointSaver[str]):
     """A checkpoint saver over a dialect and a driver; use `SqliteSaver` or `PostgresSaver`.
 
     Every method works sync and async, from any OS thread and any event loop. Shallow copies share the driver with its
-    connections and differ in `serde` at most, which is how LangGraph clones a saver.
+    connections and differ in `serde` or the tenant at most; the former is how LangGraph clones a saver.
+
+    Args:
+        dialect: The statements of the database.
+        driver: What runs them.
+        serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default. With LangGraph's
+            `EncryptedSerializer` all of them are encrypted, each for its place, and what is not encrypted is refused.
+        previous_serdes: `EncryptedSerializer`s with earlier keys, which are read too, or a `JsonPlusSerializer` if rows
+            may not be encrypted yet; until `reencrypt()` has stored everything anew with `serde`.
+        clear_metadata: Metadata keys that stay readable in the database although the serializer encrypts, besides
+            `source`, `step` and `run_id`: filters on them need not decrypt.
+        strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
+            write to the database can have any constructor called with any arguments.
+        allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
+        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
+            "raw" gives what is left of it, a dict as a rule.
+        concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
+            of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
+            With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
     """
 
     def __init__(
@@ -87,11 +115,13 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         dialect: SqlDialect,
         driver: Driver,
         *,
-        serde: SerializerProtocol | None,
-        strict: bool,
-        allow: Sequence[Allowed],
-        on_unreadable: OnUnreadable,
-        concurrent_writers: ConcurrentWriters,
+        serde: SerializerProtocol | None = None,
+        previous_serdes: Sequence[SerializerProtocol] = (),
+        clear_metadata: Sequence[str] = (),
+        strict: bool = False,
+        allow: Sequence[Allowed] = (),
+        on_unreadable: OnUnreadable = "raise",
+        concurrent_writers: ConcurrentWriters = "allow",
     ) -> None:
         if concurrent_writers not in ("allow", "reject"):
             raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
@@ -99,9 +129,13 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
             raise ConfigError(f"on_unreadable is 'raise' or 'raw', not {on_unreadable!r}")
         if allow and not strict:
             raise ConfigError("everything is allowed without strict=True; allow=[…] goes with that")
+        if isinstance(clear_metadata, str):
+            raise ConfigError(f"clear_metadata has metadata keys; write ({clear_metadata!r},)")
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = driver
+        self._earlier = ciphers_of(previous_serdes)
+        self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
         self._concurrent_writers = concurrent_writers
 
@@ -149,7 +183,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
-        encoded = encode_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
+        encoded = encode_checkpoint(self._codec, config, checkpoint, metadata, new_versions)
         self._driver.run(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
         return config_of(*encoded.row[:3])
 
@@ -161,7 +195,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
-        encoded = encode_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
+        encoded = encode_checkpoint(self._codec, config, checkpoint, metadata, new_versions)
         await self._driver.arun(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
         return config_of(*encoded.row[:3])
 
@@ -169,13 +203,13 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store the outputs of a task."""
-        self._driver.run(put_writes(self._dialect, *encode_writes(self.serde, config, writes, task_id, task_path)))
+        self._driver.run(put_writes(self._dialect, *encode_writes(self._codec, config, writes, task_id, task_path)))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store the outputs of a task."""
-        op = put_writes(self._dialect, *encode_writes(self.serde, config, writes, task_id, task_path))
+        op = put_writes(self._dialect, *encode_writes(self._codec, config, writes, task_id, task_path))
         await self._driver.arun(op)
 
     # Reading
@@ -288,6 +322,60 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         for op in self._prunes(thread_ids, strategy):
             await self._driver.arun(op)
 
+    # Owners, tenants and keys
+
+    def claim(self, thread_id: str, *, ttl_seconds: float = 30.0, owner: str | None = None) -> Lease:
+        """Claim a thread for a block: `with saver.claim("1") as lease: graph.invoke(x, lease.config)`.
+
+        Works with `with` and `async with`. What is stored with `lease.config` is stored only while the claim is held.
+
+        Args:
+            thread_id: The thread.
+            ttl_seconds: How long the claim outlives its owner; the heart beats three times as often.
+            owner: What others are told; host and process id by default.
+
+        Raises:
+            ThreadBusy: On entering, if somebody else has claimed the thread.
+            ClaimLost: From a write, or at the end of the block, if somebody else has taken the thread over.
+        """
+        return Lease(self._driver, self._dialect, thread_id, ttl_seconds=ttl_seconds, owner=owner)
+
+    def for_tenant(self, tenant: str) -> Self:
+        """A saver on the same connections that reads and writes the rows of one tenant only.
+
+        Thread ids of different tenants, or of none, are never the same thread. On PostgreSQL the tables' row-level
+        security confines each statement a second time, unless the role owns the tables.
+        """
+        clone = copy(self)
+        clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
+        return clone
+
+    def reencrypt(self) -> Renewal:
+        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
+
+        Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
+        """
+        done = Renewal(0, 0, [])
+        for table in TABLES:
+            after: Mapping[str, Any] | None = table.first
+            while after is not None:
+                page = self._driver.run(reencrypt_page(self._dialect, self._codec, table, after))
+                done, after = _sum(done, page.renewal), page.after
+        return done
+
+    async def areencrypt(self) -> Renewal:
+        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
+
+        Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
+        """
+        done = Renewal(0, 0, [])
+        for table in TABLES:
+            after: Mapping[str, Any] | None = table.first
+            while after is not None:
+                page = await self._driver.arun(reencrypt_page(self._dialect, self._codec, table, after))
+                done, after = _sum(done, page.renewal), page.after
+        return done
+
     # Versions
 
     def get_next_version(self, current: str | None, channel: None) -> str:
@@ -298,12 +386,12 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     # What both colours share
 
     @property
-    def _reader(self) -> SerializerProtocol:
-        """The serializer to read with."""
-        return AsIs(self.serde) if self._on_unreadable == "raw" else self.serde
+    def _codec(self) -> Values:
+        """How values are stored and read; `serde` may be another one with each call."""
+        return Values(self.serde, earlier=self._earlier, clear=self._clear, raw=self._on_unreadable == "raw")
 
-    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, SerializerProtocol, NextVersion, Key]:
-        return self._dialect, self._reader, self.get_next_version, key_of(config)
+    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Key]:
+        return self._dialect, self._codec, self.get_next_version, key_of(config)
 
     def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember where a run may begin."""
@@ -318,11 +406,11 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         return self._concurrent_writers == "reject" and must_be_newest(self._place(encoded.row), encoded.row.parent_id)
 
     def _place(self, key: Key | CheckpointRow) -> Place:
-        return id(self._driver), key.thread_id, key.checkpoint_ns
+        return id(self._driver), self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_CHANNEL)
-        return get_delta_channel_history(self._dialect, self._reader, key_of(config), names)
+        return get_delta_channel_history(self._dialect, self._codec, key_of(config), names)
 
     def _first_page(
         self, config: RunnableConfig | None, filter: Mapping[str, str], before: RunnableConfig | None, limit: int | None
@@ -337,16 +425,22 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
 
     def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
-        return list_page(self._dialect, self._reader, self.get_next_version, page, filter)
+        return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
 
     def _prunes(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[None]]:
         """An operation, and so a transaction, a thread."""
-        ids = texts("thread_id", thread_ids, MAX_THREAD_ID)
+        ids = list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID)))
         if strategy == "keep_latest":
             return [prune_thread(self._dialect, thread_id) for thread_id in ids]
         if strategy in ("delete", "delete_all"):
             return [delete_thread(self._dialect, thread_id) for thread_id in ids]
         raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
+
+
+def _sum(one: Renewal, other: Renewal) -> Renewal:
+    return Renewal(
+        one.rows + other.rows, one.renewed + other.renewed, [*one.unreadable, *other.unreadable][:UNREADABLE]
+    )
 
 
 def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:

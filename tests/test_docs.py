@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.core import model
 from langgraph_checkpoint_custom.saver import PAGE
 
@@ -39,7 +39,7 @@ def test_the_readmes_numbers_are_the_codes() -> None:
     assert limits in README
 
 
-@pytest.mark.parametrize("saver", [SqliteSaver, PostgresSaver])
+@pytest.mark.parametrize("saver", [CheckpointSaver, SqliteSaver, PostgresSaver])
 def test_every_option_is_in_the_readme_with_its_default(saver: type) -> None:
     for name, parameter in inspect.signature(saver).parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:

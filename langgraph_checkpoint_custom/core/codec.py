@@ -1,4 +1,4 @@
-"""Between LangGraph's objects and rows, through the serializer of the saver.
+"""Between LangGraph's objects and rows.
 
 Must not know: SQL, connections.
 
@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -27,7 +26,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
 )
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.core.filter import project
@@ -38,23 +36,24 @@ from langgraph_checkpoint_custom.core.model import (
     BlobRow,
     CheckpointRow,
     Key,
+    Place,
+    TupleRow,
     WriteRow,
+    claim_of,
     key_of,
+    place_of_blob,
+    place_of_checkpoint,
+    place_of_metadata,
+    place_of_write,
     text,
 )
-from langgraph_checkpoint_custom.core.serde import UnreadableValue, UnstorableValue, faithful
+from langgraph_checkpoint_custom.core.serde import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
 # Characters or bytes. A text of this length costs less to repeat in each superstep's document than a row of its own
 # with its index entry (about 200 bytes on either database).
 INLINE_BYTES = 256
-
-# What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
-CLEAR_METADATA = ("source", "step", "run_id")
-
-# What a serializer is asked to store once, to see whether it can be read there.
-PROBE = {"can this key be read?": "can this value be read?"}
-_HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
 
 
 class Encoded(NamedTuple):
@@ -62,7 +61,7 @@ class Encoded(NamedTuple):
 
     `blobs` are the values that are new, `kept` those that should be there from earlier checkpoints, `replayed` the
     `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
-    by channel.
+    by channel. `claim` is the token without which nothing may be stored.
     """
 
     row: CheckpointRow
@@ -70,6 +69,7 @@ class Encoded(NamedTuple):
     kept: Sequence[BlobRef]
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
+    claim: str | None
 
 
 def version_key(version: object) -> str:
@@ -77,22 +77,6 @@ def version_key(version: object) -> str:
     if type(version) is str and not version.startswith("#"):
         return text("channel version", version, MAX_ID)
     return text("channel version", f"#{json.dumps(version)}", MAX_ID)
-
-
-def hides(serde: SerializerProtocol) -> bool:
-    """Whether what a serializer stores cannot be read in the database: one that encrypts, around another or not."""
-    try:
-        hidden = _HIDES.get(serde)
-    except TypeError:  # Not hashable, or not to be referred to weakly: asked each time.
-        return _probe(serde)
-    if hidden is None:
-        hidden = _HIDES[serde] = _probe(serde)
-    return hidden
-
-
-def _probe(serde: SerializerProtocol) -> bool:
-    stored = bytes(serde.dumps_typed(PROBE)[1])
-    return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
 
 def _is_inline(value: Any) -> bool:
@@ -113,9 +97,9 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _dumps(serde: SerializerProtocol, what: str, value: Any) -> tuple[str, bytes]:
+def _dumps(values: Values, what: str, value: Any, place: Place) -> Stored:
     try:
-        type_, data = serde.dumps_typed(value)
+        return values.dumps(value, place)
     except UnstorableValue as error:
         raise CheckpointEncodeError(f"{what} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
@@ -123,7 +107,6 @@ def _dumps(serde: SerializerProtocol, what: str, value: Any) -> tuple[str, bytes
             f"{what} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the value "
             "serialisable or pass a serde that knows it"
         ) from error
-    return type_, bytes(data)
 
 
 def _id_or_none(value: object) -> str | None:
@@ -160,7 +143,7 @@ def run_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def encode_checkpoint(
-    serde: SerializerProtocol,
+    codec: Values,
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
@@ -172,12 +155,11 @@ def encode_checkpoint(
     values = dict(checkpoint.get("channel_values") or {})  # `spare` may need them when the graph has dropped them.
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
-    hidden = hides(serde)
-    serde = faithful(serde)
 
     def blob(channel: str) -> BlobRow:
-        type_, data = _dumps(serde, f"the value of channel {channel!r}", values[channel])
-        return BlobRow(channel, version_key(versions[channel]), type_, data)
+        version = version_key(versions[channel])
+        place = place_of_blob(checkpoint_ns, channel, version)
+        return BlobRow(channel, version, *_dumps(codec, f"the value of channel {channel!r}", values[channel], place))
 
     inline: dict[str, Any] = {}
     blobs: list[BlobRow] = []
@@ -202,7 +184,7 @@ def encode_checkpoint(
 
     parents = whole.get("parents")
     root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
-    document = _dumps(serde, "the checkpoint", {**checkpoint, "channel_values": inline})
+    document = {**checkpoint, "channel_values": inline}
     stored = dict(whole)
     if "thread_id" in stored:
         stored["thread_id"] = None if stored["thread_id"] == thread_id else [stored["thread_id"]]
@@ -217,55 +199,61 @@ def encode_checkpoint(
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
-            *document,
-            *_dumps(serde, "the metadata", stored),
-            project(whole, CLEAR_METADATA if hidden else None),
+            *_dumps(codec, "the checkpoint", document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
+            *_dumps(codec, "the metadata", stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
+            project(whole, codec.shown),
         ),
         blobs,
         kept,
         replayed,
         lambda channels: [blob(channel) for channel in channels],
+        claim_of(config),
     )
 
 
 def encode_writes(
-    serde: SerializerProtocol, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-) -> tuple[Key, list[WriteRow]]:
-    """Encode the outputs of a task; of several special writes to one channel the last one stays."""
+    codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> tuple[Key, list[WriteRow], str | None]:
+    """Encode the outputs of a task, with their claim; of several special writes to one channel the last one stays."""
     key = key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
     run_id = run_of(merge_metadata(config, {}))
-    serde = faithful(serde)
     rows: dict[int, WriteRow] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
-        rows[idx] = WriteRow(
-            text("channel", channel, MAX_CHANNEL),
-            task_id,
-            task_path,
-            run_id,
-            idx,
-            *_dumps(serde, f"the write to channel {channel!r}", value),
-        )
-    return key, list(rows.values())
+        channel = text("channel", channel, MAX_CHANNEL)
+        place = place_of_write(key.checkpoint_ns, key.checkpoint_id, task_id, idx, channel)
+        stored = _dumps(codec, f"the write to channel {channel!r}", value, place)
+        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
+    return key, list(rows.values()), claim_of(config)
 
 
 class Decoder:
     """Turns stored bytes of one checkpoint into values, and says where they came from when that fails."""
 
-    def __init__(self, serde: SerializerProtocol, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
-        self._serde = faithful(serde)
-        self._place = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+    def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
+        self._codec = codec
+        self._place = (thread_id, checkpoint_ns, checkpoint_id)
 
-    def value(self, channel: str, type_: str | None, data: bytes | None) -> Any:
-        """One value."""
+    def blob(self, channel: str, version: str, type_: str | None, data: bytes | None) -> Any:
+        """The value of a channel."""
+        return self._value(channel, type_, data, place_of_blob(self._place[1], channel, version))
+
+    def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
+        """The value of a write, which may be another checkpoint's."""
+        _, checkpoint_ns, own = self._place
+        channel = row.name or ""
+        place = place_of_write(checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel)
+        return self._value(channel, row.type, row.value, place)
+
+    def _value(self, channel: str, type_: str | None, data: bytes | None, place: Place) -> Any:
         if type_ is None or data is None:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
         try:
-            return self._serde.loads_typed((type_, data))
+            return self._codec.loads(type_, data, place)
         except UnreadableValue as error:
             raise self.corrupt(f"a stored value cannot be read: {error}", channel, type_) from error
         except Exception as error:
@@ -277,25 +265,28 @@ class Decoder:
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, with the values that are part of it."""
-        document = self._mapping("checkpoint", type_, data)
+        document = self._mapping("checkpoint", type_, data, place_of_checkpoint)
         if not isinstance(document.get("channel_values"), dict):
             raise self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
         return document
 
     def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The metadata, naming the thread it is read from."""
-        metadata = self._mapping("metadata", type_, data)
+        metadata = self._mapping("metadata", type_, data, place_of_metadata)
         if "thread_id" in metadata:
             held = metadata["thread_id"]
-            metadata["thread_id"] = self._place["thread_id"] if held is None else held[0]
+            metadata["thread_id"] = self._place[0] if held is None else held[0]
         return metadata
 
     def corrupt(self, reason: str, channel: str, type_: str | None = None) -> CorruptCheckpoint:
         """The error for this checkpoint."""
-        return CorruptCheckpoint(reason, **self._place, channel=channel, type=type_)
+        place = dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), self._place, strict=True))
+        return CorruptCheckpoint(reason, **place, channel=channel, type=type_)
 
-    def _mapping(self, what: str, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        value = self.value(what, type_, data)
+    def _mapping(
+        self, what: str, type_: str | None, data: bytes | None, place: Callable[[str, str], Place]
+    ) -> dict[str, Any]:
+        value = self._value(what, type_, data, place(*self._place[1:]))
         if not isinstance(value, dict):
             raise self.corrupt(f"the stored {what} is a {type(value).__name__}, not a dict", what, type_)
         return value

@@ -12,16 +12,22 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from importlib.resources import files
 from typing import Any
 
+from typing_extensions import Self
+
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
-from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, Page, WriteRow
-from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key, Page, TupleRow, WriteRow
+from langgraph_checkpoint_custom.core.operation import Row, Statement, Trip
 from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+# Parameters that are thread ids.
+_THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
 
 def load_blocks(name: str) -> dict[str, str]:
@@ -48,7 +54,30 @@ class SqlDialect(ABC):
         self.migrations = migrations
         self.place = place
         self._schema = schema
+        self._tenant = ""
+        self._around: tuple[Statement, Statement] | None = None
         self._reads = {name: f"{body}\n{blocks['tuple_rows']}" for name, body in blocks.items() if name[:5] == "page_"}
+
+    def for_tenant(self, tenant: str) -> Self:
+        """The same statements, confined to a tenant's rows."""
+        clone = copy(self)
+        clone._tenant = tenant
+        return clone
+
+    def stored_thread(self, thread_id: str) -> str:
+        """A thread id as the tables have it: a tenant's begins with its name."""
+        return f"{TENANT_MARK}{self._tenant}{TENANT_MARK}{thread_id}" if self._tenant else thread_id
+
+    def shown_thread(self, stored: str) -> str:
+        """A thread id as the caller knows it."""
+        return stored.removeprefix(self.stored_thread(""))
+
+    def rows(self, reply: Sequence[Row]) -> list[TupleRow]:
+        """The rows of a reply, with the thread ids that the caller knows."""
+        rows = map(TupleRow._make, reply)
+        if not self._tenant:
+            return list(rows)
+        return [row._replace(thread_id=row.thread_id and self.shown_thread(row.thread_id)) for row in rows]
 
     @staticmethod
     @abstractmethod
@@ -65,55 +94,69 @@ class SqlDialect(ABC):
         """Store a checkpoint and its blobs, unless something it needs is gone.
 
         The last statement's rows say what is in the way: ("value", channel) for a required blob, ("parent", None) if
-        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts, and with
-        `only_newest` ("newer", checkpoint_id) if the parent is not the newest. If there are any, nothing was stored.
+        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts,
+        ("claim", None) if the claim that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the
+        parent is not the newest. If there are any, nothing was stored.
         """
 
     @abstractmethod
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
-        """Store writes: a regular one keeps the first value for its place, a special one (`idx` < 0) the last."""
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
+        """Store writes: a regular one keeps the first value for its place, a special one (`idx` < 0) the last.
+
+        With a claim, the last statement has a row if that is lost, and nothing was stored.
+        """
 
     def statement(self, name: str, /, **params: Any) -> Statement:
         """The named statement with its parameters."""
-        return Statement(name, self._blocks[name], params)
+        return Statement(name, self._blocks[name], self._confined(params))
+
+    def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters with the tenant, and with thread ids as the tables have them."""
+        params["tenant"] = self._tenant
+        if self._tenant:
+            for name in _THREADS & params.keys():
+                if params[name] is not None:
+                    params[name] = self.stored_thread(params[name])
+        return params
+
+    def _send(self, *statements: Statement) -> Trip:
+        return Trip(statements, self._around)
 
     def schema_lock(self) -> Trip:
         """Wait until no other process migrates, and make others wait until the transaction ends."""
-        return Trip([self.statement("schema_lock", schema=self._schema)])
+        return self._send(self.statement("schema_lock", schema=self._schema))
 
     def schema_state(self) -> Trip:
         """One row: is the schema there, is the table of migrations, and a table that has a name of ours."""
-        return Trip([self.statement("schema_state", schema=self._schema)])
+        return self._send(self.statement("schema_state", schema=self._schema))
 
     def schema_numbers(self) -> Trip:
         """The numbers of the migrations that were applied, a row each."""
-        return Trip([self.statement("schema_numbers")])
+        return self._send(self.statement("schema_numbers"))
 
     def schema_create(self, *, whole: bool) -> Trip:
         """Make the table of migrations, and the schema for it if that is missing (`whole`)."""
         names = ("schema_create", "schema_create_table") if whole else ("schema_create_table",)
-        return Trip([self.statement(name) for name in names])
+        return self._send(*map(self.statement, names))
 
     def schema_apply(self, migration: Migration) -> Trip:
         """Apply a migration and note that it was."""
-        return Trip(
-            [
-                *(Statement(migration.name, sql, {}) for sql in migration.statements),
-                self.statement("schema_applied", number=migration.number, name=migration.name),
-            ]
+        return self._send(
+            *(Statement(migration.name, sql, {}) for sql in migration.statements),
+            self.statement("schema_applied", number=migration.number, name=migration.name),
         )
 
     def select_newest_id(self, key: Key) -> Trip:
         """The id of the newest checkpoint of a namespace."""
-        return Trip([self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns)])
+        return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
     def select_checkpoint(self, key: Key) -> Trip:
         """The rows of one checkpoint: `TupleRow`."""
         if key.checkpoint_id is None:
             params: dict[str, Any] = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
-            return Trip([self._read("page_latest", params)])
+            return self._send(self._read("page_latest", params))
         params = key._asdict()
-        return Trip([self._read("page_exact", params)])
+        return self._send(self._read("page_exact", params))
 
     def select_page(self, page: Page) -> Trip:
         """The rows of one page of a list: `TupleRow`."""
@@ -125,21 +168,19 @@ class SqlDialect(ABC):
             name = "page_of_thread"
         else:
             name = "page_of_namespace"
-        return Trip([self._read(name, params)])
+        return self._send(self._read(name, params))
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`."""
-        return Trip(
-            [
-                self.statement(
-                    "select_delta_history",
-                    thread_id=key.thread_id,
-                    checkpoint_ns=key.checkpoint_ns,
-                    checkpoint_id=key.checkpoint_id,
-                    asked=self.array(channels),
-                    asked_count=len(channels),
-                )
-            ]
+        return self._send(
+            self.statement(
+                "select_delta_history",
+                thread_id=key.thread_id,
+                checkpoint_ns=key.checkpoint_ns,
+                checkpoint_id=key.checkpoint_id,
+                asked=self.array(channels),
+                asked_count=len(channels),
+            )
         )
 
     def delete_thread(self, thread_id: str) -> Trip:
@@ -164,19 +205,39 @@ class SqlDialect(ABC):
             target_json=canonical(target),
         )
 
+    def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Trip:
+        """Claim a thread if it is free; the last statement's row is the token, owner and end of whoever has it."""
+        return self._trip("claim", thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds)
+
+    def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> Trip:
+        """Put off the end of a claim; no row if it is lost."""
+        return self._trip("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
+
+    def release_claim(self, thread_id: str, token: str) -> Trip:
+        """End a claim; no row if it was lost."""
+        return self._trip("release_claim", thread_id=thread_id, claim=token)
+
+    def stored_rows(self, table: str, after: Mapping[str, Any], limit: int) -> Trip:
+        """A page of the rows of a table, with their keys first, behind a key."""
+        return self._send(self.statement(f"stored_{table}s", **after, limit=limit))
+
+    def renew_rows(self, table: str, changes: Sequence[Mapping[str, Any]]) -> Trip:
+        """Replace the values of rows, each unless it has changed."""
+        return self._send(*(self.statement(f"renew_stored_{table}", **change) for change in changes))
+
     def _trip(self, *groups: str, **params: Any) -> Trip:
         """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
-        return Trip(
-            [
+        return self._send(
+            *(
                 self.statement(name, **params)
                 for group in groups
                 for name in self._blocks
                 if name == group or name.startswith(f"{group}_")
-            ]
+            )
         )
 
-    def _read(self, name: str, params: Mapping[str, Any]) -> Statement:
-        return Statement(name, self._reads[name], params)
+    def _read(self, name: str, params: dict[str, Any]) -> Statement:
+        return Statement(name, self._reads[name], self._confined(params))
 
 
 def first_page(

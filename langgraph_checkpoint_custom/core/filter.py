@@ -64,6 +64,12 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     return json.dumps(shown, separators=(",", ":"))
 
 
+def hide(shown: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:
+    """What is left of a projection if only the keys in `only` may be shown."""
+    names = set(map(_shown, only))
+    return {key: value for key, value in shown.items() if key in names} | {MORE: None}
+
+
 def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
     """The canonical texts of a filter's values, by key."""
     texts: dict[str, str] = {}

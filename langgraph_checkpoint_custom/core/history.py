@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
-from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
 from langgraph_checkpoint_custom.core.read import in_order, size_of
+from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
 
 @operation("read")
 def get_delta_channel_history(
-    d: SqlDialect, serde: SerializerProtocol, key: Key, channels: Sequence[str]
+    d: SqlDialect, codec: Values, key: Key, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
     """For each channel, the writes of the ancestors oldest first, and the nearest stored value as the seed.
 
@@ -36,9 +36,9 @@ def get_delta_channel_history(
         return {}
     asked = sorted(set(channels))
     (rows,) = yield d.select_delta_history(key, asked)
-    rows = [TupleRow._make(row) for row in rows]
+    rows = d.rows(rows)
     histories: dict[str, DeltaChannelHistory] = yield Offload(
-        size_of(rows), lambda: _collect(d, serde, key, asked, rows)
+        size_of(rows), lambda: _collect(d, codec, key, asked, rows)
     )
     return {channel: histories[channel] for channel in channels}
 
@@ -75,7 +75,7 @@ def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tu
 
 
 def _collect(
-    d: SqlDialect, serde: SerializerProtocol, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
 ) -> dict[str, DeltaChannelHistory]:
     """Decode what the ancestors have of each channel."""
     ancestors, gone = lineage(d, asked, rows)
@@ -98,17 +98,16 @@ def _collect(
     remaining = set(asked)
     for ancestor in ancestors:
         place = ancestor.checkpoint_id
-        decoder = Decoder(serde, key.thread_id, key.checkpoint_ns, place)
+        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, place)
         for row in reversed(in_order(writes[place].values())):
             channel = row.name or ""
             if channel in remaining:
-                value = decoder.value(channel, row.type, row.value)
-                collected[channel].append((row.key or "", channel, value))
+                collected[channel].append((row.key or "", channel, decoder.write(row)))
         inline: Mapping[str, Any] = {}
         for channel in remaining.intersection(d.names(ancestor.channels)):
             blob = blobs.get((place, channel))
             if blob is not None:
-                seeds[channel] = decoder.value(channel, blob.type, blob.value)
+                seeds[channel] = decoder.blob(channel, blob.key or "", blob.type, blob.value)
             else:
                 if ancestor.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)

@@ -17,11 +17,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.errors import ConfigError
 
 # Bytes of UTF-8. PostgreSQL's index entries hold at most 2,704 bytes and the longest key is
-# (thread_id, checkpoint_ns, channel, version); the four limits below add up to 2,600.
+# (thread_id, checkpoint_ns, channel, version); the first four limits below add up to 2,600.
 MAX_THREAD_ID = 1000
 MAX_NAMESPACE = 1000
 MAX_CHANNEL = 400
 MAX_ID = 200
+# With the two marks around it, what is left of an index entry.
+MAX_TENANT = 60
+
+# The unit separator: a stored thread id that begins with it names a tenant up to the next one.
+TENANT_MARK = "\x1f"
+
+# In `configurable`: the token of a claim. LangGraph does not merge keys that begin so into the metadata.
+CLAIM_KEY = "__langgraph_checkpoint_claim"
 
 # Above every checkpoint id: ids are compared byte-wise and no text that people use starts with the last code point.
 AFTER_ALL = "\U0010ffff"
@@ -33,6 +41,30 @@ class Key(NamedTuple):
     thread_id: str
     checkpoint_ns: str
     checkpoint_id: str | None
+
+
+Place = tuple[str, ...]
+"""Where in a thread a value is stored: the table, and what names it there."""
+
+
+def place_of_checkpoint(checkpoint_ns: str, checkpoint_id: str) -> Place:
+    """The place of a checkpoint document."""
+    return "checkpoint", checkpoint_ns, checkpoint_id
+
+
+def place_of_metadata(checkpoint_ns: str, checkpoint_id: str) -> Place:
+    """The place of a checkpoint's metadata."""
+    return "metadata", checkpoint_ns, checkpoint_id
+
+
+def place_of_blob(checkpoint_ns: str, channel: str, version: str) -> Place:
+    """The place of a channel value of its own."""
+    return "blob", checkpoint_ns, channel, version
+
+
+def place_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: int, channel: str) -> Place:
+    """The place of a write."""
+    return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 
 
 class BlobRow(NamedTuple):
@@ -154,7 +186,18 @@ def text(what: str, value: object, limit: int) -> str:
 
 def thread_text(value: object) -> str:
     """A thread id as text: `5` is `"5"`."""
-    return text("thread_id", value, MAX_THREAD_ID)
+    thread_id = text("thread_id", value, MAX_THREAD_ID)
+    if thread_id.startswith(TENANT_MARK):
+        raise ConfigError("thread_id begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
+    return thread_id
+
+
+def tenant_text(value: object) -> str:
+    """The name of a tenant."""
+    tenant = text("tenant", value, MAX_TENANT)
+    if not tenant or TENANT_MARK in tenant:
+        raise ConfigError(f"{tenant!r} cannot be a tenant: it is empty or contains a unit separator (U+001F)")
+    return tenant
 
 
 def texts(what: str, values: Sequence[object], limit: int) -> list[str]:
@@ -187,6 +230,12 @@ def key_of(config: RunnableConfig) -> Key:
         text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAMESPACE),
         text("checkpoint_id", checkpoint_id, MAX_ID) if checkpoint_id else None,
     )
+
+
+def claim_of(config: RunnableConfig) -> str | None:
+    """The token of the claim that a config comes with."""
+    token = configurable(config).get(CLAIM_KEY)
+    return None if token is None else text("the token of a claim", token, MAX_ID)
 
 
 def newest(config: RunnableConfig) -> RunnableConfig:

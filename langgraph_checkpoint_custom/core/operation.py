@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -33,9 +33,23 @@ class Statement(NamedTuple):
 
 
 class Trip(NamedTuple):
-    """Statements sent together and atomic together; the reply is a list of rows for each of them."""
+    """Statements sent together and atomic together; the reply is a list of rows for each of them.
+
+    `around` is sent too, its first before them and its second after, and is not part of the reply.
+    """
 
     statements: Sequence[Statement]
+    around: tuple[Statement, Statement] | None = None
+
+    def sent(self) -> Sequence[Statement]:
+        """All statements, in order."""
+        if self.around is None:
+            return self.statements
+        return [self.around[0], *self.statements, self.around[1]]
+
+    def reply(self, replies: Sequence[Any]) -> Sequence[Any]:
+        """What is answered, of the replies to all statements."""
+        return replies if self.around is None else replies[1:-1]
 
 
 class Offload(NamedTuple):
@@ -55,6 +69,17 @@ class Operation(Generic[T]):
     name: str
     access: Access
     start: Callable[[], Steps[T]]
+
+
+class Driver(Protocol):
+    """What runs operations, in both colours."""
+
+    def run(self, op: Operation[T]) -> T: ...
+    async def arun(self, op: Operation[T]) -> T: ...
+    def setup(self) -> None: ...
+    async def asetup(self) -> None: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 def operation(access: Access) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:

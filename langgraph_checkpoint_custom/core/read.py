@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.codec import Decoder, version_key
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
@@ -50,9 +50,7 @@ def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
 
 
 @operation("read")
-def get_tuple(
-    d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key
-) -> Steps[CheckpointTuple | None]:
+def get_tuple(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key) -> Steps[CheckpointTuple | None]:
     """The checkpoint of a key with its pending writes, or None.
 
     Trips: 1.
@@ -61,13 +59,13 @@ def get_tuple(
     Source: BaseCheckpointSaver.get_tuple.
     """
     (rows,) = yield d.select_checkpoint(key)
-    rows = [TupleRow._make(row) for row in rows]
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, {}))
+    rows = d.rows(rows)
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
     return tuples[0] if tuples else None
 
 
 @operation("read")
-def get_tuple_to_write(d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, key: Key) -> Steps[Reading]:
+def get_tuple_to_write(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key) -> Steps[Reading]:
     """As `get_tuple`, and whether there is a newer checkpoint.
 
     Trips: 1, or 2 for a checkpoint by its id. The newest is looked up first: a run that comes in between makes a
@@ -78,14 +76,14 @@ def get_tuple_to_write(d: SqlDialect, serde: SerializerProtocol, next_version: N
     if key.checkpoint_id is not None:
         (newest,) = yield d.select_newest_id(key)
     (rows,) = yield d.select_checkpoint(key)
-    rows = [TupleRow._make(row) for row in rows]
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, {}))
+    rows = d.rows(rows)
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
     return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
 @operation("read")
 def list_page(
-    d: SqlDialect, serde: SerializerProtocol, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
+    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
 ) -> Steps[PageReply]:
     """One page of a list, newest first; a page can hold fewer tuples than rows were read, even none.
 
@@ -95,7 +93,7 @@ def list_page(
     Source: BaseCheckpointSaver.list.
     """
     (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted)))
-    rows = [TupleRow._make(row) for row in rows]
+    rows = d.rows(rows)
     places = sorted(
         ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
         reverse=True,
@@ -104,13 +102,13 @@ def list_page(
     if len(places) == page.limit:
         before, thread_below, ns_below = places[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, serde, next_version, rows, wanted))
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, wanted))
     return PageReply(tuples, after)
 
 
 def build_tuples(
     d: SqlDialect,
-    serde: SerializerProtocol,
+    codec: Values,
     next_version: NextVersion,
     rows: Sequence[TupleRow],
     wanted: Mapping[str, str],
@@ -132,24 +130,26 @@ def build_tuples(
     tuples = []
     for head in heads:
         thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
-        decoder = Decoder(serde, thread_id, checkpoint_ns, checkpoint_id)
+        decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
         metadata = decoder.metadata(head.type2, head.value2)
         if not matches(metadata, wanted):
             continue
         document = decoder.document(head.type, head.value)
         values = document["channel_values"]
+        stated = document.get("channel_versions", {})
         for channel, version in zip(d.names(head.channels), d.names(head.versions), strict=True):
+            if version_key(stated.get(channel)) != version:
+                raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
             blob = blobs.get((thread_id, checkpoint_ns, channel, version))
             if blob is None:
                 raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
-            values[channel] = decoder.value(channel, blob.type, blob.value)
+            values[channel] = decoder.blob(channel, version, blob.type, blob.value)
         if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and sends[place]:
-            values[TASKS] = [decoder.value(TASKS, row.type, row.value) for row in in_order(sends[place])]
+            values[TASKS] = [decoder.write(row, head.name) for row in in_order(sends[place])]
             versions = document.setdefault("channel_versions", {})
             versions[TASKS] = max(versions.values()) if versions else next_version(None, None)
         pending: list[PendingWrite] = [
-            (row.key or "", row.name or "", decoder.value(row.name or "", row.type, row.value))
-            for row in in_order(writes[place])
+            (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes[place])
         ]
         tuples.append(
             CheckpointTuple(

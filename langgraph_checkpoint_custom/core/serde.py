@@ -36,7 +36,6 @@ import ormsgpack
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.event_hooks import emit_serde_event
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import SendProtocol, _DeltaSnapshot
@@ -80,8 +79,6 @@ def faithful(serde: SerializerProtocol) -> SerializerProtocol:
     """A serializer for the same bytes that raises where `serde` would give something else; `serde` if there is none."""
     if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
         return Faithful(serde)
-    if type(serde) is EncryptedSerializer:
-        return FaithfulEncrypted(serde.cipher, faithful(serde.serde))
     return serde
 
 
@@ -96,34 +93,6 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
         if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
             raise ConfigError(f"allow has classes or pairs ('module', 'Name'), not {item!r}")
     return JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
-
-
-class AsIs(SerializerProtocol):
-    """A serializer that `faithful` leaves alone, to rescue what it refuses to read."""
-
-    def __init__(self, serde: SerializerProtocol) -> None:
-        self._serde = serde
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Encode as the serializer does."""
-        return self._serde.dumps_typed(obj)
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Decode as the serializer does."""
-        return self._serde.loads_typed(data)
-
-
-class FaithfulEncrypted(EncryptedSerializer):
-    """An encryption that reads nothing that was stored without one."""
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Decrypt and decode a value."""
-        if "+" not in data[0]:
-            raise UnreadableValue(
-                f"it was stored as {data[0]!r} without encryption, which anybody with access to the database can do; "
-                "read it with on_unreadable='raw', and store it again"
-            )
-        return super().loads_typed(data)
 
 
 class Faithful(SerializerProtocol):

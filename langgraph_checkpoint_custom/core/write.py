@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langgraph_checkpoint_custom.core.claims import claim_lost
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.history import lineage
-from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, TupleRow, WriteRow
+from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
 
@@ -24,8 +25,9 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         `DeltaChannel` needs it.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
-    Raises: CheckpointConflict with `only_newest` if the parent is not the newest checkpoint of its namespace;
-        CheckpointNotFound if a `DeltaChannel` needs the parent, or one further back, and a prune has removed it.
+    Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
+        parent is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent,
+        or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
     parent_is_whole = False
@@ -37,11 +39,13 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
         if newer:
             raise _conflict(encoded.row, newer[0])
+        if ("claim", None) in problems:
+            raise claim_lost(encoded.row.thread_id)
         if ("parent", None) in problems:
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
             (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
-            _, gone = lineage(d, encoded.replayed, [TupleRow._make(row) for row in rows])
+            _, gone = lineage(d, encoded.replayed, d.rows(rows))
             if gone:
                 raise _pruned(encoded.row, gone)
             parent_is_whole = True
@@ -72,14 +76,17 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
 
 
 @operation("write")
-def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow]) -> Steps[None]:
+def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
     """Store the outputs of a task.
 
     Trips: 1, or 0 if there are none.
     Rows: one WriteRow per write; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
         special ones the last.
+    Raises: ClaimLost if they come with a claim that is not held any more.
     Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
     """
     if rows:
-        yield d.insert_writes(key, rows)
+        reply = yield d.insert_writes(key, rows, claim)
+        if claim is not None and reply[-1]:
+            raise claim_lost(key.thread_id)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import Self
+
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
@@ -36,6 +38,12 @@ class PostgresDialect(SqlDialect):
             schema=schema,
         )
 
+    def for_tenant(self, tenant: str) -> Self:
+        """Confined by their keys, and a second time by the row-level security of the tables."""
+        clone = super().for_tenant(tenant)
+        clone._around = clone.statement("enter_tenant"), clone.statement("leave_tenant")
+        return clone
+
     @staticmethod
     def array(values: Sequence[Any]) -> list[Any]:
         """A list as it is."""
@@ -60,11 +68,12 @@ class PostgresDialect(SqlDialect):
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
+            "claim": encoded.claim,
         }
         locks = [self.statement("put_lock", **params)] if only_newest else []
-        return Trip([*locks, self.statement("put_checkpoint", **params)])
+        return self._send(*locks, self.statement("put_checkpoint", **params))
 
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""
         params = key._asdict() | {
             "task_id": rows[0].task_id,
@@ -74,5 +83,7 @@ class PostgresDialect(SqlDialect):
             "channels": [row.channel for row in rows],
             "types": [row.type for row in rows],
             "values": [row.value for row in rows],
+            "claim": claim,
         }
-        return Trip([self.statement("insert_writes", **params)])
+        checks = [self.statement("select_lost_claim", **params)] if claim else []
+        return self._send(self.statement("insert_writes", **params), *checks)

@@ -31,6 +31,14 @@ CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number intege
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
 
+-- name: enter_tenant
+-- differs: for the policies of the tables; it ends with the transaction.
+SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
+
+-- name: leave_tenant
+-- differs: the transaction may be the caller's, who goes on.
+SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
+
 -- name: put_lock
 -- differs: writers that must not pass one another wait here; a namespace that is still empty has no row to lock.
 SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoint_ns)s, 1))
@@ -52,8 +60,13 @@ WITH kept AS MATERIALIZED (
     SELECT hidden FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
     FOR KEY SHARE
+), claim AS MATERIALIZED (
+    SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
+    FOR SHARE
 ), gone AS MATERIALIZED (
     SELECT 'value' AS what, channel FROM kept WHERE required AND NOT found
+    UNION ALL
+    SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (SELECT FROM claim)
     UNION ALL
     SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints
@@ -110,10 +123,18 @@ SELECT
     w.channel, w.type, w.value
 FROM unnest(%(idxs)s::integer[], %(channels)s::text[], %(types)s::text[], %(values)b::bytea[])
     AS w (idx, channel, type, value)
+WHERE %(claim)s::text IS NULL OR EXISTS (
+    SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s FOR SHARE
+)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED.channel,
     type = EXCLUDED.type, value = EXCLUDED.value
 WHERE EXCLUDED.idx < 0
+
+-- name: select_lost_claim
+SELECT 1 WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
+)
 
 -- name: select_newest_id
 SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
@@ -175,7 +196,7 @@ WITH page AS MATERIALIZED (
 -- name: page_of_store
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
-    WHERE checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
+    WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
     AND NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
@@ -368,7 +389,7 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.ch
 -- planner takes arrays for short, and so looks each victim up; the rows of `victims` may be too many for that by its guess.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE run_id = ANY (%(run_ids)s::text[])
+    WHERE run_id = ANY (%(run_ids)s::text[]) AND tenant = %(tenant)s
     ORDER BY 1, 2
 ), victims AS MATERIALIZED (
     SELECT v.* FROM places p
@@ -537,7 +558,7 @@ DELETE FROM langgraph_checkpoint.checkpoints WHERE doomed
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
 DELETE FROM langgraph_checkpoint.writes w
-WHERE w.run_id = ANY (%(run_ids)s::text[])
+WHERE w.run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(w.thread_id) = %(tenant)s
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
@@ -596,3 +617,74 @@ WITH own AS MATERIALIZED (
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 )
 SELECT checkpoint_id FROM own
+
+-- name: claim_sweep
+-- Claims whose owners died a day ago and that nobody took over.
+DELETE FROM langgraph_checkpoint.claims WHERE thread_id IN (
+    SELECT thread_id FROM langgraph_checkpoint.claims
+    WHERE expires_at < clock_timestamp() - interval '1 day' ORDER BY thread_id LIMIT 100 FOR UPDATE SKIP LOCKED
+)
+
+-- name: claim_take
+-- One that has expired is taken over; the same token may come again, after a lost answer.
+INSERT INTO langgraph_checkpoint.claims AS c (thread_id, token, owner, expires_at)
+VALUES (
+    %(thread_id)s, %(claim)s, %(owner)s, clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
+)
+ON CONFLICT (thread_id) DO UPDATE
+SET token = EXCLUDED.token, owner = EXCLUDED.owner, expires_at = EXCLUDED.expires_at
+WHERE c.expires_at <= clock_timestamp() OR c.token = EXCLUDED.token
+
+-- name: claim_holder
+SELECT token, owner, extract(epoch FROM expires_at)::float8 FROM langgraph_checkpoint.claims
+WHERE thread_id = %(thread_id)s
+
+-- name: renew_claim
+UPDATE langgraph_checkpoint.claims SET expires_at = clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
+WHERE thread_id = %(thread_id)s AND token = %(claim)s
+RETURNING token
+
+-- name: release_claim
+DELETE FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
+RETURNING token
+
+-- The stored_ blocks walk through all rows of a tenant, a page at a time, and the renew_stored_ blocks replace one row's
+-- bytes unless somebody else has.
+
+-- name: stored_checkpoints
+SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter::text
+FROM langgraph_checkpoint.checkpoints
+WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+AND tenant = %(tenant)s
+ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: stored_blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value FROM langgraph_checkpoint.blobs
+WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
+AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
+
+-- name: stored_writes
+SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM langgraph_checkpoint.writes
+WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+
+-- name: renew_stored_checkpoint
+UPDATE langgraph_checkpoint.checkpoints
+SET checkpoint_type = %(checkpoint_type)s, checkpoint = %(checkpoint)b, metadata_type = %(metadata_type)s,
+    metadata = %(metadata)b, metadata_filter = %(metadata_filter)s::jsonb
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND checkpoint = %(old_checkpoint)b AND metadata = %(old_metadata)b
+
+-- name: renew_stored_blob
+UPDATE langgraph_checkpoint.blobs SET type = %(type)s, value = %(value)b
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = %(channel)s
+AND version = %(version)s AND value = %(old_value)b
+
+-- name: renew_stored_write
+UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b

@@ -32,7 +32,7 @@ class SqliteDialect(SqlDialect):
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
         row = encoded.row
-        place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
+        place = {"thread_id": self.stored_thread(row.thread_id), "checkpoint_ns": row.checkpoint_ns}
         kept = [*encoded.kept, *((blob.channel, blob.version, False) for blob in encoded.blobs)]
         params = row._asdict() | {
             "inline_channels": self.array(row.inline_channels),
@@ -41,18 +41,19 @@ class SqliteDialect(SqlDialect):
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
+            "claim": encoded.claim,
         }
         statements = [self.statement("put_checkpoint", **params)]
         if encoded.blobs:
             each = [place | blob._asdict() for blob in encoded.blobs]
             statements.insert(0, Statement("put_blobs", self._blocks["put_blobs"], each))
-        if only_newest or encoded.replayed or any(ref.required for ref in encoded.kept):
+        if only_newest or encoded.claim or encoded.replayed or any(ref.required for ref in encoded.kept):
             statements.append(self.statement("put_gone", **params))
-        return Trip(statements)
+        return self._send(*statements)
 
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow]) -> Trip:
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One row at a time, in one transaction."""
-        place = key._asdict()
-        return Trip(
-            [Statement("insert_writes", self._blocks["insert_writes"], [place | row._asdict() for row in rows])]
-        )
+        place = key._asdict() | {"thread_id": self.stored_thread(key.thread_id)}
+        each = [place | row._asdict() for row in rows]
+        checks = [self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)] if claim else []
+        return self._send(Statement("insert_writes", self._blocks["insert_writes"], each), *checks)

@@ -89,6 +89,10 @@ SELECT 'newer', newest.checkpoint_id FROM (
     ORDER BY checkpoint_id DESC LIMIT 1
 ) AS newest
 WHERE :only_newest AND newest.checkpoint_id IS NOT :parent_id
+UNION ALL
+SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM claims WHERE thread_id = :thread_id AND token = :claim
+)
 
 -- name: insert_writes
 -- differs: runs once for each write.
@@ -98,6 +102,9 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel,
     type = excluded.type, value = excluded.value
 WHERE excluded.idx < 0
+
+-- name: select_lost_claim
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM claims WHERE thread_id = :thread_id AND token = :claim)
 
 -- name: select_newest_id
 SELECT checkpoint_id FROM checkpoints
@@ -155,7 +162,7 @@ WITH page AS MATERIALIZED (
 -- name: page_of_store
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
-    WHERE checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
+    WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
     AND NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
@@ -313,7 +320,7 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
     FROM (
         SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints
-        WHERE run_id IN (SELECT value FROM json_each(:run_ids))
+        WHERE run_id IN (SELECT value FROM json_each(:run_ids)) AND tenant = :tenant
     ) AS p
     CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
     WHERE c.hidden OR c.run_id IN (SELECT value FROM json_each(:run_ids))
@@ -422,7 +429,7 @@ DELETE FROM checkpoints WHERE doomed
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
 DELETE FROM writes AS w
-WHERE w.run_id IN (SELECT value FROM json_each(:run_ids))
+WHERE w.run_id IN (SELECT value FROM json_each(:run_ids)) AND w.tenant = :tenant
 AND NOT EXISTS (
     SELECT 1 FROM checkpoints c
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
@@ -479,3 +486,74 @@ INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_
 SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM writes WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: claim_sweep
+-- Claims whose owners died a day ago and that nobody took over.
+DELETE FROM claims WHERE thread_id IN (
+    SELECT thread_id FROM claims
+    WHERE expires_at < (julianday('now') - 2440588.5) * 86400.0 ORDER BY thread_id LIMIT 100
+)
+
+-- name: claim_take
+-- One that has expired is taken over; the same token may come again, after a lost answer.
+INSERT INTO claims AS c (thread_id, token, owner, expires_at)
+VALUES (
+    :thread_id, :claim, :owner, (julianday('now') - 2440587.5) * 86400.0 + :ttl_seconds
+)
+ON CONFLICT (thread_id) DO UPDATE
+SET token = excluded.token, owner = excluded.owner, expires_at = excluded.expires_at
+WHERE c.expires_at <= (julianday('now') - 2440587.5) * 86400.0 OR c.token = excluded.token
+
+-- name: claim_holder
+SELECT token, owner, expires_at FROM claims
+WHERE thread_id = :thread_id
+
+-- name: renew_claim
+UPDATE claims SET expires_at = (julianday('now') - 2440587.5) * 86400.0 + :ttl_seconds
+WHERE thread_id = :thread_id AND token = :claim
+RETURNING token
+
+-- name: release_claim
+DELETE FROM claims WHERE thread_id = :thread_id AND token = :claim
+RETURNING token
+
+-- The stored_ blocks walk through all rows of a tenant, a page at a time, and the renew_stored_ blocks replace one row's
+-- bytes unless somebody else has.
+
+-- name: stored_checkpoints
+SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter
+FROM checkpoints
+WHERE (thread_id, checkpoint_ns, checkpoint_id) > (:thread_id, :checkpoint_ns, :checkpoint_id)
+AND tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
+
+-- name: stored_blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value FROM blobs
+WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
+AND tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
+
+-- name: stored_writes
+SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM writes
+WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    > (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx)
+AND tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
+
+-- name: renew_stored_checkpoint
+UPDATE checkpoints
+SET checkpoint_type = :checkpoint_type, checkpoint = :checkpoint, metadata_type = :metadata_type,
+    metadata = :metadata, metadata_filter = :metadata_filter
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+AND checkpoint = :old_checkpoint AND metadata = :old_metadata
+
+-- name: renew_stored_blob
+UPDATE blobs SET type = :type, value = :value
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND channel = :channel
+AND version = :version AND value = :old_value
+
+-- name: renew_stored_write
+UPDATE writes SET type = :type, value = :value
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+AND task_id = :task_id AND idx = :idx AND value = :old_value

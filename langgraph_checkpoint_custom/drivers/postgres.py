@@ -159,13 +159,13 @@ class PostgresDriver:
     def _reply(self, connection: Connection[Any], request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        statements = request.statements
+        statements = request.sent()
         cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
                     cursor.execute(statement.sql, statement.params, prepare=False)
-            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            return request.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -185,7 +185,7 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     connection.rollback()
                 raise
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return request.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
 
     # Async, the same
 
@@ -251,13 +251,13 @@ class PostgresDriver:
     async def _areply(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        statements = request.statements
+        statements = request.sent()
         cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             async with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
                     await cursor.execute(statement.sql, statement.params, prepare=False)
-            return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            return request.reply([await cursor.fetchall() if cursor.description else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -277,7 +277,7 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     await connection.rollback()
                 raise
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return request.reply([await cursor.fetchall() if cursor.description else [] for cursor in cursors])
 
     # What both colours share
 

@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from ulid import ULID
 
-from langgraph_checkpoint_custom.core.codec import PROBE
+from langgraph_checkpoint_custom.core.values import PROBE
 from tests.stores import Face, Store
 
 NextId = Callable[[], str]

@@ -18,11 +18,12 @@ from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
+from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 
-SERDE = BaseCheckpointSaver.serde
+CODEC = Values(BaseCheckpointSaver.serde)
 Reply = list[list[Any]]
 
 
@@ -60,18 +61,18 @@ def a_checkpoint(**values: Any) -> Checkpoint:
 @pytest.mark.parametrize(
     ("make", "trips"),
     [
-        (lambda d: get_tuple(d, SERDE, next_version, Key("t", "", None)), 1),
-        (lambda d: get_tuple(d, SERDE, next_version, Key("t", "", "id")), 1),
-        (lambda d: list_page(d, SERDE, next_version, first_page("t", "", None, None, {}, 10), {}), 1),
-        (lambda d: get_delta_channel_history(d, SERDE, Key("t", "", None), ["a", "b"]), 1),
-        (lambda d: get_delta_channel_history(d, SERDE, Key("t", "", None), []), 0),
+        (lambda d: get_tuple(d, CODEC, next_version, Key("t", "", None)), 1),
+        (lambda d: get_tuple(d, CODEC, next_version, Key("t", "", "id")), 1),
+        (lambda d: list_page(d, CODEC, next_version, first_page("t", "", None, None, {}, 10), {}), 1),
+        (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), ["a", "b"]), 1),
+        (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), []), 0),
         (
             lambda d: put_writes(
-                d, *encode_writes(SERDE, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")
+                d, *encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")
             ),
             1,
         ),
-        (lambda d: put_writes(d, Key("t", "", "id"), []), 0),
+        (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
         (lambda d: delete_thread(d, "t"), 1),
         (lambda d: delete_for_runs(d, ["r"]), 1),
         (lambda d: delete_for_runs(d, []), 0),
@@ -99,7 +100,7 @@ def test_put_is_one_trip(d: SqlDialect) -> None:
     script = Script()
     values = {"small": 1, "large": [1]}
     encoded = encode_checkpoint(
-        SERDE, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
+        CODEC, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
     )
     drive(put(d, encoded), script)
     assert len(script.trips) == 1
@@ -110,7 +111,7 @@ def test_put_is_one_trip(d: SqlDialect) -> None:
 def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
     """A value that an earlier checkpoint held and that a prune removed is taken from the checkpoint itself."""
     encoded = encode_checkpoint(
-        SERDE, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
+        CODEC, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
     )
     assert [ref.channel for ref in encoded.kept] == ["kept"]
     first: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
@@ -125,7 +126,7 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
 def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
-    encoded = encode_checkpoint(SERDE, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
+    encoded = encode_checkpoint(CODEC, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
     assert encoded.replayed == ["log"]
     others: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
@@ -156,7 +157,7 @@ def test_check_tells_missing_from_outdated(d: SqlDialect) -> None:
 
 
 def test_steps_start_afresh_for_each_attempt(d: SqlDialect) -> None:
-    op = put_writes(d, *encode_writes(SERDE, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", ""))
+    op = put_writes(d, *encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", ""))
     scripts = [Script(), Script()]
     for script in scripts:
         drive(op, script)

@@ -1,3 +1,7 @@
+CREATE FUNCTION langgraph_checkpoint.tenant_of(thread_id text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN starts_with(thread_id, E'\x1f') THEN split_part(thread_id, E'\x1f', 2) ELSE '' END;
+
 CREATE TABLE langgraph_checkpoint.checkpoints (
     thread_id text COLLATE "C" NOT NULL,
     checkpoint_ns text COLLATE "C" NOT NULL,
@@ -17,11 +21,12 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     metadata_type text NOT NULL,
     metadata bytea NOT NULL,
     metadata_filter jsonb NOT NULL,
+    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (langgraph_checkpoint.tenant_of(thread_id)) STORED,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
 
 CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (checkpoint_id);
+CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
 CREATE INDEX checkpoints_doomed ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE doomed;
 
 CREATE TABLE langgraph_checkpoint.blobs (
@@ -49,3 +54,38 @@ CREATE TABLE langgraph_checkpoint.writes (
 );
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
+
+CREATE TABLE langgraph_checkpoint.claims (
+    thread_id text COLLATE "C" PRIMARY KEY,
+    token text COLLATE "C" NOT NULL,
+    owner text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+
+CREATE TABLE langgraph_checkpoint.tenant_roles (
+    role name PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL
+);
+
+CREATE FUNCTION langgraph_checkpoint.current_tenant() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(
+    (SELECT r.tenant FROM langgraph_checkpoint.tenant_roles r WHERE r.role = current_user),
+    current_setting('langgraph_checkpoint_custom.tenant', true),
+    ''
+);
+
+ALTER TABLE langgraph_checkpoint.checkpoints ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.checkpoints
+    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.blobs ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.blobs
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.writes ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.writes
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.claims
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.tenant_roles ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON langgraph_checkpoint.tenant_roles FOR SELECT USING (role = current_user);

@@ -17,11 +17,14 @@ CREATE TABLE checkpoints (
     metadata_type TEXT NOT NULL,
     metadata BLOB NOT NULL,
     metadata_filter TEXT NOT NULL,
+    tenant TEXT NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
+    ) VIRTUAL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 ) STRICT;
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX checkpoints_by_id ON checkpoints (checkpoint_id);
+CREATE INDEX checkpoints_by_id ON checkpoints (tenant, checkpoint_id);
 CREATE INDEX checkpoints_doomed ON checkpoints (thread_id, checkpoint_ns) WHERE doomed;
 
 CREATE TABLE blobs (
@@ -31,6 +34,9 @@ CREATE TABLE blobs (
     version TEXT NOT NULL,
     type TEXT NOT NULL,
     value BLOB NOT NULL,
+    tenant TEXT NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
+    ) VIRTUAL,
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
 ) STRICT;
 
@@ -45,7 +51,17 @@ CREATE TABLE writes (
     channel TEXT NOT NULL,
     type TEXT NOT NULL,
     value BLOB NOT NULL,
+    tenant TEXT NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
+    ) VIRTUAL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 ) STRICT;
 
 CREATE INDEX writes_of_run ON writes (run_id) WHERE run_id IS NOT NULL;
+
+CREATE TABLE claims (
+    thread_id TEXT PRIMARY KEY NOT NULL,
+    token TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    expires_at REAL NOT NULL
+) STRICT;

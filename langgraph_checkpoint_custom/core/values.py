@@ -1,0 +1,203 @@
+"""What lies between a value and the bytes in its row: the serializer, and encryption that is bound to a place.
+
+Must not know: SQL, connections, checkpoints.
+
+The type in a row is the serializer's own word. Where something was laid around the serializer's bytes, a bar and a
+letter for each layer follow:
+
+- `b`: encrypted together with a digest of its type and its place, so that it can be read there and nowhere else.
+
+A letter that is not known here was written by a later version, and is refused. The thread is no part of a place, since
+a thread is copied inside the database, without a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom.core.model import Place
+from langgraph_checkpoint_custom.core.serde import UnreadableValue, faithful
+from langgraph_checkpoint_custom.errors import ConfigError
+
+BOUND = "b"
+DIGEST = 16  # Bytes; nobody can look for a collision without the key.
+
+# What a serializer is asked to store once, to see whether it can be read there.
+PROBE = {"can this key be read?": "can this value be read?"}
+_HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
+
+
+class Stored(NamedTuple):
+    """A value as its row has it."""
+
+    type: str
+    value: bytes
+
+
+class Ciphers(NamedTuple):
+    """What may have encrypted a row: ciphers to try in this order, and whether it may be plain."""
+
+    known: Sequence[CipherProtocol]
+    plain: bool
+
+
+NO_CIPHERS = Ciphers((), False)
+
+
+def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
+    """What `previous_serdes` stand for: with which keys, or with none, the rows may have been written."""
+    parts = []
+    for serde in serdes:
+        cipher, inner = _parts(serde)
+        if not isinstance(inner, JsonPlusSerializer):
+            raise ConfigError(
+                "previous_serdes has EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows may be "
+                f"without encryption, not a {type(serde).__name__}"
+            )
+        parts.append(cipher)
+    return Ciphers([cipher for cipher in parts if cipher], None in parts)
+
+
+class Values:
+    """How values become bytes in rows, and bytes values.
+
+    Args:
+        serde: The serializer; an `EncryptedSerializer` encrypts what its inner one gives.
+        earlier: What may have encrypted what is read, besides.
+        clear: Metadata keys that may be read in the database although the serializer encrypts.
+        raw: Whether to give what the serializer gives where that is not what was stored.
+    """
+
+    def __init__(
+        self,
+        serde: SerializerProtocol,
+        *,
+        earlier: Ciphers = NO_CIPHERS,
+        clear: Collection[str] = (),
+        raw: bool = False,
+    ) -> None:
+        self._cipher, inner = _parts(serde)
+        self._serde = inner if raw else faithful(inner)
+        self._earlier = earlier
+        self._clear = clear
+        self._raw = raw
+
+    @property
+    def shown(self) -> Collection[str] | None:
+        """The metadata keys whose values may be readable in the database; None is all."""
+        return self._clear if self._cipher is not None or _hides(self._serde) else None
+
+    def dumps(self, value: Any, place: Place) -> Stored:
+        """A value as bytes; raises what the serializer raises."""
+        type_, data = self._serde.dumps_typed(value)
+        return self._close(type_, bytes(data), place)
+
+    def loads(self, type_: str, data: bytes, place: Place) -> Any:
+        """The value of bytes; raises UnreadableValue, or what the serializer raises."""
+        return self._serde.loads_typed(self._open(type_, data, place))
+
+    def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:
+        """The same bytes as they would be stored now, or None if they are. No object is made of them."""
+        if _layers(type_)[1] == BOUND and self._cipher is not None:
+            try:
+                self._cipher.decrypt(_of_cipher(_layers(type_)[0])[1], data)
+            except Exception:  # Whatever a cipher says to another key's text.
+                return self._close(*self._open(type_, data, place), place)
+            return None
+        renewed = self._close(*self._open(type_, data, place), place)
+        return None if renewed.type == type_ else renewed
+
+    def _close(self, type_: str, data: bytes, place: Place) -> Stored:
+        if self._cipher is not None:
+            name, data = self._cipher.encrypt(_digest(type_, place) + data)
+            return Stored(f"{type_}+{name}|{BOUND}", data)
+        return Stored(f"{type_}|" if "|" in type_ else type_, data)
+
+    def _open(self, stored_type: str, data: bytes, place: Place) -> tuple[str, bytes]:
+        """The serializer's own type and bytes."""
+        type_, layers = _layers(stored_type)
+        if layers == BOUND:
+            return self._decrypt(type_, data, place)
+        if layers:
+            raise UnreadableValue(
+                f"it was stored in the form {layers!r}, which this version does not know; upgrade "
+                "langgraph-checkpoint-custom"
+            )
+        if self._cipher is not None and not self._earlier.plain and not self._raw:
+            raise UnreadableValue(
+                f"it was stored as {type_!r} without encryption, which anybody with access to the database can do; if "
+                "it was you, pass previous_serdes=[JsonPlusSerializer()] and call reencrypt()"
+            )
+        return type_, data
+
+    def _decrypt(self, stored_type: str, data: bytes, place: Place) -> tuple[str, bytes]:
+        type_, name = _of_cipher(stored_type)
+        ciphers = [*([self._cipher] if self._cipher is not None else []), *self._earlier.known]
+        if not ciphers:
+            raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
+        failure: Exception | None = None
+        for cipher in ciphers:
+            try:
+                plain = cipher.decrypt(name, data)
+            except Exception as error:  # Whatever a cipher says to another key's text.
+                failure = failure or error
+                continue
+            if plain[:DIGEST] == _digest(type_, place) or self._raw:
+                return type_, plain[DIGEST:]
+            raise UnreadableValue("it was encrypted for another place; somebody has moved it here inside the database")
+        raise UnreadableValue(
+            f"no key decrypts it ({type(failure).__name__}: {failure}): it was changed, or encrypted with a key that "
+            "is neither in serde nor in previous_serdes"
+        ) from failure
+
+
+def _parts(serde: SerializerProtocol) -> tuple[CipherProtocol | None, SerializerProtocol]:
+    """The cipher of an `EncryptedSerializer`, and its inner serializer; one of another kind is whole."""
+    kind = type(serde)
+    if (
+        isinstance(serde, EncryptedSerializer)
+        and kind.dumps_typed is EncryptedSerializer.dumps_typed
+        and kind.loads_typed is EncryptedSerializer.loads_typed
+    ):
+        return serde.cipher, serde.serde
+    return None, serde
+
+
+def _layers(type_: str) -> tuple[str, str]:
+    """The serializer's part of a type, and the letters of the layers around it."""
+    own, bar, layers = type_.rpartition("|")
+    return (own, layers) if bar else (type_, "")
+
+
+def _of_cipher(type_: str) -> tuple[str, str]:
+    """The type before encryption, and the name of the cipher."""
+    own, _, name = type_.partition("+")
+    return own, name
+
+
+def _digest(type_: str, place: Place) -> bytes:
+    parts = [part.encode() for part in (type_, *place)]
+    return blake2b(b"".join(len(part).to_bytes(4, "big") + part for part in parts), digest_size=DIGEST).digest()
+
+
+def _hides(serde: SerializerProtocol) -> bool:
+    """Whether what a serializer of any kind stores cannot be read: one that encrypts, around another or not."""
+    try:
+        hidden = _HIDES.get(serde)
+    except TypeError:  # Not hashable, or not to be referred to weakly: asked each time.
+        return _probe(serde)
+    if hidden is None:
+        hidden = _HIDES[serde] = _probe(serde)
+    return hidden
+
+
+def _probe(serde: SerializerProtocol) -> bool:
+    stored = bytes(serde.dumps_typed(PROBE)[1])
+    return not all(text.encode() in stored for pair in PROBE.items() for text in pair)

@@ -1,0 +1,121 @@
+"""`Lease`: a claim on a thread whose heart beats in the background.
+
+The heart renews the claim three times in its life, so that one lost beat does not end it. A heart that is late loses
+nothing unless somebody else has taken the thread meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+
+from langchain_core.runnables import RunnableConfig
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom.core.claims import claim_lost, release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.model import CLAIM_KEY, MAX_NAMESPACE, text, thread_text
+from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.errors import ClaimLost, ClosedError, ConfigError, StorageError
+
+BEATS = 3
+
+
+class Lease:
+    """A claim on a thread, from `with` or `async with` to the end of its block; `CheckpointSaver.claim` makes it.
+
+    Attributes:
+        config: What to run graphs with: it names the thread and carries the claim.
+        owner: What `ThreadBusy` tells others.
+        is_lost: Whether the heart has found the claim gone; the next write will, too, and raise `ClaimLost`.
+    """
+
+    def __init__(
+        self, driver: Driver, dialect: SqlDialect, thread_id: str, *, ttl_seconds: float, owner: str | None
+    ) -> None:
+        if not 0 < ttl_seconds < 10**9:
+            raise ConfigError(f"ttl_seconds must be more than 0, not {ttl_seconds!r}")
+        self._driver = driver
+        self._dialect = dialect
+        self._thread_id = thread_text(thread_id)
+        self._ttl_seconds = float(ttl_seconds)
+        self._token = secrets.token_hex(16)
+        self.owner = text("owner", owner or f"{socket.gethostname()}:{os.getpid()}", MAX_NAMESPACE)
+        self.config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, CLAIM_KEY: self._token}}
+        self.is_lost = False
+        self._stopped = threading.Event()
+        self._heart: threading.Thread | asyncio.Task[None] | None = None
+
+    # Sync
+
+    def __enter__(self) -> Self:
+        self._driver.run(self._take())
+        # A daemon: a program that ends does not wait for it, and its claim expires.
+        self._heart = threading.Thread(target=self._beat, name="checkpoint-claim", daemon=True)
+        self._heart.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        if isinstance(self._heart, threading.Thread):
+            self._heart.join()
+        if not self._driver.run(self._release()) and error is None:
+            raise claim_lost(self._thread_id)
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._ttl_seconds / BEATS):
+            try:
+                # The driver has tried for a while. The claim may hold all the same, and the next write will tell.
+                with suppress(StorageError):
+                    self._driver.run(self._renew())
+            except ClaimLost:
+                self.is_lost = True
+                return
+            except ClosedError:
+                return
+
+    # Async, the same
+
+    async def __aenter__(self) -> Self:
+        await self._driver.arun(self._take())
+        self._heart = asyncio.create_task(self._abeat())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self._heart, asyncio.Task):
+            self._heart.cancel()
+            await asyncio.wait([self._heart])
+        if not await self._driver.arun(self._release()) and error is None:
+            raise claim_lost(self._thread_id)
+
+    async def _abeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._ttl_seconds / BEATS)
+            try:
+                with suppress(StorageError):
+                    await self._driver.arun(self._renew())
+            except ClaimLost:
+                self.is_lost = True
+                return
+            except ClosedError:
+                return
+
+    # What both colours share
+
+    def _take(self) -> Operation[None]:
+        return take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds)
+
+    def _renew(self) -> Operation[None]:
+        return renew_claim(self._dialect, self._thread_id, self._token, self._ttl_seconds)
+
+    def _release(self) -> Operation[bool]:
+        return release_claim(self._dialect, self._thread_id, self._token)

@@ -1,0 +1,272 @@
+"""A claimed thread is written by its owner alone, and an owner that slept too long stores nothing any more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command, interrupt
+
+from langgraph_checkpoint_custom import CheckpointSaver, ClaimLost, ConfigError, ThreadBusy
+from langgraph_checkpoint_custom.lease import Lease
+from tests.behaviour.helpers import Database, config, get, ids_of, put
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Face, Store
+
+DURABILITIES = ["sync", "async", "exit"]
+THREAD: Any = {"configurable": {"thread_id": "thread"}}
+
+
+@asynccontextmanager
+async def claimed(face: Face, thread_id: str = "thread", *, lost: bool = False, **options: Any) -> AsyncIterator[Lease]:
+    """A claim in either colour, which is `lost` when the block ends or is not."""
+    lease = face.saver.claim(thread_id, **options)  # type: ignore[attr-defined]
+    enter, leave = lease.__aenter__, lease.__aexit__
+    if face.colour == "sync":
+        enter, leave = partial(asyncio.to_thread, lease.__enter__), partial(asyncio.to_thread, lease.__exit__)
+    await enter()
+    try:
+        yield lease
+    except BaseException as error:
+        await leave(type(error), error, None)
+        raise
+    with pytest.raises(ClaimLost) if lost else nullcontext():
+        await leave(None, None, None)
+
+
+async def run(face: Face, graph: Any, given: Any, where: RunnableConfig, **options: Any) -> Any:
+    if face.colour == "async":
+        return await graph.ainvoke(given, where, **options)
+    return await asyncio.to_thread(graph.invoke, given, where, **options)
+
+
+def takes_over(database: Database, thread_id: str = "thread") -> None:
+    """Do what the next owner does once the claim has expired."""
+    database.run("UPDATE claims SET token = 'another' WHERE thread_id = :thread_id", thread_id=thread_id)
+
+
+def at(lease: Lease, checkpoint_id: str | None = None) -> RunnableConfig:
+    """The config of a checkpoint that carries the claim."""
+    part = config(checkpoint_id=checkpoint_id)["configurable"]
+    return {"configurable": {**lease.config["configurable"], **part}}
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_a_run_with_a_claim_is_a_run(face: Face, database: Database, durability: str) -> None:
+    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=face.saver)
+    async with claimed(face, owner="me") as lease:
+        state = await run(face, graph, {"log": ["x"]}, lease.config, durability=durability)
+        assert state["log"] == ["x", "one", "two"]
+        again = await run(face, graph, {"log": ["y"]}, lease.config, durability=durability)
+    found = await get(face, THREAD)
+    assert found.checkpoint["channel_values"]["log"] == again["log"] == [*state["log"], "y", "one", "two"]
+    token = lease.config["configurable"]["__langgraph_checkpoint_claim"]
+    assert token not in str(found)
+    assert all(token.encode() not in cell for cell in database.cells())
+
+
+async def test_questions_and_subgraphs_keep_the_claim(face: Face, database: Database) -> None:
+    """In the namespaces of subgraphs it is the thread's claim, too."""
+
+    def ask(state: Log) -> Any:
+        return {"log": [interrupt("who?")]}
+
+    inner = chain(Log, ask=ask, after=says("after")).compile()
+    graph = chain(Log, inner=inner, last=says("last")).compile(checkpointer=face.saver)
+    async with claimed(face, lost=True) as lease:
+        await run(face, graph, {"log": ["x"]}, lease.config)
+        state = await run(face, graph, Command(resume="me"), lease.config)
+        assert state["log"][-3:] == ["me", "after", "last"]
+        await run(face, graph, {"log": ["y"]}, lease.config)
+        takes_over(database)
+        before = sorted(database.cells())
+        with pytest.raises(ClaimLost):
+            await run(face, graph, Command(resume="me"), lease.config)
+    assert sorted(database.cells()) == before
+
+
+async def test_others_are_told_who_has_it_and_until_when(face: Face) -> None:
+    async with claimed(face, owner="worker 1", ttl_seconds=100) as lease:
+        assert lease.owner == "worker 1"
+        with pytest.raises(ThreadBusy, match="'thread' is claimed by 'worker 1' until 20") as caught:
+            async with claimed(face):
+                pass
+        assert (caught.value.thread_id, caught.value.owner) == ("thread", "worker 1")
+        assert 80 < (caught.value.expires_at - datetime.now(timezone.utc)).total_seconds() <= 101
+        async with claimed(face, "another"):
+            pass
+    async with claimed(face) as mine:
+        assert mine.owner.endswith(f":{os.getpid()}")
+
+
+async def test_the_heart_beats_as_long_as_the_block_lasts(face: Face) -> None:
+    async with claimed(face, ttl_seconds=0.6):
+        end = time.monotonic() + 1.5  # Two and a half lives of the claim.
+        while time.monotonic() < end:
+            with pytest.raises(ThreadBusy):
+                async with claimed(face):
+                    pass
+            await asyncio.sleep(0.05)
+
+
+async def test_what_comes_with_a_lost_claim_is_not_stored(face: Face, database: Database) -> None:
+    async with claimed(face, lost=True) as lease:
+        await put(face, "1", {"a": ["x"]})
+        await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+        takes_over(database)
+        before = sorted(database.cells())
+        with pytest.raises(ClaimLost, match="'thread'"):
+            await face.put_writes(at(lease, "1"), [("a", 1), ("b", [2])], "task 2")
+        with pytest.raises(ClaimLost, match="'thread'"):
+            await face.put_writes(at(lease, "1"), [("__error__", "x")], "task")
+        document = (await get(face, config(checkpoint_id="1"))).checkpoint | {"id": "2"}
+        with pytest.raises(ClaimLost, match="'thread'"):
+            await face.put(at(lease, "1"), document, {}, document["channel_versions"])
+        assert sorted(database.cells()) == before
+    assert ids_of(await face.all(config())) == ["1"]
+
+
+async def test_the_claim_of_one_thread_is_none_on_another(face: Face) -> None:
+    async with claimed(face, "another") as lease:
+        with pytest.raises(ClaimLost):
+            await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+
+
+async def test_whoever_claims_nothing_is_not_held_up(face: Face) -> None:
+    async with claimed(face):
+        await put(face, "1")
+
+
+async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(face: Face, database: Database) -> None:
+    async def fails() -> None:
+        async with claimed(face):
+            takes_over(database)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fails()
+
+
+async def test_a_heart_that_finds_the_claim_gone_says_so(face: Face, database: Database) -> None:
+    async with claimed(face, lost=True, ttl_seconds=0.3) as lease:
+        takes_over(database)
+        for _ in range(200):
+            if lease.is_lost:
+                break
+            await asyncio.sleep(0.05)
+        assert lease.is_lost
+
+
+async def test_a_write_waits_for_a_takeover_that_is_going_on(face: Face, database: Database) -> None:
+    """And so it is stored before it or refused, never stored after it."""
+    async with claimed(face, lost=True) as lease:
+        with closing(database.connect()) as other:
+            other.execute("UPDATE claims SET token = 'another'")
+            writing = asyncio.create_task(face.put_writes(at(lease, "1"), [("a", 1)], "task"))
+            await asyncio.sleep(0.3)  # It must not be done by then.
+            assert not writing.done()
+            other.commit()
+        with pytest.raises(ClaimLost):
+            await writing
+
+
+async def test_what_dead_owners_left_is_cleared_away(face: Face, database: Database) -> None:
+    async with claimed(face, "old", lost=True, ttl_seconds=1000):
+        long_ago = "0" if database.kind == "sqlite" else "to_timestamp(0)"
+        database.run(f"UPDATE claims SET expires_at = {long_ago}")
+        async with claimed(face, "new"):
+            assert database.run("SELECT thread_id FROM claims") == [("new",)]
+
+
+OWNER = """
+import os, signal, sys, time
+from langgraph_checkpoint_custom import ClaimLost, open_saver
+from tests.graphs.scenarios.parts import Log, chain, says
+
+def stop(state):
+    time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.
+    print("here", flush=True)
+    os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+    return {"log": ["late"]}
+
+with open_saver(sys.argv[1]) as saver:
+    graph = chain(Log, one=says("one"), stop=stop, two=says("two")).compile(checkpointer=saver)
+    try:
+        with saver.claim("thread", ttl_seconds=2.0, owner="first") as lease:
+            graph.invoke({"log": ["slow"]}, lease.config, durability=sys.argv[2])
+    except ClaimLost as error:
+        print("lost", error, flush=True)
+"""
+
+
+@contextmanager
+def owner(store: Store, durability: str, signal_name: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that stops itself in the middle of a run; it does not outlive the block."""
+    command = [sys.executable, "-c", OWNER, store.url, durability, signal_name]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+def take_over(saver: CheckpointSaver) -> Lease:
+    """Claim the thread as soon as that can be done."""
+    for _ in range(200):
+        try:
+            return saver.claim("thread", owner="second").__enter__()
+        except ThreadBusy:
+            time.sleep(0.05)
+    raise AssertionError("the claim does not expire")
+
+
+def test_a_dead_owners_claim_expires(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        with owner(store, "sync", "SIGKILL") as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "here\n"
+            worker.wait(20)
+        lease = take_over(saver)
+        graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
+        assert graph.invoke(None, lease.config)["log"] == ["slow", "one", "quick", "two"]
+        lease.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_a_paused_owner_that_wakes_up_stores_nothing(store: Store, durability: str) -> None:
+    with store.open() as saver:
+        saver.setup()
+        graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
+        with owner(store, durability, "SIGSTOP") as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "here\n"
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+            lease = take_over(saver)
+            state = graph.invoke({"log": ["fast"]}, lease.config)
+            before = [found.config for found in saver.list(THREAD)], graph.get_state(THREAD)
+            os.kill(worker.pid, signal.SIGCONT)
+            said = worker.stdout.read()
+        assert said.startswith("lost")
+        assert state["log"][-3:] == ["one", "quick", "two"]
+        assert ([found.config for found in saver.list(THREAD)], graph.get_state(THREAD)) == before
+        lease.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(("thread_id", "options"), [("t", {"ttl_seconds": 0}), ("t", {"ttl_seconds": -1.0}), ({}, {})])
+def test_what_cannot_be_claimed(saver: CheckpointSaver, thread_id: Any, options: Any) -> None:
+    with pytest.raises(ConfigError):
+        saver.claim(thread_id, **options)

@@ -1,0 +1,265 @@
+"""Each tenant has threads of its own, whatever their ids, and on PostgreSQL the tables say so, too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, PostgresSaver, ThreadBusy
+from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_TENANT, MAX_THREAD_ID
+from tests.behaviour.helpers import (
+    LONG,
+    Database,
+    anywhere,
+    config,
+    delta_history,
+    get,
+    ids_of,
+    metadata,
+    next_uuid,
+    put,
+    put_delta_chain,
+)
+from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Face, Store
+
+TENANTS = ["", "acme", "acme2", "ACME", "a%me", "acme/", "äcme", "'); DROP TABLE checkpoints"]
+
+
+def faces(face: Face) -> list[Face]:
+    """The store as each tenant sees it, and without one."""
+    return [Face(face.saver.for_tenant(tenant) if tenant else face.saver, face.colour) for tenant in TENANTS]  # type: ignore[attr-defined]
+
+
+async def fill(own: Face, number: int) -> None:
+    """The same ids for everybody, and values of one's own."""
+    meta = metadata(number, run_id="run", thread_id="thread")
+    first = await put(own, "1", {"a": [LONG, number]}, versions={"a": "1"}, meta=meta)
+    second = await put(own, "2", {"a": [LONG, number]}, parent=first, versions={"a": "1"}, new={}, meta=meta)
+    await own.put_writes(second, [("w", [number])], "task")
+    await put(own, "3", {"s": number}, ns="sub", meta=meta)
+
+
+async def seen(own: Face) -> list[Any]:
+    """Everything that can be seen."""
+    pages = [await own.all(None), await own.all(anywhere()), await own.all(None, filter={"thread_id": "thread"})]
+    alone = [await get(own, where) for where in (config(), config(checkpoint_id="1"), config(ns="sub"))]
+    return [*itertools.chain(*pages), *alone]
+
+
+async def test_tenants_see_nothing_of_each_other(face: Face) -> None:
+    all_faces = faces(face)
+    for number, own in enumerate(all_faces):
+        assert await own.all(None) == []
+        await fill(own, number)
+    for number, own in enumerate(all_faces):
+        found = await seen(own)
+        assert len(found) == 12
+        assert {each.metadata["step"] for each in found} == {number}
+        assert {each.metadata["thread_id"] for each in found} == {"thread"}
+        assert {each.config["configurable"]["thread_id"] for each in found} == {"thread"}
+        newest = await get(own, config())
+        assert newest.checkpoint["channel_values"] == {"a": [LONG, number]}
+        assert newest.pending_writes == [("task", "w", [number])]
+
+
+@pytest.mark.parametrize("what", ["prune", "delete_thread", "delete_for_runs", "copy_thread"])
+async def test_tenants_change_nothing_of_each_other(face: Face, what: str) -> None:
+    all_faces = faces(face)
+    for number, own in enumerate(all_faces):
+        await fill(own, number)
+    before = [await seen(own) for own in all_faces]
+    for position in (0, 3):
+        own = all_faces[position]
+        if what == "prune":
+            await own.prune(["thread"])
+            assert ids_of(await own.all(config())) == ["2"]
+        elif what == "delete_thread":
+            await own.delete_thread("thread")
+            assert await own.all(None) == []
+        elif what == "delete_for_runs":
+            await own.delete_for_runs(["run"])
+            assert await own.all(None) == []
+        else:
+            await own.copy_thread("thread", "copy")
+            copied = await get(own, config("copy"))
+            assert copied.metadata["thread_id"] == "copy"  # type: ignore[typeddict-item]
+            assert copied.checkpoint["channel_values"] == {"a": [LONG, position]}
+            assert len(await own.all(None, filter={"thread_id": "copy"})) == 3
+        for other, earlier in zip(all_faces, before, strict=True):
+            if other not in (all_faces[0], all_faces[3]):
+                assert await seen(other) == earlier
+
+
+async def test_pages_histories_and_claims_are_the_tenants(face: Face) -> None:
+    own, other = faces(face)[1:3]
+    for number in range(60):
+        await put(own, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(number))
+        await put(other, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(-number))
+    assert [each.metadata["step"] for each in await own.all(None)] == list(range(59, -1, -1))
+    assert len(await own.all(None, before=config(checkpoint_id="010"))) == 10
+
+    chained = await put_delta_chain(own, next_uuid, 5, {2})
+    assert await own.history(chained[-1], ["delta"]) == {"delta": delta_history(2, 4)}
+    assert await other.history(chained[-1], ["delta"]) == {"delta": {"writes": []}}
+
+    with own.saver.claim("thread", owner="me"):  # type: ignore[attr-defined]
+        with pytest.raises(ThreadBusy, match="thread 'thread' is claimed by 'me'"):
+            own.saver.claim("thread").__enter__()  # type: ignore[attr-defined]
+        with other.saver.claim("thread"), face.saver.claim("thread"):  # type: ignore[attr-defined]
+            pass
+
+
+async def test_graphs_run_for_a_tenant(face: Face) -> None:
+    where: Any = {"configurable": {"thread_id": "thread"}}
+    for own, name in zip(faces(face), TENANTS, strict=True):
+        graph = chain(Log, one=says(f"for {name}")).compile(checkpointer=own.saver)
+        for turn in range(2):
+            assert (await graph.ainvoke({"log": [f"{name} {turn}"]}, where))["log"][0] == f"{name} 0"
+        assert len([state async for state in graph.aget_state_history(where)]) == 6
+
+
+async def test_errors_name_the_thread_as_the_caller_does(face: Face, database: Database) -> None:
+    own = faces(face)[1]
+    await put(own, "1", {"a": [LONG]})
+    database.run("UPDATE blobs SET value = :value", value=b"\xc1")
+    with pytest.raises(CorruptCheckpoint) as caught:
+        await own.get_tuple(config())
+    assert caught.value.thread_id == "thread"
+    assert "\x1f" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "a\x1fb", "\x1f", "a\0b", "x" * 61, "ä" * 31, None, ["a"], "\ud800"])
+def test_what_cannot_be_a_tenant(saver: CheckpointSaver, name: Any) -> None:
+    with pytest.raises(ConfigError, match="tenant"):
+        saver.for_tenant(name)
+
+
+async def test_no_thread_id_reaches_into_a_tenant(face: Face) -> None:
+    own = faces(face)[1]
+    await put(own, "1")
+    for outside in (face, faces(face)[2]):
+        for thread_id in ("\x1facme\x1fthread", "\x1f", "\x1f\x1f"):
+            with pytest.raises(ConfigError, match="U\\+001F"):
+                await outside.get_tuple(config(thread_id))
+            with pytest.raises(ConfigError, match="U\\+001F"):
+                await outside.delete_thread(thread_id)
+            with pytest.raises(ConfigError, match="U\\+001F"):
+                await outside.prune([thread_id])
+            with pytest.raises(ConfigError, match="U\\+001F"):
+                await outside.copy_thread("thread", thread_id)
+        await put(outside, "1", thread_id="acme\x1fthread")  # Only the first character is a mark.
+        assert ids_of(await outside.all(None)) == ["1"]
+    assert ids_of(await own.all(None)) == ["1"]
+
+
+async def test_the_longest_keys_fit_beside_the_longest_tenant(face: Face) -> None:
+    own = Face(face.saver.for_tenant("t" * MAX_TENANT), face.colour)  # type: ignore[attr-defined]
+    thread_id, ns, channel = "i" * MAX_THREAD_ID, "n" * MAX_NAMESPACE, "c" * MAX_CHANNEL
+    values, versions = {channel: [1]}, {channel: "v" * MAX_ID}
+    await put(own, "9" * MAX_ID, values, thread_id=thread_id, ns=ns, versions=versions)
+    assert (await get(own, config(thread_id, ns=ns))).checkpoint["channel_values"] == values
+
+
+# PostgreSQL
+
+
+@pytest.fixture
+def role(postgres_url: str) -> Iterator[str]:
+    """A role that only runs: it may read and write all rows that the policies show it."""
+    name = f"tenant_{postgres_url.rpartition('test_')[2][:12]}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in (
+            "CREATE ROLE {}",
+            "GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}",
+        ):
+            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+    yield name
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+TABLES = ("checkpoints", "blobs", "writes", "claims")
+
+
+def rows(url: str, *before: str) -> dict[str, list[str]]:
+    """The threads that raw SQL sees in each table, after some statements."""
+    with psycopg.connect(url) as connection:
+        for statement in before:
+            connection.execute(statement)
+        query = "SELECT DISTINCT thread_id FROM langgraph_checkpoint.{}"
+        return {table: [row[0] for row in connection.execute(query.format(table))] for table in TABLES}
+
+
+async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, role: str, colour: str) -> None:
+    as_role = f"{postgres_url}&options=-c%20role%3D{role}"
+    with PostgresSaver(as_role) as saver:
+        for name in ("", "acme", "other"):
+            own = Face(saver.for_tenant(name) if name else saver, colour)
+            await fill(own, 1)
+            assert len(await own.all(None)) == 3
+            (own.saver.claim("thread")).__enter__()._stopped.set()  # type: ignore[attr-defined]
+        await saver.aclose()
+    assert rows(as_role) == {table: ["thread"] for table in TABLES}
+    told = "SET langgraph_checkpoint_custom.tenant = 'acme'"
+    assert rows(as_role, told) == {table: ["\x1facme\x1fthread"] for table in TABLES}
+    assert all(len(found) == 3 for found in rows(postgres_url).values())  # The owner sees all.
+    with psycopg.connect(as_role) as connection:
+        for table in TABLES:
+            changed = connection.execute(f"DELETE FROM langgraph_checkpoint.{table} WHERE thread_id LIKE '%acme%'")
+            assert changed.rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(
+                "INSERT INTO langgraph_checkpoint.blobs VALUES (E'\\x1facme\\x1fthread', '', 'a', '9', 'null', '')"
+            )
+
+
+async def test_a_role_of_one_tenant_cannot_reach_another_whatever_it_sets(
+    postgres_url: str, role: str, colour: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO langgraph_checkpoint.tenant_roles (role, tenant) VALUES (%s, 'acme')", [role])
+    as_role = f"{postgres_url}&options=-c%20role%3D{role}"
+    with PostgresSaver(postgres_url) as saver:
+        for name in ("", "acme", "other"):
+            await fill(Face(saver.for_tenant(name) if name else saver, colour), 1)
+        await saver.aclose()
+    for told in ("SELECT 1", "SET langgraph_checkpoint_custom.tenant = 'other'"):
+        assert rows(as_role, told)["checkpoints"] == ["\x1facme\x1fthread"]
+    with PostgresSaver(as_role) as saver:
+        own = Face(saver.for_tenant("acme"), colour)
+        await put(own, "4")
+        assert len(await own.all(None)) == 4
+        for name in ("", "other"):
+            foreign = Face(saver.for_tenant(name) if name else saver, colour)
+            assert await foreign.all(None) == []
+            with pytest.raises(Exception, match="row-level security"):
+                await put(foreign, "5")
+        await saver.aclose()
+    with psycopg.connect(as_role, autocommit=True) as connection:
+        assert connection.execute("SELECT tenant FROM langgraph_checkpoint.tenant_roles").fetchall() == [("acme",)]
+        assert connection.execute("DELETE FROM langgraph_checkpoint.tenant_roles").rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO langgraph_checkpoint.tenant_roles VALUES ('somebody', 'other')")
+
+
+def test_a_callers_transaction_does_not_stay_in_the_tenant(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        saver = PostgresSaver(connection)
+        saver.for_tenant("acme").get_tuple(config())
+        assert connection.execute("SELECT langgraph_checkpoint.current_tenant()").fetchone() == ("",)
+
+
+def test_a_store_with_tables_for_tenants_is_one_store(store: Store) -> None:
+    """A saver for a tenant shares its connections with the saver that it was made from."""
+    with store.open() as saver:
+        own = saver.for_tenant("acme")
+        assert type(own) is type(saver)
+        assert own.for_tenant("other").for_tenant("acme").get_tuple(config()) is None
