@@ -21,6 +21,10 @@ lint:
 demo *args:
     python -m langgraph_checkpoint_custom demo {{args}}
 
+# The benchmarks next to the official savers: `just bench --quick` takes three minutes, all of it twenty.
+bench *args:
+    python -m benchmarks {{args}}
+
 # What CI runs, from a clean virtual environment.
 ci:
     bash .ci/run
