@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -100,14 +100,18 @@ async def run_group(options: argparse.Namespace, cases: Sequence[Case], place: P
             mine = [each for each in cases if colour in each.colours and options.colour in (None, colour)]
             if not mine:
                 continue
-            async with contestants(place, colour) as field:
-                sizes = {"threads": options.threads, "few": options.few}
-                arena = Arena(place, colour, field, options.quick, results, sizes)
+            async with AsyncExitStack() as stack:
+                entrants = await stack.enter_async_context(contestants(place, colour))
                 for case in mine:
                     before, started = len(results), time.monotonic()
-                    await case.run(arena, case.name)
+                    sizes = {"threads": options.threads, "few": options.few}
+                    await case.run(Arena(place, colour, entrants, options.quick, results, sizes), case.name)
                     for result in results[before:]:
                         tell(result, time.monotonic() - started)
+                    if any(each.error for result in results[before:] for each in result.figures):
+                        # A connection may be in a state that is the next case's affair no more.
+                        await stack.aclose()
+                        entrants = await stack.enter_async_context(contestants(place, colour))
     finally:
         place.drop()
 

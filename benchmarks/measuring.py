@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import statistics
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +23,8 @@ Lap = Callable[[int], Awaitable[Any]]
 
 # Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
 WARM = 6
+# Seconds that nothing here takes.
+HANGS = 15
 # A median of fewer says nothing.
 FEWEST = 5
 
@@ -107,9 +111,10 @@ async def race(
                 continue
             try:
                 work = entry.lap(first + number)
-                started = time.perf_counter()
-                await work
-                taken = time.perf_counter() - started
+                with limited():
+                    started = time.perf_counter()
+                    await work
+                    taken = time.perf_counter() - started
             except Exception as error:
                 mine.fail(error)
                 continue
@@ -121,12 +126,36 @@ async def race(
     return list(figures.values())
 
 
+@contextmanager
+def limited() -> Iterator[None]:
+    """Give up what hangs: a task is cancelled, and a signal ends a sync call on the main thread."""
+    task = asyncio.current_task()
+    assert task is not None
+    clock = asyncio.get_running_loop().call_later(HANGS, task.cancel)
+    signal.signal(signal.SIGALRM, _hangs)
+    signal.setitimer(signal.ITIMER_REAL, 2 * HANGS)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if clock.when() > asyncio.get_running_loop().time():
+            raise
+        raise TimeoutError(f"it hangs: not done after {HANGS} s") from None
+    finally:
+        clock.cancel()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _hangs(*_: object) -> None:
+    raise TimeoutError(f"it hangs: not done after {2 * HANGS} s")
+
+
 async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitable[None]]) -> None:
     """Look whether each contestant has really done it."""
     for each in figures:
         if not each.error:
             try:
-                await checks(each)
+                with limited():
+                    await checks(each)
             except Exception as error:
                 each.fail(error)
 

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant, Field, contestants
 from benchmarks.floors import Floor
-from benchmarks.measuring import Figures, run_here
+from benchmarks.measuring import Figures, limited, run_here
 from benchmarks.states import Put, Writes, prose, small
 from benchmarks.stores import delayed
 
@@ -111,7 +111,8 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
                 continue
             cpu, server_cpu, started = time.process_time(), server.cpu() if server else 0, time.perf_counter()
             try:
-                taken = await together(work, arena.colour, number, f"{arena.thread(name, mine.name)}, {turn}")
+                with limited():
+                    taken = await together(work, arena.colour, number, f"{arena.thread(name, mine.name)}, {turn}")
             except Exception as error:
                 mine.fail(error)
                 continue

@@ -80,7 +80,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
 
     memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
     entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
-    *figures, floor = await race(entries, laps=arena.size(20, 8), seconds=0.8 if arena.quick else 20, warm=2)
+    *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 20, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         thread = f"{arena.thread(name, saver.name)}, last"

@@ -33,10 +33,9 @@ def size(place: Place, whose: str) -> Size:
     return Size(disk, psutil.Process().io_counters().write_chars, 0)
 
 
-async def steps(arena: Arena, name: str, *, state: State, steps: int) -> None:
+async def steps(arena: Arena, name: str, *, state: State, steps: int, quick: int = 0) -> None:
     """So many steps of one thread, in a database that has nothing else."""
-    if arena.quick:
-        steps = min(steps, 100)
+    steps = arena.size(steps, quick)
     where = arena.place.where / name.replace(" ", "_").replace(",", "")
     where.mkdir()
     place = Place(arena.place.database, where, arena.place.server if arena.place.database == "postgres" else None)
@@ -93,7 +92,7 @@ def _less(after: Size, before: Size) -> tuple[float, float, float]:
 
 
 CASES = [
-    case("200 chat steps", partial(steps, state=partial(chat, 1, 1), steps=200), colours=["sync"]),
+    case("200 chat steps", partial(steps, state=partial(chat, 1, 1), steps=200, quick=200), colours=["sync"]),
     case("1,000 chat steps", partial(steps, state=partial(chat, 1, 1), steps=1000), colours=["sync"], quick=False),
-    case("200 wide steps", partial(steps, state=wide, steps=200), colours=["sync"]),
+    case("200 wide steps", partial(steps, state=wide, steps=200, quick=60), colours=["sync"]),
 ]
