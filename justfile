@@ -25,6 +25,10 @@ demo *args:
 bench *args:
     python -m benchmarks {{args}}
 
+# Real graphs for a quarter of an hour, while connections are cut, processes killed and threads pruned.
+soak *args:
+    python -m tests.soak {{args}}
+
 # What CI runs, from a clean virtual environment.
 ci:
     bash .ci/run

@@ -6,9 +6,18 @@ method. What the official savers lack is done as an Agent Server does it: list, 
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    suppress,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +56,13 @@ class Contestant:
         self.role: Role = role
         self.colour = colour
         self.saver = saver
+
+    def abort(self) -> None:
+        """End a call that hangs, if it is on a connection of its own: that one is broken then."""
+        connection = getattr(self.saver, "conn", None)
+        if isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
+            with closing(socket.socket(fileno=os.dup(connection.fileno()))) as end:
+                end.shutdown(socket.SHUT_RDWR)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if self.colour == "async":
@@ -235,10 +251,13 @@ async def _postgres(urls: dict[str, str], colour: str, stack: AsyncExitStack) ->
     official: BaseCheckpointSaver[Any]
     for name, pipeline in (("connection", False), ("pipeline", True)):
         if colour == "async":
-            made = AsyncPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline)
-            official = await stack.enter_async_context(_perhaps_broken(made))
+            tasks_of_one = AsyncPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline)
+            official = await tasks_of_one.__aenter__()
+            stack.push_async_callback(_aclose, tasks_of_one)
         else:
-            official = stack.enter_context(OfficialPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline))
+            made = OfficialPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline)
+            official = made.__enter__()
+            stack.callback(_close, made)
         found.append(Contestant(f"official {name}", "official", colour, official))
     # As the official documentation says: these three settings are needed.
     needed: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -254,15 +273,17 @@ async def _postgres(urls: dict[str, str], colour: str, stack: AsyncExitStack) ->
     return found
 
 
-@asynccontextmanager
-async def _perhaps_broken(made: AbstractAsyncContextManager[AsyncPostgresSaver]) -> AsyncIterator[AsyncPostgresSaver]:
-    """A saver whose connection may have been given up, so that closing it fails: in pipeline mode large puts hang."""
-    saver = await made.__aenter__()
-    try:
-        yield saver
-    finally:
-        with suppress(psycopg.Error):
-            await made.__aexit__(None, None, None)
+# A connection that was given up cannot be closed without an error: in pipeline mode large puts hang at times.
+
+
+def _close(made: AbstractContextManager[OfficialPostgresSaver]) -> None:
+    with suppress(psycopg.Error):
+        made.__exit__(None, None, None)
+
+
+async def _aclose(made: AbstractAsyncContextManager[AsyncPostgresSaver]) -> None:
+    with suppress(psycopg.Error):
+        await made.__aexit__(None, None, None)
 
 
 async def _sqlite(place: Place, colour: str, stack: AsyncExitStack) -> list[Contestant]:

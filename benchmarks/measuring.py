@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import statistics
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 # `same` is ours with the setting of the official saver where that is not our default.
 Role = Literal["ours", "same", "official", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
+Abort = Callable[[], None]
 
 # Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
 WARM = 6
@@ -94,6 +95,7 @@ class Entry(NamedTuple):
     name: str
     role: Role
     lap: Lap
+    abort: Abort | None = None
 
 
 async def race(
@@ -111,7 +113,7 @@ async def race(
                 continue
             try:
                 work = entry.lap(first + number)
-                with limited():
+                with limited(entry.abort):
                     started = time.perf_counter()
                     await work
                     taken = time.perf_counter() - started
@@ -126,27 +128,37 @@ async def race(
     return list(figures.values())
 
 
+class _Watch:
+    """Looks from an OS thread of its own whether something hangs, also in a call that no signal interrupts."""
+
+    def __init__(self) -> None:
+        self.ends: float | None = None
+        self.abort: Abort | None = None
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(0.5)
+            if self.ends and time.monotonic() > self.ends and self.abort:
+                self.ends = None
+                self.abort()
+
+
+_WATCH = _Watch()
+
+
 @contextmanager
-def limited() -> Iterator[None]:
-    """Give up what hangs: a task is cancelled, and a signal ends a sync call on the main thread."""
-    task = asyncio.current_task()
-    assert task is not None
-    clock = asyncio.get_running_loop().call_later(HANGS, task.cancel)
-    signal.signal(signal.SIGALRM, _hangs)
-    signal.setitimer(signal.ITIMER_REAL, 2 * HANGS)
+def limited(abort: Abort | None) -> Iterator[None]:
+    """Give up what hangs, by `abort`, which makes it fail."""
+    ends = _WATCH.ends, _WATCH.abort = time.monotonic() + HANGS, abort
     try:
         yield
-    except asyncio.CancelledError:
-        if clock.when() > asyncio.get_running_loop().time():
-            raise
-        raise TimeoutError(f"it hangs: not done after {HANGS} s") from None
+    except Exception:
+        if time.monotonic() > ends[0]:
+            raise TimeoutError(f"it hangs: not done after {HANGS} s") from None
+        raise
     finally:
-        clock.cancel()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _hangs(*_: object) -> None:
-    raise TimeoutError(f"it hangs: not done after {2 * HANGS} s")
+        _WATCH.ends = None
 
 
 async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitable[None]]) -> None:
@@ -154,8 +166,7 @@ async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitabl
     for each in figures:
         if not each.error:
             try:
-                with limited():
-                    await checks(each)
+                await checks(each)
             except Exception as error:
                 each.fail(error)
 

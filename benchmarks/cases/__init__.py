@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from benchmarks.contestants import Contestant, Field, Place
 from benchmarks.floors import Floor
-from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, race
+from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, limited, race
 from benchmarks.states import Put, Writes
 
 Call = TypeVar("Call", Put, Put | Writes)
@@ -47,7 +47,7 @@ class Arena:
         fewest: int = 5,
     ) -> list[Figures]:
         """Race savers and, with the same lap, both floors; a quick run ends a race after half a second."""
-        entries = [Entry(saver.name, saver.role, savers(saver)) for saver in self.entrants.savers]
+        entries = [Entry(saver.name, saver.role, savers(saver), saver.abort) for saver in self.entrants.savers]
         if floors:
             entries += [
                 Entry("floor", "floor", floors(self.entrants.floor)),
@@ -63,7 +63,8 @@ class Arena:
 
         async def one(each: Figures) -> None:
             if each.name in savers:
-                await checks(savers[each.name], each)
+                with limited(savers[each.name].abort):
+                    await checks(savers[each.name], each)
 
         await check(figures, one)
 

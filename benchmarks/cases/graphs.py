@@ -79,7 +79,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
         return lap
 
     memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
-    entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
+    entries = [Entry(saver.name, saver.role, lap_of(saver), saver.abort) for saver in (*arena.entrants.savers, memory)]
     *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 20, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
