@@ -63,7 +63,9 @@ async def steps(arena: Arena, name: str, *, state: State, steps: int, quick: int
             for number, put in enumerate(calls()):
                 await field.floor.store("thread", str(number), put.least)
             after = size(place, "floor")
-            for kind, sample in zip((disk, written, cpu), _less(after, before), strict=True):
+            on_disk, bytes_written, seconds = _less(after, before)
+            samples = (on_disk, bytes_written, seconds / steps)
+            for kind, sample in zip((disk, written, cpu), samples, strict=True):
                 kind.append(Figures("floor", "floor", [sample]))
     finally:
         place.drop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import threading
 import time
@@ -172,10 +173,18 @@ def compare(saver: CheckpointSaver, names: list[str], problems: list[str]) -> in
         if not between_rounds(state):
             problems.append(f"{name} has not ended its round {rounds[name]}")
         elif plain(state, name) != in_memory[rounds[name]]:
-            problems.append(f"{name} differs after {rounds[name]} rounds: {plain(state, name)[:500]}")
+            found, wanted = plain(state, name), in_memory[rounds[name]]
+            problems.append(f"{name} differs after {rounds[name]} rounds: {difference(found, wanted)}")
         if not rounds[name]:
             problems.append(f"{name} has not got through a single round")
     return sum(rounds.values())
+
+
+def difference(found: str, wanted: str) -> str:
+    """The first words that differ, without the digest, which differs whenever something else did."""
+    pairs = zip(found.split(", "), wanted.split(", "), strict=False)
+    differing = [f"{a[:80]} and not {b[:80]}" for a, b in pairs if a != b and not re.search("[0-9a-f]{64}", a)]
+    return differing[0] if differing else "only in the digest, so an earlier round was different"
 
 
 def more_than(limit: Holds, before: Holds, after: Holds, what: str) -> list[str]:

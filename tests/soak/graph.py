@@ -88,16 +88,16 @@ def build(saver: BaseCheckpointSaver[Any]) -> Any:
 
 def next_input(state: StateSnapshot, name: str) -> Any:
     """How to go on from a state, whatever ended the run before."""
-    if state.interrupts:
+    if any(task.interrupts and task.result is None for task in state.tasks):
         return Command(resume=f"{name} answers {state.values['round']}")
-    if state.next:
+    if not between_rounds(state):
         return None
     return {"name": name, "round": state.values.get("round", 0) + 1}
 
 
 def between_rounds(state: StateSnapshot) -> bool:
-    """Whether nothing is left to do."""
-    return not state.next
+    """Whether nothing is left to do; `state.next` leaves out tasks whose writes are stored, so it may be empty before."""
+    return not state.tasks
 
 
 def plain(state: StateSnapshot, name: str) -> str:
