@@ -21,6 +21,14 @@ lint:
 demo *args:
     python -m langgraph_checkpoint_custom demo {{args}}
 
+# The benchmarks next to the official savers: `just bench --quick` takes three minutes, all of it twenty.
+bench *args:
+    python -m benchmarks {{args}}
+
+# Real graphs for a quarter of an hour, while connections are cut, processes killed and threads pruned.
+soak *args:
+    python -m tests.soak {{args}}
+
 # What CI runs, from a clean virtual environment.
 ci:
     bash .ci/run

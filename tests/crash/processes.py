@@ -20,7 +20,9 @@ PATIENCE = 60.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # A process imports the main program of its parent, which may be pytest's, and the module of its function.
-_CONTEXT.set_forkserver_preload(["pytest", "tests.crash.agent", "tests.crash.family", "tests.crash.programs"])
+_CONTEXT.set_forkserver_preload(
+    ["pytest", "tests.crash.agent", "tests.crash.family", "tests.crash.programs", "tests.soak.worker"]
+)
 
 
 def pipe() -> tuple[Connection, Connection]:

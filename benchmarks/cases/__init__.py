@@ -1,0 +1,110 @@
+"""The cases: each is a race of all contestants on one database in one colour, and a look at what they have stored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from benchmarks.contestants import Contestant, Field, Place
+from benchmarks.floors import Floor
+from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, limited, race
+from benchmarks.states import Put, Writes
+
+Call = TypeVar("Call", Put, Put | Writes)
+
+DATABASES = ("postgres", "sqlite")
+COLOURS = ("sync", "async")
+
+
+@dataclass
+class Arena:
+    """What a case needs: the contestants, how long it may take, and where its results go."""
+
+    place: Place
+    colour: str
+    entrants: Field
+    quick: bool
+    results: list[Result]
+    options: dict[str, int] = field(default_factory=dict)
+
+    def size(self, whole: int, quick: int) -> int:
+        """A number that is smaller in a quick run."""
+        return quick if self.quick else whole
+
+    def thread(self, case: str, name: str) -> str:
+        """A thread of a contestant's own."""
+        return f"{case}, {name}, {self.colour}"
+
+    async def race(
+        self,
+        savers: Callable[[Contestant], Lap],
+        floors: Callable[[Floor], Lap] | None = None,
+        *,
+        laps: int,
+        seconds: float = 1e9,
+        warm: int = WARM,
+        fewest: int = 5,
+    ) -> list[Figures]:
+        """Race savers and, with the same lap, both floors; a quick run ends a race after half a second."""
+        entries = [Entry(saver.name, saver.role, savers(saver), saver.abort) for saver in self.entrants.savers]
+        if floors:
+            entries += [
+                Entry("floor", "floor", floors(self.entrants.floor)),
+                Entry("serde", "serde", floors(self.entrants.serde)),
+            ]
+        return await race(
+            entries, laps=laps, seconds=min(seconds, 0.5) if self.quick else seconds, warm=warm, fewest=fewest
+        )
+
+    async def check(self, figures: Sequence[Figures], checks: Callable[[Contestant, Figures], Awaitable[None]]) -> None:
+        """Look whether each saver has done it."""
+        savers = {saver.name: saver for saver in self.entrants.savers}
+
+        async def one(each: Figures) -> None:
+            if each.name in savers:
+                with limited(savers[each.name].abort):
+                    await checks(savers[each.name], each)
+
+        await check(figures, one)
+
+    def record(self, case: str, figures: Sequence[Figures], *, unit: str = "s", note: str = "") -> None:
+        """Keep a result."""
+        self.results.append(Result(case, self.place.database, self.colour, unit, list(figures), note))
+
+    async def fill(self, thread_id: str, calls: Callable[[], Sequence[Call]]) -> Sequence[Call]:
+        """A thread in the stores of ours and of the official savers, which all cases of this place only read."""
+        found: Sequence[Call] | None = self.place.filled.get(thread_id)
+        if found is None:
+            found = self.place.filled[thread_id] = calls()
+            async with self.place.fillers() as fillers:
+                for filler in fillers:
+                    await do(filler, thread_id, found)
+        return found
+
+
+async def do(saver: Contestant, thread_id: str, calls: Sequence[Put | Writes]) -> None:
+    """Make these calls."""
+    for call in calls:
+        if isinstance(call, Put):
+            await saver.put(thread_id, call)
+        else:
+            await saver.put_writes(thread_id, call)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case; `quick` if it is part of a quick run."""
+
+    name: str
+    group: str
+    run: Callable[[Arena, str], Awaitable[None]]
+    quick: bool = True
+    databases: Sequence[str] = DATABASES
+    colours: Sequence[str] = COLOURS
+
+
+def case(name: str, run: Callable[[Arena, str], Awaitable[None]], **options: Any) -> Case:
+    """A case of the group that its function's module is."""
+    group = getattr(run, "func", run).__module__.rpartition(".")[2]
+    return Case(name, group, run, **options)

@@ -1,0 +1,94 @@
+"""Writing: checkpoints of several states, and what tasks wrote."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+from benchmarks.cases import Arena, case
+from benchmarks.contestants import Contestant
+from benchmarks.floors import Floor
+from benchmarks.measuring import WARM, Figures, Lap
+from benchmarks.states import Script, State, chat, files, small, wide, wide_text
+
+
+async def put(
+    arena: Arena, name: str, *, state: State, laps: int, quick: int, quick_state: State | None = None
+) -> None:
+    """Step after step of one thread."""
+    laps = arena.size(laps, quick)
+    source = quick_state if arena.quick and quick_state else state
+    puts = list(islice(source(), laps + WARM + 1))
+    for saver in arena.entrants.savers:
+        await saver.put(arena.thread(name, saver.name), puts[0])
+
+    def savers(saver: Contestant) -> Lap:
+        thread = arena.thread(name, saver.name)
+        return lambda number: saver.put(thread, puts[number + 1])
+
+    def floors(floor: Floor) -> Lap:
+        thread = arena.thread(name, "floor")
+        return lambda number: floor.store(thread, puts[number + 1].checkpoint["id"], puts[number + 1].least)
+
+    figures = await arena.race(savers, floors, laps=laps, seconds=60)
+
+    async def checks(saver: Contestant, each: Figures) -> None:
+        last = puts[len(each.samples) + WARM]
+        found = await saver.get(arena.thread(name, saver.name))
+        assert found.checkpoint["id"] == last.checkpoint["id"], "the last checkpoint is not the newest"
+        assert found.checkpoint["channel_values"] == last.checkpoint["channel_values"], "other values came back"
+        assert found.metadata["step"] == last.metadata["step"], "other metadata came back"
+
+    await arena.check(figures, checks)
+    arena.record(name, figures, note="the middle of the growth" if source is quick_state else "")
+
+
+async def put_writes(arena: Arena, name: str, *, number: int) -> None:
+    """The outputs of task after task at one checkpoint each."""
+    laps = arena.size(150, 25)
+    script = Script()
+    calls = [(script.put({"count": step}), script.writes(number)) for step in range(laps + WARM)]
+    for saver in arena.entrants.savers:
+        for step, _ in calls:
+            await saver.put(arena.thread(name, saver.name), step)
+
+    def savers(saver: Contestant) -> Lap:
+        thread = arena.thread(name, saver.name)
+        return lambda lap: saver.put_writes(thread, calls[lap][1])
+
+    def floors(floor: Floor) -> Lap:
+        thread = arena.thread(name, "floor")
+
+        def lap(lap: int) -> object:
+            writes = calls[lap][1]
+            rows = [(f"{writes.checkpoint_id} {n}", value) for n, (_, value) in enumerate(writes.writes)]
+            return floor.store_all(thread, rows)
+
+        return lap  # type: ignore[return-value]
+
+    figures = await arena.race(savers, floors, laps=laps, seconds=20)
+
+    async def checks(saver: Contestant, each: Figures) -> None:
+        writes = calls[len(each.samples) + WARM - 1][1]
+        found = await saver.get(arena.thread(name, saver.name), writes.checkpoint_id)
+        assert [(channel, value) for _, channel, value in found.pending_writes or ()] == writes.writes
+
+    await arena.check(figures, checks)
+    arena.record(name, figures)
+
+
+CASES = [
+    case("put small", partial(put, state=small, laps=300, quick=60)),
+    case(
+        "put chat to 200 messages",
+        partial(put, state=partial(chat, 0), quick_state=partial(chat, 70), laps=100 - WARM, quick=20),
+    ),
+    case(
+        "put chat to 1,000 messages",
+        partial(put, state=partial(chat, 0), quick_state=partial(chat, 470), laps=500 - WARM, quick=20),
+    ),
+    case("put wide, dicts", partial(put, state=wide, laps=60, quick=10)),
+    case("put wide, text", partial(put, state=wide_text, laps=60, quick=10)),
+    case("put files", partial(put, state=files, laps=60, quick=10)),
+    *(case(f"put_writes {number}", partial(put_writes, number=number)) for number in (1, 5, 50)),
+]

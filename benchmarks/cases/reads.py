@@ -1,0 +1,140 @@
+"""Reading: the newest checkpoint, one by its id, and lists."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from benchmarks.cases import Arena, case
+from benchmarks.contestants import Contestant
+from benchmarks.floors import Floor
+from benchmarks.measuring import Figures, Lap
+from benchmarks.states import Put, State, chat, files, long_thread, small, wide, wide_text
+
+
+async def get(arena: Arena, name: str, *, state: State, by_id: bool) -> None:
+    """The newest checkpoint of a thread of three."""
+    thread = name.removesuffix(", by id")
+    calls = await arena.fill(thread, lambda: list(islice(state(), 3)))
+    last = calls[-1]
+    checkpoint_id = last.checkpoint["id"] if by_id else None
+    for floor in (arena.entrants.floor, arena.entrants.serde):
+        await floor.store(arena.thread(name, "floor"), "state", [last.checkpoint, last.metadata])
+
+    def savers(saver: Contestant) -> Lap:
+        return lambda _: saver.get(thread, checkpoint_id)
+
+    def floors(floor: Floor) -> Lap:
+        return lambda _: floor.load(arena.thread(name, "floor"), "state")
+
+    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=6)
+
+    async def checks(saver: Contestant, each: Figures) -> None:
+        found = await saver.get(thread, checkpoint_id)
+        assert found.checkpoint["channel_values"] == last.checkpoint["channel_values"], "other values came back"
+
+    await arena.check(figures, checks)
+    arena.record(name, figures)
+
+
+async def growth(arena: Arena, name: str) -> None:
+    """The newest checkpoint of a long thread, for each unit of time that it takes in a short one."""
+    long = arena.size(4000, 1000)
+    short_thread, long_name = "a thread of 100", f"a thread of {long}"
+    await arena.fill(short_thread, lambda: list(islice(small(), 100)))
+    await arena.fill(long_name, lambda: list(islice(small(), long)))
+
+    def savers(thread: str, saver: Contestant) -> Lap:
+        return lambda _: saver.get(thread)
+
+    laps = arena.size(100, 30)
+    at_short = await arena.race(partial(savers, short_thread), laps=laps, seconds=6)
+    at_long = await arena.race(partial(savers, long_name), laps=laps, seconds=6)
+    for a, b in zip(at_long, at_short, strict=True):
+        if a.median and b.median:
+            a.samples = [a.median / b.median]
+    arena.record(name, at_long, unit="×", note=f"{long:,} against 100 checkpoints")
+
+
+LONG = "a long thread"
+
+
+def _long(arena: Arena) -> list[Put]:
+    return list(islice(long_thread(), arena.size(1000, 400)))
+
+
+async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[str, Any] | None = None) -> None:
+    """Checkpoints of a long thread, none of which is kept."""
+    calls = await arena.fill(LONG, lambda: _long(arena))
+    expected = sum(not filter or call.metadata["source"] == filter["source"] for call in calls)
+    expected = min(expected, limit or expected)
+    thread = arena.thread(name, "floor")
+    for floor in (arena.entrants.floor, arena.entrants.serde):
+        values = [[call.checkpoint, call.metadata] for call in calls[:expected]]
+        await floor.store_all(thread, [(f"{number:06}", value) for number, value in enumerate(values)])
+
+    def savers(saver: Contestant) -> Lap:
+        return lambda _: saver.count(LONG, limit=limit, filter=filter)
+
+    def floors(floor: Floor) -> Lap:
+        return lambda _: floor.load_all(thread, expected)
+
+    many = expected > 50
+    figures = await arena.race(
+        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=10, warm=1 if many else 6
+    )
+
+    async def checks(saver: Contestant, each: Figures) -> None:
+        found = [each async for each in saver.tuples(LONG, limit=limit, filter=filter)]
+        assert len(found) == expected, f"{len(found)} came back of {expected}"
+        wanted = [call for call in reversed(calls) if not filter or call.metadata["source"] == filter["source"]]
+        for one, call in zip(found, wanted, strict=False):
+            assert one.checkpoint["channel_values"] == call.checkpoint["channel_values"], "other values came back"
+
+    await arena.check(figures, checks)
+    arena.record(name, figures, note=f"{expected} of {len(calls)} checkpoints")
+
+
+async def list_memory(arena: Arena, name: str) -> None:
+    """The most memory that Python has taken at a time while a long thread is listed."""
+    calls = await arena.fill(LONG, lambda: _long(arena))
+    figures = []
+    for saver in arena.entrants.savers:
+        mine = Figures(saver.name, saver.role)
+        figures.append(mine)
+        try:
+            await saver.count(LONG, limit=1)
+            tracemalloc.start()
+            await saver.count(LONG)
+            mine.samples.append(tracemalloc.get_traced_memory()[1])
+        except Exception as error:
+            mine.fail(error)
+        finally:
+            tracemalloc.stop()
+    arena.record(name, figures, unit="B", note=f"{len(calls)} checkpoints")
+
+
+STATES: dict[str, State] = {
+    "small": small,
+    "chat of 200 messages": partial(chat, 196),
+    "chat of 1,000 messages": partial(chat, 996),
+    "wide, dicts": wide,
+    "wide, text": wide_text,
+    "files": files,
+}
+
+CASES = [
+    *(case(f"get {name}", partial(get, state=state, by_id=False)) for name, state in STATES.items()),
+    *(
+        case(f"get {name}, by id", partial(get, state=state, by_id=True), quick=name == "small")
+        for name, state in STATES.items()
+    ),
+    case("get latest, growth", growth),
+    case("list 1", partial(list_some, limit=1)),
+    case("list 10", partial(list_some, limit=10)),
+    case("list all", partial(list_some, limit=None)),
+    case("list filtered", partial(list_some, limit=None, filter={"source": "input"})),
+    case("list all, peak memory", list_memory),
+]

@@ -1,0 +1,181 @@
+"""Interleaved rounds and what is made of them.
+
+In each round every contestant does the same once, and the one that begins changes from round to round. So what else
+the machine does meets all of them, and a ratio between two of them is the median of the ratios of their rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+# `same` is ours with the setting of the official saver where that is not our default.
+Role = Literal["ours", "same", "official", "floor", "serde"]
+Lap = Callable[[int], Awaitable[Any]]
+Abort = Callable[[], None]
+
+# Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
+WARM = 6
+# Seconds that nothing here takes.
+HANGS = 15
+# A median of fewer says nothing.
+FEWEST = 5
+
+
+@dataclass
+class Figures:
+    """What one contestant took in one case, in seconds unless the result says otherwise."""
+
+    name: str
+    role: Role
+    samples: list[float] = field(default_factory=list)
+    # Further figures, by name and unit: "steps/s".
+    extras: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def median(self) -> float | None:
+        """The median, or None if the contestant failed."""
+        return statistics.median(self.samples) if self.samples and not self.error else None
+
+    @property
+    def p99(self) -> float | None:
+        """The 99th percentile, which is the largest of up to a hundred."""
+        if not self.samples or self.error:
+            return None
+        return sorted(self.samples)[min(len(self.samples) - 1, int(len(self.samples) * 0.99))]
+
+    def fail(self, error: Exception) -> None:
+        """Note that the contestant could not do it, or did it wrong."""
+        self.error = "".join(traceback.format_exception_only(error)).strip()[:300]
+
+
+@dataclass
+class Result:
+    """A case on one database in one colour."""
+
+    case: str
+    database: str
+    colour: str
+    unit: str
+    figures: list[Figures]
+    note: str = ""
+
+    def of(self, role: Role) -> list[Figures]:
+        """The contestants of a role that did it, the best first."""
+        found = [(each.median, each) for each in self.figures if each.role == role]
+        return [each for _, each in sorted(((m, each) for m, each in found if m is not None), key=lambda pair: pair[0])]
+
+    def best(self, role: Role) -> Figures | None:
+        """The best of a role."""
+        return next(iter(self.of(role)), None)
+
+    def ratio(self, role: Role) -> float | None:
+        """What ours takes for each unit that the best of a role takes."""
+        ours, other = self.best("ours"), self.best(role)
+        if ours is None or other is None:
+            return None
+        if len(ours.samples) == len(other.samples):
+            pairs = [a / b for a, b in zip(ours.samples, other.samples, strict=True) if b > 0]
+            return statistics.median(pairs) if pairs else None
+        return ours.median / other.median if ours.median is not None and other.median else None
+
+
+class Entry(NamedTuple):
+    """A contestant in a race; `lap` makes ready what the clock is to see, and returns it to be awaited."""
+
+    name: str
+    role: Role
+    lap: Lap
+    abort: Abort | None = None
+
+
+async def race(
+    entries: Sequence[Entry], *, laps: int, seconds: float, warm: int = WARM, first: int = 0, fewest: int = FEWEST
+) -> list[Figures]:
+    """Let all do their laps in turn, until `laps` or `seconds` are over."""
+    figures = {entry.name: Figures(entry.name, entry.role) for entry in entries}
+    gc.collect()
+    ends = time.perf_counter() + seconds
+    for number in range(laps + warm):
+        turn = number % len(entries)
+        for entry in (*entries[turn:], *entries[:turn]):
+            mine = figures[entry.name]
+            if mine.error:
+                continue
+            try:
+                work = entry.lap(first + number)
+                with limited(entry.abort):
+                    started = time.perf_counter()
+                    await work
+                    taken = time.perf_counter() - started
+            except Exception as error:
+                mine.fail(error)
+                continue
+            if number >= warm:
+                mine.samples.append(taken)
+        await asyncio.sleep(0)  # Pools and the loop have work of their own, which is no lap's.
+        if time.perf_counter() > ends and number + 1 >= warm + fewest:
+            break
+    return list(figures.values())
+
+
+class _Watch:
+    """Looks from an OS thread of its own whether something hangs, also in a call that no signal interrupts."""
+
+    def __init__(self) -> None:
+        self.ends: float | None = None
+        self.abort: Abort | None = None
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(0.5)
+            if self.ends and time.monotonic() > self.ends and self.abort:
+                self.ends = None
+                self.abort()
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def limited(abort: Abort | None) -> Iterator[None]:
+    """Give up what hangs, by `abort`, which makes it fail."""
+    ends = _WATCH.ends, _WATCH.abort = time.monotonic() + HANGS, abort
+    try:
+        yield
+    except Exception:
+        if time.monotonic() > ends[0]:
+            raise TimeoutError(f"it hangs: not done after {HANGS} s") from None
+        raise
+    finally:
+        _WATCH.ends = None
+
+
+async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitable[None]]) -> None:
+    """Look whether each contestant has really done it."""
+    for each in figures:
+        if not each.error:
+            try:
+                await checks(each)
+            except Exception as error:
+                each.fail(error)
+
+
+def run_here(work: Awaitable[Any]) -> Any:
+    """Run a coroutine that never waits, as those of the sync contestants, on this OS thread."""
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a sync contestant has waited for an event loop")

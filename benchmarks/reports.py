@@ -1,0 +1,187 @@
+"""What a run has found, as JSON, as a Markdown report and as SVG plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from math import log10
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import Figures, Result
+from benchmarks.targets import verdicts
+
+
+def write(folder: Path, about: dict[str, Any], results: Sequence[Result]) -> None:
+    """Write all reports."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {"about": about, "results": [as_json(result) for result in results]}
+    (folder / "results.json").write_text(json.dumps(data, indent=1) + "\n")
+    (folder / "report.md").write_text(report(about, results))
+    for database in dict.fromkeys(result.database for result in results):
+        for colour in dict.fromkeys(result.colour for result in results if result.database == database):
+            chosen = [each for each in results if (each.database, each.colour) == (database, colour)]
+            (folder / f"{database}-{colour}.svg").write_text(plot(f"{database}, {colour}", chosen))
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """A result with all that is known."""
+    return {
+        "case": result.case,
+        "database": result.database,
+        "colour": result.colour,
+        "unit": result.unit,
+        "note": result.note,
+        "ratio to official": result.ratio("official"),
+        "ratio to floor": result.ratio("floor"),
+        "targets": [{**v.target._asdict(), "reached": v.reached, "met": v.met} for v in verdicts(result)],
+        "contestants": [
+            {
+                "name": each.name,
+                "role": each.role,
+                "median": each.median,
+                "p99": each.p99,
+                "samples": len(each.samples),
+                **({"extras": each.extras} if each.extras else {}),
+                **({"error": each.error} if each.error else {}),
+            }
+            for each in result.figures
+        ],
+    }
+
+
+def report(about: dict[str, Any], results: Sequence[Result]) -> str:
+    """The tables: a summary with the targets, then every contestant."""
+    judged = [verdict for result in results for verdict in verdicts(result)]
+    met = sum(verdict.met for verdict in judged)
+    lines = ["# Benchmarks", "", *(f"- {name}: {_said(value)}" for name, value in about.items()), ""]
+    lines += [
+        f"{met} of {len(judged)} targets are met. Ratios are of ours to the best official form and to the floor, each",
+        "the median of the ratios of all rounds; less is better.",
+        "",
+    ]
+    for database in dict.fromkeys(result.database for result in results):
+        chosen = [result for result in results if result.database == database]
+        lines += [
+            f"## {database}",
+            "",
+            "| case | colour | ours | best official | floor | to official | to floor | target | |",
+            "|---|---|--:|--:|--:|--:|--:|--:|---|",
+            *map(_summary, chosen),
+            "",
+        ]
+    lines += ["## Every contestant", ""]
+    lines += [
+        "| case | database | colour | contestant | median | p99 | samples | more |",
+        "|---|---|---|---|--:|--:|--:|---|",
+    ]
+    lines += [_detail(result, each) for result in results for each in result.figures]
+    lines += [""]
+    return "\n".join(lines)
+
+
+def _said(value: Any) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+def _summary(result: Result) -> str:
+    official, floor = result.best("official"), result.best("floor")
+    errors = [each for each in result.figures if each.error]
+    found = verdicts(result)
+    limits = ", ".join(f"≤ {v.target.limit:.3g}{_OF[v.target.against]}" for v in found)
+    said = ", ".join("met" if v.met else "**not met**" for v in found)
+    if errors:
+        said += f" (failed: {', '.join(each.name for each in errors)})"
+    name = f"{result.case} ({result.note})" if result.note else result.case
+    best = f"{amount(official.median, result.unit)} ({official.name.removeprefix('official ')})" if official else "–"
+    if result.unit == "×":
+        ratios = ["–", "–"]
+    else:
+        ratios = [_ratio(result.ratio("official")), _ratio(result.ratio("floor"))]
+    cells = [
+        name,
+        result.colour,
+        amount(_median(result.best("ours")), result.unit),
+        best,
+        amount(_median(floor), result.unit),
+        *ratios,
+        limits,
+        said.strip(),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+_OF = {"official": "", "floor": " × floor", "itself": ""}
+
+
+def _detail(result: Result, each: Figures) -> str:
+    more = each.error or ", ".join(f"{value:,.3g} {unit}" for unit, value in each.extras.items())
+    cells = [
+        result.case,
+        result.database,
+        result.colour,
+        each.name,
+        amount(each.median, result.unit),
+        amount(each.p99, result.unit),
+        str(len(each.samples)),
+        more.replace("|", "\\|").replace("\n", " "),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _median(figures: Figures | None) -> float | None:
+    return figures.median if figures else None
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A figure with its unit."""
+    if value is None:
+        return "–"
+    if unit == "s":
+        return f"{value * 1000:,.0f} ms" if value >= 1 else f"{value * 1000:.3g} ms"
+    if unit == "B":
+        return f"{value / 1e6:,.1f} MB" if abs(value) >= 1e5 else f"{value / 1e3:,.1f} KB"
+    return f"{value:.2f} {unit}"
+
+
+# A bar from the middle is one times as much; a hundredth and a hundred times are the ends.
+WIDTH, LABEL, ROW, DECADES = 900, 300, 20, 2
+
+
+def plot(title: str, results: Sequence[Result]) -> str:
+    """A bar for each case: the ratio to the best official saver on a logarithmic scale, and a tick for the target."""
+    rows = [(each, ratio) for each in results if each.unit != "×" and (ratio := each.ratio("official")) and ratio > 0]
+    span = (WIDTH - LABEL - 70) / 2
+
+    def x(ratio: float) -> float:
+        return LABEL + span + max(-DECADES, min(DECADES, log10(ratio))) / DECADES * span
+
+    height = 60 + ROW * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" '
+        'font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="10" y="20" font-size="14">{escape(title)}: ours against the best official saver</text>',
+    ]
+    for tick in (0.01, 0.1, 1, 10, 100):
+        parts.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="44" y2="{height}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x(tick):.1f}" y="40" text-anchor="middle" fill="#666">{tick:g} ×</text>')
+    for number, (result, ratio) in enumerate(rows):
+        y = 50 + ROW * number
+        left, right = sorted((x(ratio), x(1)))
+        colour = "#2b8a5a" if ratio <= 1 else "#c0392b"
+        parts += [
+            f'<text x="{LABEL - 8}" y="{y + 11}" text-anchor="end">{escape(result.case)}</text>',
+            f'<rect x="{left:.1f}" y="{y}" width="{max(1, right - left):.1f}" height="14" fill="{colour}"/>',
+            f'<text x="{WIDTH - 60}" y="{y + 11}">{_ratio(ratio)} ×</text>',
+        ]
+        for verdict in verdicts(result):
+            if verdict.target.against == "official":
+                at = x(verdict.target.limit)
+                parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y - 2}" y2="{y + 16}" stroke="black"/>')
+    return "\n".join([*parts, "</svg>", ""])

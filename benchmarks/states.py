@@ -1,0 +1,211 @@
+"""The states that are stored: calls of a saver, made before the clock starts, so that each contestant gets the same.
+
+What changes between two steps is as it would be in a graph: a new list with the messages of the one before and some
+more, a new dict with the files of the one before and a new one. Texts are words, which compress as prose does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+_DICE = random.Random(4)
+_WORDS = ["".join(_DICE.choices("etaoinshrdlucmfwyp", k=_DICE.randint(2, 10))) for _ in range(2000)]
+
+
+def prose(size: int) -> str:
+    """Words of that many characters together."""
+    return " ".join(_DICE.choices(_WORDS, k=size // 3))[:size]
+
+
+class Put(NamedTuple):
+    """A call of `put`, on any thread."""
+
+    parent_id: str | None
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    new_versions: dict[str, Any]
+    # What any saver has to store for it at least: the document without large values, and what is new.
+    least: Any
+
+
+class Writes(NamedTuple):
+    """A call of `put_writes`, on any thread."""
+
+    checkpoint_id: str
+    writes: Sequence[tuple[str, Any]]
+    task_id: str
+
+
+class Script:
+    """The calls of one thread, step after step."""
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        self._values: dict[str, Any] = {}
+        self._versions: dict[str, str] = {}
+        self._step = -2
+
+    def put(self, changed: Mapping[str, Any], least: Mapping[str, Any] | None = None, **metadata: Any) -> Put:
+        """The next checkpoint; `least` is what is new in the values that changed, if that is not all of them."""
+        self._values = {**self._values, **changed}
+        return self.put_versions(list(changed), changed if least is None else least, **metadata)
+
+    def put_versions(self, channels: Sequence[str], least: Any, *, parent: str | None = None, **metadata: Any) -> Put:
+        """The next checkpoint, with new versions of these channels; `parent` if it is not the last one."""
+        self._step += 1
+        new = {channel: f"{self._step + 2:032d}.{_DICE.randrange(10**16):016d}" for channel in channels}
+        self._versions = {**self._versions, **new}
+        parent, self.last = parent or self.last, str(uuid6(clock_seq=-1))
+        checkpoint = Checkpoint(
+            v=4,
+            id=self.last,
+            ts="2026-05-04T06:32:42.235444+00:00",
+            channel_values=dict(self._values),
+            channel_versions=dict(self._versions),
+            versions_seen={"__input__": {}, "agent": dict(self._versions)},
+            updated_channels=sorted(new),
+        )
+        whole = cast("CheckpointMetadata", {"source": "loop", "step": self._step, "parents": {}, **metadata})
+        document = {**checkpoint, "channel_values": {}}
+        return Put(parent, checkpoint, whole, dict(new), [document, whole, least])
+
+    def writes(self, number: int = 1, size: int = 200, task_id: str = "") -> Writes:
+        """What a task wrote at the last checkpoint."""
+        assert self.last
+        task_id = task_id or str(uuid6(clock_seq=-1))
+        return Writes(self.last, [(f"channel {n % 5}", {"text": prose(size)}) for n in range(number)], task_id)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values after the last checkpoint."""
+        return dict(self._values)
+
+
+State = Callable[[], Iterator[Put]]
+
+
+def small() -> Iterator[Put]:
+    """Ten tiny channels, three of which change in a step."""
+    script = Script()
+    first = {f"text {n}": prose(20) for n in range(5)} | {"count": 0, "ratio": 0.5, "done": False}
+    yield script.put(first | {"tags": ["a", "b"], "place": {"city": "Bern", "zip": 3000}})
+    step = 0
+    while True:
+        step += 1
+        yield script.put({"count": step, "text 1": prose(20), "tags": ["a", str(step)]})
+
+
+def message(number: int, size: int = 1000) -> BaseMessage:
+    """A message with about that many characters."""
+    kind = HumanMessage if number % 2 else AIMessage
+    return kind(prose(size), id=str(uuid6(clock_seq=-1)))
+
+
+def chat(start: int, by: int = 2) -> Iterator[Put]:
+    """Messages of 1 KB in one channel; the first checkpoint has `start`, each later one `by` more."""
+    script = Script()
+    messages = [message(number) for number in range(start)]
+    yield script.put({"messages": messages, "summary": prose(100), "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        new = [message(len(messages) + number) for number in range(by)]
+        messages = [*messages, *new]
+        yield script.put({"messages": messages, "turn": turn}, {"messages": new, "turn": turn})
+
+
+def wide() -> Iterator[Put]:
+    """Twenty channels of 50 KB, each a list of dicts; one changes in a step."""
+    return _wide(lambda: [{"id": n, "text": prose(460), "score": n / 7} for n in range(100)])
+
+
+def wide_text() -> Iterator[Put]:
+    """Twenty channels of 50 KB, each a text; one changes in a step."""
+    return _wide(lambda: prose(50_000))
+
+
+def _wide(value: Callable[[], Any]) -> Iterator[Put]:
+    script = Script()
+    yield script.put({f"channel {n}": value() for n in range(20)})
+    step = 0
+    while True:
+        step += 1
+        yield script.put({f"channel {step % 20}": value()})
+
+
+def files() -> Iterator[Put]:
+    """A dict of 200 files of 5 KB; one changes in a step."""
+    script = Script()
+    held = {f"/src/file_{n}.py": prose(5000) for n in range(200)}
+    yield script.put({"files": held, "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        new = {f"/src/file_{turn * 7 % 200}.py": prose(5000)}
+        held = {**held, **new}
+        yield script.put({"files": held, "turn": turn}, {"files": new, "turn": turn})
+
+
+def long_thread(run: str = "run") -> Iterator[Put]:
+    """Small steps beside 5 KB that do not change; every tenth is an input, each belongs to a run of its own."""
+    script = Script()
+    yield script.put({"notes": [{"text": prose(230)} for _ in range(20)], "count": 0, "log": []}, run_id=f"{run} 0")
+    step = 0
+    while True:
+        step += 1
+        source = "loop" if step % 10 else "input"
+        yield script.put({"count": step, "log": [step, prose(100)]}, run_id=f"{run} {step}", source=source)
+
+
+class Deltas:
+    """The calls for a thread with one delta channel, and what its history is in the end.
+
+    Args:
+        steps: Checkpoints, each with one write.
+        snapshots: Steps between two checkpoints that hold the value; None for no such checkpoint.
+        branches: Forks of three steps each, from checkpoints all over the thread.
+    """
+
+    channel = "log"
+
+    def __init__(self, steps: int, *, snapshots: int | None = None, branches: int = 0) -> None:
+        self.calls: list[Put | Writes] = []
+        self.ids: list[str] = []
+        self.written: list[Any] = []
+        script = Script()
+        for step in range(steps):
+            # The newest one is that many steps after the last snapshot.
+            whole = snapshots is not None and step > 0 and (steps - 1 - step) % snapshots == 0 and step < steps - 1
+            self._put(script, _DeltaSnapshot(list(self.written)) if whole else None)
+            self.ids.append(self._last(script))
+            if step < steps - 1:
+                self.written.append({"role": "user", "content": prose(200)})
+                self._write(script, self.written[-1])
+        for branch in range(branches):
+            parent: str | None = self.ids[(branch + 1) * (steps - 2) // (branches + 1)]
+            for _ in range(3):
+                self._put(script, None, parent)
+                parent = None
+                self._write(script, {"role": "user", "content": "aside"})
+
+    def _put(self, script: Script, value: Any, parent: str | None = None) -> None:
+        counted = {} if value else {"counters_since_delta_snapshot": {self.channel: (1, 1)}}
+        put = script.put_versions([self.channel], value, parent=parent, **counted)
+        if value:
+            put.checkpoint["channel_values"][self.channel] = value
+        self.calls.append(put)
+
+    def _write(self, script: Script, value: Any) -> None:
+        self.calls.append(Writes(self._last(script), [(self.channel, value)], str(uuid6(clock_seq=-1))))
+
+    @staticmethod
+    def _last(script: Script) -> str:
+        assert script.last
+        return script.last

@@ -1,0 +1,19 @@
+"""Real graphs while connections are cut, processes killed and threads pruned: seconds of `python -m tests.soak`."""
+
+from __future__ import annotations
+
+import random
+
+from tests.soak.chaos import soak
+from tests.stores import Store
+
+# On each database; the full soak is `just soak`.
+SECONDS, GRAPHS = 8, 8
+
+
+def test_graphs_end_as_in_memory_whatever_is_cut_killed_and_pruned_meanwhile(own_store: Store) -> None:
+    seed = random.SystemRandom().randrange(10**9)
+    print(f"seed: {seed}")
+    outcome = soak(own_store, seconds=SECONDS, graphs=GRAPHS, seed=seed)
+    assert not outcome.problems, "\n".join(outcome.problems)
+    assert outcome.done["prunes"], outcome.done

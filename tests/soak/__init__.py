@@ -1,0 +1,1 @@
+"""Many real graphs for minutes, while what they need is cut, killed and pruned: `python -m tests.soak`."""

@@ -1,0 +1,117 @@
+"""A graph that goes on round after round, and what its state is after so many of them.
+
+All threads run the same graph. Each thread's name is in its values, so that what belongs to another one shows; what is
+computed does not depend on it, so that one run in memory tells the state of every thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, StateSnapshot, interrupt
+
+from tests.behaviour.helpers import anywhere
+
+TOOLS = 3
+# Of how many rounds something is kept, so that a state does not grow.
+KEPT = 10
+# A word that no name has in it.
+SOMEBODY = "~somebody~"
+
+
+def keep_last(state: list[str], writes: Sequence[list[str]]) -> list[str]:
+    """Lists after a list, of which the end stays."""
+    return [*state, *(item for write in writes for item in write)][-KEPT * TOOLS :]
+
+
+class State(TypedDict, total=False):
+    """What the last rounds did, and a digest of all of them."""
+
+    name: str
+    round: int
+    messages: Annotated[list[AnyMessage], add_messages]
+    done: Annotated[list[str], DeltaChannel(keep_last, snapshot_frequency=7)]
+    digest: str
+
+
+class Call(TypedDict):
+    """What a tool gets."""
+
+    name: str
+    words: str
+
+
+def build(saver: BaseCheckpointSaver[Any]) -> Any:
+    """The graph; every third round ends with a question."""
+
+    def plan(state: State) -> State:
+        old: list[AnyMessage | RemoveMessage] = [
+            RemoveMessage(str(message.id)) for message in state.get("messages", ())[: -2 * KEPT]
+        ]
+        new = HumanMessage(f"{state['name']} {state['round']}", id=f"plan {state['round']}")
+        return {"messages": [*old, new]}  # type: ignore[list-item]  # `add_messages` takes them.
+
+    def fan_out(state: State) -> list[Send]:
+        name, number = state["name"], state["round"]
+        return [Send("tool", {"name": name, "words": f"{number} {tool}"}) for tool in range(TOOLS)]
+
+    def tool(call: Call) -> State:
+        return {"done": [f"{call['name']} {call['words']} {'long ' * 100}"]}
+
+    def join(state: State) -> State:
+        text = f"{state.get('digest')} {state['done']} {state['messages'][-1].text}".replace(state["name"], "")
+        return {"digest": sha256(text.encode()).hexdigest()}
+
+    def ask(state: State) -> State:
+        answer = interrupt(f"{state['name']} {state['round']}") if state["round"] % 3 == 0 else "no question"
+        return {"messages": [AIMessage(answer, id=f"answer {state['round']}")]}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    for node in (plan, join, ask):
+        builder.add_node(node)
+    builder.add_node("tool", tool)  # type: ignore[arg-type]  # A `Send` may carry anything.
+    builder.add_edge(START, "plan")
+    builder.add_conditional_edges("plan", fan_out, ["tool"])
+    builder.add_edge("tool", "join")
+    builder.add_edge("join", "ask")
+    builder.add_edge("ask", END)
+    return builder.compile(checkpointer=saver)
+
+
+def next_input(state: StateSnapshot, name: str) -> Any:
+    """How to go on from a state, whatever ended the run before."""
+    if any(task.interrupts and task.result is None for task in state.tasks):
+        return Command(resume=f"{name} answers {state.values['round']}")
+    if not between_rounds(state):
+        return None
+    return {"name": name, "round": state.values.get("round", 0) + 1}
+
+
+def between_rounds(state: StateSnapshot) -> bool:
+    """Whether nothing is left to do; `state.next` leaves out tasks whose writes are stored, so it may be empty before."""
+    return not state.tasks
+
+
+def plain(state: StateSnapshot, name: str) -> str:
+    """The state as text, without the name."""
+    return repr(sorted(state.values.items())).replace(name, SOMEBODY)
+
+
+def expected(rounds: int) -> list[str]:
+    """The state after each round, in memory."""
+    graph = build(InMemorySaver())
+    found = [plain(graph.get_state(anywhere()), SOMEBODY)]
+    while len(found) <= rounds:
+        graph.invoke(next_input(graph.get_state(anywhere()), SOMEBODY), anywhere())
+        state = graph.get_state(anywhere())
+        if between_rounds(state):
+            found.append(plain(state, SOMEBODY))
+    return found
