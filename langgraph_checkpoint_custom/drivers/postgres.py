@@ -28,6 +28,7 @@ from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, 
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
+from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ClosedError,
@@ -126,7 +127,7 @@ class PostgresDriver:
             try:
                 if op.access != "migrate":
                     return drive(op, lambda request: self._perform(op.name, request))
-                with self._borrow(op.name, ()) as connection, connection.transaction():
+                with self._borrow(op.name, ()) as connection, without_hurry(connection), connection.transaction():
                     return drive(op, lambda request: self._reply(connection, request))
             except RetryableError as error:
                 failed += 1
@@ -217,8 +218,10 @@ class PostgresDriver:
             try:
                 if op.access != "migrate":
                     return await adrive(op, lambda request: self._aperform(op.name, request))
-                async with self._aborrow(op.name, ()) as connection, connection.transaction():
-                    return await adrive(op, lambda request: self._areply(connection, request))
+                async with self._aborrow(op.name, ()) as connection:
+                    with without_hurry(connection):
+                        async with connection.transaction():
+                            return await adrive(op, lambda request: self._areply(connection, request))
             except RetryableError as error:
                 failed += 1
                 pause = self._pause(failed, started)

@@ -25,6 +25,7 @@ from psycopg import AsyncConnection, Connection, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from langgraph_checkpoint_custom.drivers.postgres_waiting import PatientAsyncConnection, PatientConnection
 from langgraph_checkpoint_custom.errors import ClosedError, ConfigError
 
 SyncConnection = Connection[Any]
@@ -58,9 +59,17 @@ class Connections(Protocol):
 
 
 def connections_from(
-    source: Source, *, min_size: int, max_size: int, pool_timeout: float, connect_timeout: float
+    source: Source,
+    *,
+    min_size: int,
+    max_size: int,
+    pool_timeout: float,
+    connect_timeout: float,
+    answer_timeout: float,
 ) -> Connections:
     """The connections for what a caller gave."""
+    if not answer_timeout > 0:
+        raise ConfigError(f"answer_timeout must be more than 0 seconds, not {answer_timeout!r}")
     if isinstance(source, str):
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
@@ -74,7 +83,7 @@ def connections_from(
             "connect_timeout": max(1, round(connect_timeout)),
             "fallback_application_name": "langgraph-checkpoint-custom",
         }
-        return OwnPools(source, kwargs, min_size, max_size, pool_timeout)
+        return OwnPools(source, kwargs, min_size, max_size, pool_timeout, answer_timeout)
     if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
         return CallersPool(source)
     if isinstance(source, (Connection, AsyncConnection)):
@@ -104,8 +113,15 @@ class OwnPools:
     by_worker = False
 
     def __init__(
-        self, conninfo: str, kwargs: dict[str, Any], min_size: int, max_size: int, pool_timeout: float
+        self,
+        conninfo: str,
+        kwargs: dict[str, Any],
+        min_size: int,
+        max_size: int,
+        pool_timeout: float,
+        answer_timeout: float | None = None,
     ) -> None:
+        self._answer_timeout = answer_timeout
         self._options: dict[str, Any] = {
             "conninfo": conninfo,
             "kwargs": kwargs,
@@ -133,6 +149,8 @@ class OwnPools:
                     yield connection
                 finally:
                     self._lent.discard(connection)
+                    if connection.fell_silent:
+                        _replace_all(pool)
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
                 self._try()
@@ -146,7 +164,7 @@ class OwnPools:
         if entry is None or entry.ending:
             self._held.check_open()
             self._held.reap()
-            entry = self._held.loops[loop] = _LoopEntry(self._options)
+            entry = self._held.loops[loop] = _LoopEntry(self._options, self._answer_timeout)
         if entry.life is None:
             async with entry.opening:
                 self._held.check_open()
@@ -160,6 +178,8 @@ class OwnPools:
                     yield connection
                 finally:
                     entry.lent.discard(connection)
+                    if connection.fell_silent:
+                        await _areplace_all(entry.pool)
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
                 await self._atry()
@@ -195,15 +215,20 @@ class OwnPools:
             await asyncio.wait([entry.life])
         await asyncio.to_thread(self._held.close)
 
-    def _open(self) -> SyncPool:
+    def _open(self) -> ConnectionPool[PatientConnection]:
         with self._opening:
             self._held.check_open()
             if self._held.pool is None:
                 self._try()
-                pool: SyncPool = ConnectionPool(**self._options)
+                pool = ConnectionPool(
+                    **self._options, connection_class=PatientConnection, configure=self._give_patience
+                )
                 pool.open(wait=True, timeout=pool.timeout)
                 self._held.pool = pool
             return self._held.pool
+
+    def _give_patience(self, connection: PatientConnection) -> None:
+        connection.answer_timeout = self._answer_timeout
 
     def _try(self) -> None:
         Connection.connect(self._options["conninfo"], **self._options["kwargs"]).close()
@@ -212,21 +237,33 @@ class OwnPools:
         await (await AsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])).close()
 
 
+def _replace_all(pool: ConnectionPool[PatientConnection]) -> None:
+    """Drop every connection of a pool after one fell silent: to ask each of them would take as long again."""
+    if hasattr(pool, "drain"):  # psycopg_pool 3.3
+        pool.drain()
+
+
+async def _areplace_all(pool: AsyncConnectionPool[PatientAsyncConnection]) -> None:
+    if hasattr(pool, "drain"):
+        await pool.drain()
+
+
 class _LoopEntry:
     """A loop's pool, the task that closes it, and its connections, for when the loop is gone without a word."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], answer_timeout: float | None) -> None:
         self.opening = asyncio.Lock()
         self.life: asyncio.Task[None] | None = None
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.lent: set[LoopConnection] = set()
-        self.pool: LoopPool
+        self.pool: AsyncConnectionPool[PatientAsyncConnection]
         self._options = options
+        self._answer_timeout = answer_timeout
 
     async def open(self) -> None:
         """Open the pool for as long as the loop runs."""
-        pool: LoopPool = AsyncConnectionPool(**self._options, configure=self._remember)
+        pool = AsyncConnectionPool(**self._options, connection_class=PatientAsyncConnection, configure=self._remember)
         await pool.open(wait=True, timeout=pool.timeout)
         self.pool = pool
         self.life = asyncio.create_task(self._live())
@@ -238,7 +275,8 @@ class _LoopEntry:
             self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
             await self.pool.close()
 
-    async def _remember(self, connection: LoopConnection) -> None:
+    async def _remember(self, connection: PatientAsyncConnection) -> None:
+        connection.answer_timeout = self._answer_timeout
         self.connections.add(connection)
 
     def hang_up(self) -> None:
@@ -256,7 +294,7 @@ class _Held:
 
     def __init__(self) -> None:
         self.closed = False
-        self.pool: SyncPool | None = None
+        self.pool: ConnectionPool[PatientConnection] | None = None
         self.loops: dict[asyncio.AbstractEventLoop, _LoopEntry] = {}
 
     def check_open(self) -> None:
