@@ -1,7 +1,7 @@
 """Connections that do not wait for ever: for a server that has fallen silent, and for a cancellation to be confirmed.
 
 psycopg waits in steps of a tenth of a second and tells the generator that it runs when nothing came. A generator around
-that one counts the time; it costs no round trip, no timer, and one microsecond a call (of 200 and more).
+that one counts the time; it costs no round trip, no timer, and about a microsecond a call, of 100 and more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Patience:
     """Seconds without a byte from the server after which the connection is closed."""
 
     fell_silent = False
-    """Whether that has happened."""
+    """Whether it was closed for that, or for a cancellation that was not confirmed."""
 
     _cancel_until: float | None = None
 
@@ -49,16 +49,16 @@ class _Patience:
                 if ready:
                     heard = time.monotonic()
                 elif self._cancel_until is not None and time.monotonic() >= self._cancel_until:
-                    # For psycopg this is a cancellation that was confirmed, and what was cancelled ends as that.
+                    # To psycopg this is a cancellation that was confirmed, so the call ends as cancelled.
                     self._give_up(steps, QueryCanceled("the server did not confirm the cancellation"))
                 elif self.answer_timeout is not None and time.monotonic() - heard >= self.answer_timeout:
-                    self.fell_silent = True
                     self._give_up(steps, OperationalError(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
                 wanted = steps.send(ready)
         except StopIteration as end:
             return cast(T, end.value)
 
     def _give_up(self, steps: PQGen[T], error: OperationalError) -> None:
+        self.fell_silent = True
         self.pgconn.finish()
         with suppress(BaseException):  # What they do in the end needs the connection.
             steps.throw(error)
