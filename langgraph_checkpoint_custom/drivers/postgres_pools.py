@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection, Connection, ProgrammingError
+from psycopg import AsyncConnection, Connection, OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
@@ -33,6 +33,10 @@ LoopConnection = AsyncConnection[Any]
 SyncPool = ConnectionPool[SyncConnection]
 LoopPool = AsyncConnectionPool[LoopConnection]
 POOL_NAME = "langgraph-checkpoint-custom"
+# Seconds after which a pool that cannot connect begins anew, with pauses of one and two seconds. Otherwise each pause
+# is twice as long as the one before, and a server that is back is not used for as long again as it was away.
+RECONNECT_TIMEOUT = 5.0
+_PAUSING = "the server answers, but the pool has not connected yet"
 _NUMBERS = itertools.count(1)
 Source = str | SyncPool | LoopPool | SyncConnection | LoopConnection
 
@@ -129,6 +133,7 @@ class OwnPools:
             "max_size": max_size,
             "timeout": pool_timeout,
             "name": f"{POOL_NAME}-{next(_NUMBERS)}",
+            "reconnect_timeout": RECONNECT_TIMEOUT,
             "open": False,
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
@@ -154,6 +159,7 @@ class OwnPools:
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
                 self._try()
+                raise OperationalError(_PAUSING) from None
             raise
 
     @asynccontextmanager
@@ -183,6 +189,7 @@ class OwnPools:
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
                 await self._atry()
+                raise OperationalError(_PAUSING) from None
             raise
 
     def distrust(self) -> None:
@@ -221,7 +228,10 @@ class OwnPools:
             if self._held.pool is None:
                 self._try()
                 pool = ConnectionPool(
-                    **self._options, connection_class=PatientConnection, configure=self._give_patience
+                    **self._options,
+                    connection_class=PatientConnection,
+                    configure=self._give_patience,
+                    reconnect_failed=_begin_anew,
                 )
                 pool.open(wait=True, timeout=pool.timeout)
                 self._held.pool = pool
@@ -235,6 +245,18 @@ class OwnPools:
 
     async def _atry(self) -> None:
         await (await AsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])).close()
+
+
+def _begin_anew(pool: ConnectionPool[PatientConnection]) -> None:
+    """Let a pool try on for as long as somebody waits."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()
+
+
+async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> None:
+    """Let a pool try on for as long as somebody waits."""
+    if pool.get_stats().get("requests_waiting"):
+        await pool.check()
 
 
 def _replace_all(pool: ConnectionPool[PatientConnection]) -> None:

@@ -92,7 +92,7 @@ async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowl
     cluster.make()
     cluster.start()
     try:
-        async with PostgresSaver(cluster.url(), max_size=2, pool_timeout=1) as saver:
+        async with PostgresSaver(cluster.url(), max_size=2, pool_timeout=0.3) as saver:
             saver.setup()
             face = Face(saver, colour)
             ballast = fill_up(disk, leave=3 * MEGABYTE)
