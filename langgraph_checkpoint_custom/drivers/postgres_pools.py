@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -77,11 +78,9 @@ def connections_from(
     if isinstance(source, str):
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
-        try:
-            conninfo_to_dict(source)
-        except ProgrammingError:
+        if not _is_clear(source):
             # Neither the text nor libpq's words about it, which can hold the password.
-            raise ConfigError("the connection string cannot be read; %-encode special characters in it") from None
+            raise ConfigError("the connection string cannot be read; %-encode special characters in it")
         kwargs = {
             "autocommit": True,
             "connect_timeout": max(1, round(connect_timeout)),
@@ -96,6 +95,27 @@ def connections_from(
         "PostgresSaver takes a connection string, a psycopg ConnectionPool or AsyncConnectionPool, or a psycopg "
         f"Connection or AsyncConnection, not a {type(source).__name__}"
     )
+
+
+def _is_clear(conninfo: str) -> bool:
+    """Whether a connection string can be read, and is not read as another one than was meant.
+
+    To libpq the account of a URL ends at the first @ and the host at the first /. With one of those in the password,
+    the rest of it would be a part of the host, port or database, and so of every error and log.
+    """
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        return False
+    if not conninfo.startswith(("postgresql://", "postgres://")):
+        return True
+    account, at, rest = conninfo.partition("://")[2].partition("@")
+    if not at:
+        return True
+    if "/" in account:
+        return "?" in account  # The @ is that of an option.
+    # A question mark may be in a password, but what looks like an option is one, and the account was left out.
+    return not re.search(r"\?\w*=", account) and "@" not in rest.partition("?")[0]
 
 
 def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
