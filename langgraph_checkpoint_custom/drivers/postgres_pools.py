@@ -175,7 +175,7 @@ class OwnPools:
                 finally:
                     self._lent.discard(connection)
                     if connection.fell_silent:
-                        _replace_all(pool)
+                        pool.drain()  # To ask each of the others would take as long again.
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
                 self._try()
@@ -205,7 +205,7 @@ class OwnPools:
                 finally:
                     entry.lent.discard(connection)
                     if connection.fell_silent:
-                        await _areplace_all(entry.pool)
+                        await entry.pool.drain()
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
                 await self._atry()
@@ -277,17 +277,6 @@ async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> Non
     """Let a pool try on for as long as somebody waits."""
     if pool.get_stats().get("requests_waiting"):
         await pool.check()
-
-
-def _replace_all(pool: ConnectionPool[PatientConnection]) -> None:
-    """Drop every connection of a pool after one fell silent: to ask each of them would take as long again."""
-    if hasattr(pool, "drain"):  # psycopg_pool 3.3
-        pool.drain()
-
-
-async def _areplace_all(pool: AsyncConnectionPool[PatientAsyncConnection]) -> None:
-    if hasattr(pool, "drain"):
-        await pool.drain()
 
 
 class _LoopEntry:
