@@ -8,6 +8,9 @@ loop was closed without cancelling its tasks, the sockets are closed when the ne
 A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
 before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
 Then the pool's first connections are waited for, or it would make one more for the call that waits.
+
+A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
+of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import itertools
 import logging
 import re
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -158,6 +162,7 @@ class OwnPools:
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
         self._lent: set[SyncConnection] = set()
+        self._drained_at = 0.0
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.close)
 
@@ -174,8 +179,9 @@ class OwnPools:
                     yield connection
                 finally:
                     self._lent.discard(connection)
-                    if connection.fell_silent:
-                        pool.drain()  # To ask each of the others would take as long again.
+                    if connection.closed and connection.made_at > self._drained_at:
+                        self._drained_at = time.monotonic()
+                        pool.drain()
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
                 self._try()
@@ -204,7 +210,8 @@ class OwnPools:
                     yield connection
                 finally:
                     entry.lent.discard(connection)
-                    if connection.fell_silent:
+                    if connection.closed and connection.made_at > entry.drained_at:
+                        entry.drained_at = time.monotonic()
                         await entry.pool.drain()
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
@@ -213,15 +220,10 @@ class OwnPools:
             raise
 
     def distrust(self) -> None:
-        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
-        if self._held.pool is not None:
-            self._held.pool.check()
+        """What was as old as the connection that broke was dropped when that came back."""
 
     async def adistrust(self) -> None:
-        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
-        entry = self._held.loops.get(asyncio.get_running_loop())
-        if entry is not None and entry.life is not None:
-            await entry.pool.check()
+        """What was as old as the connection that broke was dropped when that came back."""
 
     def forget(self) -> None:
         """Leave every pool to the parent of this process, which was forked."""
@@ -259,6 +261,7 @@ class OwnPools:
 
     def _give_patience(self, connection: PatientConnection) -> None:
         connection.answer_timeout = self._answer_timeout
+        connection.made_at = time.monotonic()
 
     def _try(self) -> None:
         Connection.connect(self._options["conninfo"], **self._options["kwargs"]).close()
@@ -288,6 +291,7 @@ class _LoopEntry:
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.lent: set[LoopConnection] = set()
+        self.drained_at = 0.0
         self.pool: AsyncConnectionPool[PatientAsyncConnection]
         self._options = options
         self._answer_timeout = answer_timeout
@@ -308,6 +312,7 @@ class _LoopEntry:
 
     async def _remember(self, connection: PatientAsyncConnection) -> None:
         connection.answer_timeout = self._answer_timeout
+        connection.made_at = time.monotonic()
         self.connections.add(connection)
 
     def hang_up(self) -> None:

@@ -30,8 +30,8 @@ class _Patience:
     answer_timeout: float | None = None
     """Seconds without a byte from the server after which the connection is closed."""
 
-    fell_silent = False
-    """Whether it was closed for that, or for a cancellation that was not confirmed."""
+    made_at = 0.0
+    """When it was made, by the monotonic clock."""
 
     _cancel_until: float | None = None
 
@@ -58,7 +58,6 @@ class _Patience:
             return cast(T, end.value)
 
     def _give_up(self, steps: PQGen[T], error: OperationalError) -> None:
-        self.fell_silent = True
         self.pgconn.finish()
         with suppress(BaseException):  # What they do in the end needs the connection.
             steps.throw(error)

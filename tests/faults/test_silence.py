@@ -148,6 +148,22 @@ async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, c
             assert proxy.connections == connections
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres_url: str, colour: str) -> None:
+    """To ask them would take twenty seconds each."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=5, answer_timeout=20) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            assert proxy.connections > 2
+            proxy.hush()
+            proxy.cut_next("before the request")
+            await asyncio.wait_for(put_one(face, "t1"), 15)
+            assert not proxy.armed
+            assert len(await face.all(config("t1"))) == 4
+            await no_connection_is_missing(face)
+
+
 @pytest.mark.parametrize("silence", SILENCES)
 async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
     postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence
