@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -54,10 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what it cannot understand, but no URL, which may hold a password."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"\S*(://|=)\S*", "(a URL)", message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="langgraph-checkpoint", description="Checkpoints for LangGraph on PostgreSQL and SQLite."
-    )
+    parser = _Parser(prog="langgraph-checkpoint", description="Checkpoints for LangGraph on PostgreSQL and SQLite.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     text = "kill an agent in the middle of its work and see what the checkpoints are good for; needs no key, no network"

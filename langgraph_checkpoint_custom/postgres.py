@@ -30,6 +30,9 @@ class PostgresSaver(CheckpointSaver):
         max_size: Connections that are open at most, in each pool.
         pool_timeout: Seconds to wait for a connection of the pool to come free.
         connect_timeout: Seconds to wait for a new connection.
+        answer_timeout: Seconds that a read or write waits while the server says nothing; then the connection is closed.
+            What a server does for that long in silence, such as waiting for a lock, ends with that, too. `setup()` is
+            exempt. It is not for connections and pools of yours.
         prepare: Whether to prepare statements. By default they are on connections that are direct, and not behind a
             pooler such as PgBouncer, where one client could run another's.
         options: Those of every saver; see `CheckpointSaver`.
@@ -51,13 +54,19 @@ class PostgresSaver(CheckpointSaver):
         max_size: int = 20,
         pool_timeout: float = 30.0,
         connect_timeout: float = 10.0,
+        answer_timeout: float = 60.0,
         prepare: bool | None = None,
         **options: Unpack[SaverOptions],
     ) -> None:
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
         connections = connections_from(
-            source, min_size=min_size, max_size=max_size, pool_timeout=pool_timeout, connect_timeout=connect_timeout
+            source,
+            min_size=min_size,
+            max_size=max_size,
+            pool_timeout=pool_timeout,
+            connect_timeout=connect_timeout,
+            answer_timeout=answer_timeout,
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)

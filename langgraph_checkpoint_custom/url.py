@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +24,8 @@ def open_saver(url: str, **options: Any) -> CheckpointSaver:
     """
     if not isinstance(url, str):
         raise ConfigError(f"a database URL is text, not {type(url).__name__}; for a path use SqliteSaver")
-    scheme = url.partition(":")[0].lower()
+    scheme, colon, _ = url.partition(":")
+    scheme = scheme.lower()
     if scheme == "sqlite":
         rest = url[len("sqlite:") :]
         if not rest.startswith("///"):
@@ -37,4 +39,7 @@ def open_saver(url: str, **options: Any) -> CheckpointSaver:
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 
         return PostgresSaver.from_conn_string(url, **options)
-    raise ConfigError(f"no database is known for a URL that starts with {scheme!r}; use sqlite:/// or postgresql://")
+    # What is no scheme may be a connection string with a password in it.
+    known = colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme)
+    what = f"a URL that starts with {scheme!r}" if known else "a text that is no URL"
+    raise ConfigError(f"no database is known for {what}; use sqlite:/// or postgresql://")

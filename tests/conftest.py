@@ -23,6 +23,8 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from tests.faults.cluster import programs
+from tests.invariants import has_tables, named_blobs, read_tables, violations
 from tests.stores import Face, Store
 
 BACKENDS = ("sqlite", "postgres")
@@ -71,6 +73,12 @@ def running_postgres() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def postgres_programs(postgres_dsn: str) -> None:
+    """PostgreSQL's programs, once whoever brings them has made them readable for the user that runs them."""
+    programs()
+
+
+@pytest.fixture(scope="session")
 def postgres_template(postgres_dsn: str) -> Iterator[str]:
     """The name of a database with the tables in it, to be cloned."""
     with made_database(postgres_dsn) as (name, url):
@@ -101,8 +109,14 @@ def shared_postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[s
 
 
 @pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store, once for each database; its tables must be left as they are."""
+    found = _empty_store(request, tmp_path)
+    yield found
+    check_what_is_left(request, found)
+
+
+def _empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     url = request.getfixturevalue("shared_postgres_url")
@@ -117,11 +131,33 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 @pytest.fixture(params=BACKENDS)
-def own_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def own_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store whose tables the test may change, once for each database."""
     if request.param == "sqlite":
-        return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
-    return Store("postgres", request.getfixturevalue("postgres_url"))
+        found = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    else:
+        found = Store("postgres", request.getfixturevalue("postgres_url"))
+    yield found
+    check_what_is_left(request, found)
+
+
+def check_what_is_left(request: pytest.FixtureRequest, store: Store) -> None:
+    """Check the rules of `tests/invariants.py` after a test, whatever it was about.
+
+    A test that breaks one on purpose has a mark with the reason: `leaves_damage` if it changed the tables by hand,
+    `leaves_writes` if there may be writes without their checkpoint, `leaves_values` if there may be blobs without one.
+    """
+    if reason_of(request, "leaves_damage") or not has_tables(store):
+        return
+    tables = read_tables(store)
+    if reason_of(request, "leaves_writes"):
+        there = {row[:3] for row in tables.checkpoints}
+        tables = tables._replace(writes=[write for write in tables.writes if write[:3] in there])
+    if reason_of(request, "leaves_values"):
+        named = named_blobs(tables)
+        tables = tables._replace(blobs=[blob for blob in tables.blobs if blob in named])
+    broken = list(violations(tables))
+    assert not broken, "\n".join(["the test has left broken tables:", *broken])
 
 
 @pytest.fixture
@@ -135,6 +171,17 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 def face(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Face:
     """The methods of a saver on an empty store, once for each database and colour."""
     return Face(saver, request.param)
+
+
+def reason_of(request: pytest.FixtureRequest, mark: str) -> str | None:
+    """Why a test has a mark; None without it."""
+    found = request.node.get_closest_marker(mark)
+    if found is None:
+        return None
+    (reason,) = found.args
+    assert isinstance(reason, str)
+    assert reason
+    return reason
 
 
 def dsn_for(dsn: str, database: str) -> str:

@@ -1,7 +1,8 @@
 """What is true of the tables after every operation, whoever called it, read without any code of the package.
 
 `check_invariants(store)` reads the three tables in one snapshot and raises an `AssertionError` that names each row that
-breaks a rule:
+breaks a rule. The same is checked after every test that uses the fixture `store` or `own_store`; a mark of the test
+says what may be left (`tests/conftest.py`). The rules:
 
 - nothing is doomed
 - every blob that a checkpoint names is there, and a channel is either in the document or a blob
@@ -18,6 +19,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -113,11 +115,7 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
         if len(channels) != len(set(channels)):
             yield f"{name} has two values for a channel: {sorted(channels)}"
 
-    named = {
-        BlobKey(row.thread_id, row.checkpoint_ns, channel, version)
-        for row in tables.checkpoints
-        for channel, version in zip(row.blob_channels, row.blob_versions, strict=False)
-    }
+    named = named_blobs(tables)
     stored = set(tables.blobs)
     for blob in sorted(named - stored):
         yield f"a checkpoint names a blob that is gone: {tuple(blob)}"
@@ -132,6 +130,15 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     there = {row[:3] for row in tables.checkpoints}
     for place in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
         yield f"writes of a checkpoint that is not there: {place}"
+
+
+def named_blobs(tables: Tables) -> set[BlobKey]:
+    """The blobs that checkpoints name, whether they are there or not."""
+    return {
+        BlobKey(row.thread_id, row.checkpoint_ns, channel, version)
+        for row in tables.checkpoints
+        for channel, version in zip(row.blob_channels, row.blob_versions, strict=False)
+    }
 
 
 def needed(tables: Tables) -> set[tuple[str, str, str]]:
@@ -160,6 +167,18 @@ def needed(tables: Tables) -> set[tuple[str, str, str]]:
                 found.add(holder)
                 readers.append(rows[holder])
     return found
+
+
+def has_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> bool:
+    """Whether the tables are there at all; a saver that was never used on SQLite has none."""
+    if store.kind == "sqlite":
+        path = Path(unquote(store.url.removeprefix("sqlite:///")))
+        if not path.exists():
+            return False
+        with closing(sqlite3.connect(path)) as file:
+            return file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone() is not None
+    with psycopg.connect(store.url) as server:
+        return server.execute("SELECT to_regclass(%s)", [f'"{schema}".checkpoints']).fetchone() != (None,)
 
 
 def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables:

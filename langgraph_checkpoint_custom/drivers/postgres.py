@@ -12,6 +12,7 @@ is the one that answers. That is asked once a connection.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -28,6 +29,7 @@ from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, 
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
+from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ClosedError,
@@ -126,7 +128,7 @@ class PostgresDriver:
             try:
                 if op.access != "migrate":
                     return drive(op, lambda request: self._perform(op.name, request))
-                with self._borrow(op.name, ()) as connection, connection.transaction():
+                with self._borrow(op.name, ()) as connection, without_hurry(connection), connection.transaction():
                     return drive(op, lambda request: self._reply(connection, request))
             except RetryableError as error:
                 failed += 1
@@ -217,8 +219,10 @@ class PostgresDriver:
             try:
                 if op.access != "migrate":
                     return await adrive(op, lambda request: self._aperform(op.name, request))
-                async with self._aborrow(op.name, ()) as connection, connection.transaction():
-                    return await adrive(op, lambda request: self._areply(connection, request))
+                async with self._aborrow(op.name, ()) as connection:
+                    with without_hurry(connection):
+                        async with connection.transaction():
+                            return await adrive(op, lambda request: self._areply(connection, request))
             except RetryableError as error:
                 failed += 1
                 pause = self._pause(failed, started)
@@ -328,9 +332,13 @@ class PostgresDriver:
                 statement=statement,
             )
         assert isinstance(error, psycopg.Error)
+        wants_password = error.pgconn is not None and error.pgconn.needs_password
+        _forget_password(error)
         state = error.sqlstate
         words = error.diag.message_primary or str(error).strip() or type(error).__name__
         details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
+        if wants_password:  # The one thing that libpq tells of a refused log-in without words, which are translated.
+            return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
         broken = connection is not None and connection.closed
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
             what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
@@ -342,6 +350,15 @@ class PostgresDriver:
             return SchemaMissing(f"{operation}: {words}; run setup() or `python -m langgraph_checkpoint_custom setup`")
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
         return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
+
+
+def _forget_password(error: psycopg.Error) -> None:
+    """Take the password out of what psycopg keeps of a connection that failed; it is our error's cause."""
+    kept: Any = error.pgconn
+    if dataclasses.is_dataclass(kept):  # Otherwise it is libpq's own, which cannot be read by chance.
+        for name, nothing in (("password", b""), ("info", [])):
+            if hasattr(kept, name):
+                setattr(kept, name, nothing)
 
 
 def _in_transaction(connection: AnyConnection) -> bool:

@@ -8,6 +8,9 @@ loop was closed without cancelling its tasks, the sockets are closed when the ne
 A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
 before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
 Then the pool's first connections are waited for, or it would make one more for the call that waits.
+
+A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
+of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
 """
 
 from __future__ import annotations
@@ -15,16 +18,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection, Connection, ProgrammingError
+from psycopg import AsyncConnection, Connection, OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from langgraph_checkpoint_custom.drivers.postgres_waiting import PatientAsyncConnection, PatientConnection
 from langgraph_checkpoint_custom.errors import ClosedError, ConfigError
 
 SyncConnection = Connection[Any]
@@ -32,6 +38,10 @@ LoopConnection = AsyncConnection[Any]
 SyncPool = ConnectionPool[SyncConnection]
 LoopPool = AsyncConnectionPool[LoopConnection]
 POOL_NAME = "langgraph-checkpoint-custom"
+# Seconds after which a pool that cannot connect begins anew, with pauses of one and two seconds. Otherwise each pause
+# is twice as long as the one before, and a server that is back is not used for as long again as it was away.
+RECONNECT_TIMEOUT = 5.0
+_PAUSING = "the server answers, but the pool has not connected yet"
 _NUMBERS = itertools.count(1)
 Source = str | SyncPool | LoopPool | SyncConnection | LoopConnection
 
@@ -58,23 +68,29 @@ class Connections(Protocol):
 
 
 def connections_from(
-    source: Source, *, min_size: int, max_size: int, pool_timeout: float, connect_timeout: float
+    source: Source,
+    *,
+    min_size: int,
+    max_size: int,
+    pool_timeout: float,
+    connect_timeout: float,
+    answer_timeout: float,
 ) -> Connections:
     """The connections for what a caller gave."""
+    if not answer_timeout > 0:
+        raise ConfigError(f"answer_timeout must be more than 0 seconds, not {answer_timeout!r}")
     if isinstance(source, str):
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
-        try:
-            conninfo_to_dict(source)
-        except ProgrammingError:
+        if not _is_clear(source):
             # Neither the text nor libpq's words about it, which can hold the password.
-            raise ConfigError("the connection string cannot be read; %-encode special characters in it") from None
+            raise ConfigError("the connection string cannot be read; %-encode special characters in it")
         kwargs = {
             "autocommit": True,
             "connect_timeout": max(1, round(connect_timeout)),
             "fallback_application_name": "langgraph-checkpoint-custom",
         }
-        return OwnPools(source, kwargs, min_size, max_size, pool_timeout)
+        return OwnPools(source, kwargs, min_size, max_size, pool_timeout, answer_timeout)
     if isinstance(source, (ConnectionPool, AsyncConnectionPool)):
         return CallersPool(source)
     if isinstance(source, (Connection, AsyncConnection)):
@@ -83,6 +99,27 @@ def connections_from(
         "PostgresSaver takes a connection string, a psycopg ConnectionPool or AsyncConnectionPool, or a psycopg "
         f"Connection or AsyncConnection, not a {type(source).__name__}"
     )
+
+
+def _is_clear(conninfo: str) -> bool:
+    """Whether a connection string can be read, and is not read as another one than was meant.
+
+    To libpq the account of a URL ends at the first @ and the host at the first /. With one of those in the password,
+    the rest of it would be a part of the host, port or database, and so of every error and log.
+    """
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        return False
+    if not conninfo.startswith(("postgresql://", "postgres://")):
+        return True
+    account, at, rest = conninfo.partition("://")[2].partition("@")
+    if not at:
+        return True
+    if "/" in account:
+        return "?" in account  # The @ is that of an option.
+    # A question mark may be in a password, but what looks like an option is one, and the account was left out.
+    return not re.search(r"\?\w*=", account) and "@" not in rest.partition("?")[0]
 
 
 def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
@@ -104,8 +141,15 @@ class OwnPools:
     by_worker = False
 
     def __init__(
-        self, conninfo: str, kwargs: dict[str, Any], min_size: int, max_size: int, pool_timeout: float
+        self,
+        conninfo: str,
+        kwargs: dict[str, Any],
+        min_size: int,
+        max_size: int,
+        pool_timeout: float,
+        answer_timeout: float | None = None,
     ) -> None:
+        self._answer_timeout = answer_timeout
         self._options: dict[str, Any] = {
             "conninfo": conninfo,
             "kwargs": kwargs,
@@ -113,10 +157,12 @@ class OwnPools:
             "max_size": max_size,
             "timeout": pool_timeout,
             "name": f"{POOL_NAME}-{next(_NUMBERS)}",
+            "reconnect_timeout": RECONNECT_TIMEOUT,
             "open": False,
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
         self._lent: set[SyncConnection] = set()
+        self._drained_at = 0.0
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.close)
 
@@ -133,9 +179,13 @@ class OwnPools:
                     yield connection
                 finally:
                     self._lent.discard(connection)
+                    if connection.closed and connection.made_at > self._drained_at:
+                        self._drained_at = time.monotonic()
+                        pool.drain()
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
                 self._try()
+                raise OperationalError(_PAUSING) from None
             raise
 
     @asynccontextmanager
@@ -146,7 +196,7 @@ class OwnPools:
         if entry is None or entry.ending:
             self._held.check_open()
             self._held.reap()
-            entry = self._held.loops[loop] = _LoopEntry(self._options)
+            entry = self._held.loops[loop] = _LoopEntry(self._options, self._answer_timeout)
         if entry.life is None:
             async with entry.opening:
                 self._held.check_open()
@@ -160,21 +210,20 @@ class OwnPools:
                     yield connection
                 finally:
                     entry.lent.discard(connection)
+                    if connection.closed and connection.made_at > entry.drained_at:
+                        entry.drained_at = time.monotonic()
+                        await entry.pool.drain()
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
                 await self._atry()
+                raise OperationalError(_PAUSING) from None
             raise
 
     def distrust(self) -> None:
-        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
-        if self._held.pool is not None:
-            self._held.pool.check()
+        """What was as old as the connection that broke was dropped when that came back."""
 
     async def adistrust(self) -> None:
-        """Drop the idle connections that do not answer: a server that restarted has broken all of them."""
-        entry = self._held.loops.get(asyncio.get_running_loop())
-        if entry is not None and entry.life is not None:
-            await entry.pool.check()
+        """What was as old as the connection that broke was dropped when that came back."""
 
     def forget(self) -> None:
         """Leave every pool to the parent of this process, which was forked."""
@@ -195,15 +244,24 @@ class OwnPools:
             await asyncio.wait([entry.life])
         await asyncio.to_thread(self._held.close)
 
-    def _open(self) -> SyncPool:
+    def _open(self) -> ConnectionPool[PatientConnection]:
         with self._opening:
             self._held.check_open()
             if self._held.pool is None:
                 self._try()
-                pool: SyncPool = ConnectionPool(**self._options)
+                pool = ConnectionPool(
+                    **self._options,
+                    connection_class=PatientConnection,
+                    configure=self._give_patience,
+                    reconnect_failed=_begin_anew,
+                )
                 pool.open(wait=True, timeout=pool.timeout)
                 self._held.pool = pool
             return self._held.pool
+
+    def _give_patience(self, connection: PatientConnection) -> None:
+        connection.answer_timeout = self._answer_timeout
+        connection.made_at = time.monotonic()
 
     def _try(self) -> None:
         Connection.connect(self._options["conninfo"], **self._options["kwargs"]).close()
@@ -212,21 +270,35 @@ class OwnPools:
         await (await AsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])).close()
 
 
+def _begin_anew(pool: ConnectionPool[PatientConnection]) -> None:
+    """Let a pool try on for as long as somebody waits."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()
+
+
+async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> None:
+    """Let a pool try on for as long as somebody waits."""
+    if pool.get_stats().get("requests_waiting"):
+        await pool.check()
+
+
 class _LoopEntry:
     """A loop's pool, the task that closes it, and its connections, for when the loop is gone without a word."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], answer_timeout: float | None) -> None:
         self.opening = asyncio.Lock()
         self.life: asyncio.Task[None] | None = None
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.lent: set[LoopConnection] = set()
-        self.pool: LoopPool
+        self.drained_at = 0.0
+        self.pool: AsyncConnectionPool[PatientAsyncConnection]
         self._options = options
+        self._answer_timeout = answer_timeout
 
     async def open(self) -> None:
         """Open the pool for as long as the loop runs."""
-        pool: LoopPool = AsyncConnectionPool(**self._options, configure=self._remember)
+        pool = AsyncConnectionPool(**self._options, connection_class=PatientAsyncConnection, configure=self._remember)
         await pool.open(wait=True, timeout=pool.timeout)
         self.pool = pool
         self.life = asyncio.create_task(self._live())
@@ -238,7 +310,9 @@ class _LoopEntry:
             self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
             await self.pool.close()
 
-    async def _remember(self, connection: LoopConnection) -> None:
+    async def _remember(self, connection: PatientAsyncConnection) -> None:
+        connection.answer_timeout = self._answer_timeout
+        connection.made_at = time.monotonic()
         self.connections.add(connection)
 
     def hang_up(self) -> None:
@@ -256,7 +330,7 @@ class _Held:
 
     def __init__(self) -> None:
         self.closed = False
-        self.pool: SyncPool | None = None
+        self.pool: ConnectionPool[PatientConnection] | None = None
         self.loops: dict[asyncio.AbstractEventLoop, _LoopEntry] = {}
 
     def check_open(self) -> None:

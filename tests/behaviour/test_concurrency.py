@@ -179,6 +179,7 @@ async def beside(work: Coroutine[Any, Any, None], other: Callable[[], Awaitable[
     return times
 
 
+@pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
 async def test_readers_never_see_half_a_checkpoint(face: Face) -> None:
     """Its document, its values and its metadata appear and change together."""
     channels = [f"channel {number}" for number in range(8)]
@@ -254,6 +255,7 @@ async def test_a_run_that_writes_during_prunes_loses_nothing(face: Face) -> None
     assert (await get(face, config())).checkpoint["channel_values"]["big"] == [LONG]
 
 
+@pytest.mark.leaves_writes("they are for checkpoints that never come")
 async def test_prunes_copies_and_deletions_at_once_end(face: Face) -> None:
     """No deadlock, whatever the order in which threads and runs are named."""
     threads = ["a", "b", "c"]

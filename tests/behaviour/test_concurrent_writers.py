@@ -73,6 +73,7 @@ def meeting(saver: BaseCheckpointSaver[str]) -> Any:
     return chain(Log, one=says("one"), two=says("two")).compile(checkpointer=together)
 
 
+@pytest.mark.leaves_writes("those of the loser for checkpoints that were refused")
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("begun", [True, False], ids=["a thread with a past", "a new thread"])
 async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, begun: bool) -> None:

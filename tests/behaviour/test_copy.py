@@ -12,6 +12,8 @@ from langgraph_checkpoint_custom import ThreadExists
 from tests.behaviour.helpers import LONG, Database, NextId, anywhere, config, get, ids_of, metadata, next_uuid, put
 from tests.stores import Face
 
+pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint, and are copied")
+
 
 async def make_thread(face: Face, next_id: NextId, thread_id: str = "thread") -> list[str]:
     """Two namespaces, blobs that are shared, writes, and writes whose checkpoint has not come yet."""

@@ -48,6 +48,7 @@ async def expect(
 NEWEST = "thread_id = 't' AND checkpoint_ns = 'sub' AND checkpoint_id = '2'"
 
 
+@pytest.mark.leaves_damage("a value is deleted by hand")
 async def test_a_value_that_is_gone(face: Face, database: Database) -> None:
     await put_thread(face)
     versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
@@ -99,6 +100,7 @@ HISTORY: dict[str, Callable[[Face], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.leaves_damage("a value is deleted by hand")
 async def test_a_seed_that_is_gone(face: Face, database: Database) -> None:
     await put_thread(face)
     database.run("DELETE FROM blobs WHERE channel = 'b'")

@@ -168,6 +168,7 @@ async def test_an_error_about_a_name_holds_no_sql(face: Face) -> None:
             assert not [word for word in WORDS if word in str(raised.value).lower()]
 
 
+@pytest.mark.leaves_damage("a column is renamed")
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_an_error_of_the_database_holds_no_sql(own_store: Store, colour: str) -> None:
     with own_store.open() as saver:

@@ -233,6 +233,7 @@ async def test_delete_takes_the_hidden_ones_too(face: Face, database: Database) 
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
+@pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
 async def test_a_hidden_checkpoint_that_is_stored_again_is_one_like_any_other(face: Face) -> None:
     chain = await put_delta_chain(face, next_uuid, 3, {0})
     await face.prune(["thread"])

@@ -20,6 +20,7 @@ async def test_the_config_that_it_returns_names_the_checkpoint_and_nothing_else(
     assert await face.put(given, checkpoint("2"), metadata(), {}) == config("thread", "2", "ns")
 
 
+@pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
 async def test_a_repeat_replaces_the_checkpoint(face: Face, database: Database) -> None:
     first = await put(face, "1", {"small": 1, "list": [LONG]})
     second = await put(face, "1", {"small": 2, "list": [2]}, parent=config(checkpoint_id="0"), meta=metadata(7))

@@ -203,6 +203,7 @@ async def test_without_strict_the_hostile_values_are_called(store: Store, databa
             assert path.exists()
 
 
+@pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
 async def test_strict_reads_what_is_allowed(store: Store, colour: str) -> None:
     values = {"mine": [Mine(1)], "safe": {frozenset({1}), "x"}}
     allow: list[Any] = [Mine, (Mine.__module__, Mine.__name__)]

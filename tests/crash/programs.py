@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.behaviour.helpers import LONG, checkpoint, config, id_of, metadata
+from tests.behaviour.helpers import LONG, checkpoint, config, id_of, metadata, put
 from tests.stores import Face, Store
 
 
@@ -62,8 +62,8 @@ class Operation(NamedTuple):
 def operations() -> Iterator[Operation]:
     """All operations in their order; the writes of a task come before its checkpoint in every third step."""
     for step in count():
-        put, first, second = Operation(step), Operation(step, "first"), Operation(step, "second")
-        yield from (first, put, second) if step % 3 == 2 else (put, first, second)
+        whole, first, second = Operation(step), Operation(step, "first"), Operation(step, "second")
+        yield from (first, whole, second) if step % 3 == 2 else (whole, first, second)
 
 
 def unfinished(thread_id: str, number: int) -> set[tuple[str, str, str]]:
@@ -88,6 +88,20 @@ def write(connection: Connection, store: Store, colour: str, thread_id: str) -> 
             connection.send(number + 1)
 
     asyncio.run(work())
+
+
+def put_many(connection: Connection, store: Store, colour: str, thread_id: str, name: str, number: int) -> None:
+    """Wait for a word, store so many checkpoints, and say that it is done."""
+
+    async def work() -> None:
+        with store.open() as saver:
+            face = Face(saver, colour)
+            for step in range(number):
+                await put(face, f"{step:05} {name}", {"who": [name], "put": step}, thread_id=thread_id)
+
+    connection.recv()
+    asyncio.run(work())
+    connection.send("done")
 
 
 def set_up(connection: Connection, store: Store) -> None:

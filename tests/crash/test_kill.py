@@ -37,6 +37,7 @@ def dice() -> random.Random:
     return random.Random(seed)
 
 
+@pytest.mark.leaves_writes("a process may be killed after the writes of a checkpoint and before it")
 def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: Store, dice: random.Random) -> None:
     done: dict[str, int] = {}
     for kill in range(KILLS):
@@ -82,6 +83,7 @@ def test_a_kill_while_the_tables_are_made_does_not_matter(
             assert seen(saver, "thread") == after(3)
 
 
+@pytest.mark.leaves_writes("a run may be killed after the writes of a checkpoint and before it")
 @pytest.mark.parametrize("durability", ["sync", "async"])
 def test_a_run_that_is_killed_ends_like_one_that_is_not_and_stored_tasks_never_run_again(
     store: Store, durability: Durability, dice: random.Random, tmp_path: Path

@@ -95,10 +95,10 @@ async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(p
     check(path, MANY + 30)
 
 
-async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_seconds(path: Path) -> None:
+async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_ten_seconds(path: Path) -> None:
     async with SqliteSaver(path) as first, SqliteSaver(path) as second:
         await advance(Face(first, "sync"), "thread", 0, 3)
-        with Process(hold_lock, str(path), 3.0) as other:
+        with Process(hold_lock, str(path), 10.0) as other:
             assert other.receive() == "locked"
             waiting = asyncio.gather(
                 advance(Face(first, "sync"), "thread", 3, 4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -20,6 +21,7 @@ class FaultyProxy(Proxy):
 
     def __init__(self, url: str) -> None:
         self.deaf_to_come = 0
+        self._pause = 0.0
         self._cut: Cut | None = None
         self._to_pass = 0
         self._victim: socket.socket | None = None
@@ -40,6 +42,10 @@ class FaultyProxy(Proxy):
         """Hold back everything that the server says from now on, on the connections that are open."""
         with self._lock:
             self._deaf |= self._sockets
+
+    def trickle(self, pause: float) -> None:
+        """Wait for so many seconds before each message that the server sends."""
+        self._pause = pause
 
     def _connect(self) -> socket.socket:
         server = super()._connect()
@@ -73,6 +79,7 @@ class FaultyProxy(Proxy):
                 self._deaf.add(source)
         connected = False
         for message in super()._from_server(source):
+            time.sleep(self._pause)
             if source in self._deaf:
                 continue
             last = message[:1] == b"Z"  # Ready for the next query: what was asked for is committed.

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
-from psycopg import sql
 
 from langgraph_checkpoint_custom import (
     ConfigError,
@@ -25,7 +23,6 @@ from langgraph_checkpoint_custom import (
     SchemaOutdated,
     SchemaTooNew,
     SqliteSaver,
-    StorageError,
     open_saver,
 )
 from langgraph_checkpoint_custom.migrations import load_migrations
@@ -202,30 +199,3 @@ def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgre
                 saver.setup()
             with pytest.raises(SchemaForeign):
                 saver.get_tuple(generate_config("t"))
-
-
-@pytest.fixture
-def plain_role(postgres_url: str) -> Iterator[str]:
-    """A role that may read and write the tables and nothing else; logs in by SET ROLE of a superuser's session."""
-    name = f"plain_{postgres_url.rpartition('test_')[2][:12]}"
-    role = sql.Identifier(name)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {}").format(role))
-        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}").format(role))
-        grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}"
-        connection.execute(sql.SQL(grant).format(role))
-    yield f"{postgres_url}&options=-c%20role%3D{name}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-        connection.execute(sql.SQL("DROP ROLE {}").format(role))
-
-
-def test_a_role_without_rights_to_create_can_call_setup_on_current_tables(plain_role: str) -> None:
-    with open_saver(plain_role) as saver:
-        saver.setup()
-    works(plain_role)
-
-
-def test_a_role_without_rights_to_create_gets_one_clear_error(plain_role: str) -> None:
-    with open_saver(plain_role, schema="another") as saver, pytest.raises(StorageError, match="permission denied"):
-        saver.setup()

@@ -1,0 +1,106 @@
+"""Connections that do not wait for ever: for a server that has fallen silent, and for a cancellation to be confirmed.
+
+psycopg waits in steps of a tenth of a second and tells the generator that it runs when nothing came. A generator around
+that one counts the time; it costs no round trip, no timer, and about a microsecond a call, of 100 and more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar, cast
+
+from psycopg import AsyncConnection, Connection, OperationalError
+from psycopg.abc import PQGen
+from psycopg.errors import QueryCanceled
+
+T = TypeVar("T")
+
+# Seconds from a cancellation until the connection is closed, if the server has not confirmed it by then. Asking takes a
+# connection of its own, which is milliseconds; psycopg gives it five seconds, twice.
+CANCEL_TIMEOUT = 1.0
+
+
+class _Patience:
+    """What both colours share."""
+
+    pgconn: Any
+
+    answer_timeout: float | None = None
+    """Seconds without a byte from the server after which the connection is closed."""
+
+    made_at = 0.0
+    """When it was made, by the monotonic clock."""
+
+    _cancel_until: float | None = None
+
+    def _answered(self, steps: PQGen[T]) -> PQGen[T]:
+        """The same steps, which end with an error when nothing has come for too long."""
+        self._cancel_until = None
+        return self._with_an_end(steps)
+
+    def _with_an_end(self, steps: PQGen[T]) -> PQGen[T]:
+        heard = time.monotonic()
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = time.monotonic()
+                elif self._cancel_until is not None and time.monotonic() >= self._cancel_until:
+                    # To psycopg this is a cancellation that was confirmed, so the call ends as cancelled.
+                    self._give_up(steps, QueryCanceled("the server did not confirm the cancellation"))
+                elif self.answer_timeout is not None and time.monotonic() - heard >= self.answer_timeout:
+                    self._give_up(steps, OperationalError(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    def _give_up(self, steps: PQGen[T], error: OperationalError) -> None:
+        self.pgconn.finish()
+        with suppress(BaseException):  # What they do in the end needs the connection.
+            steps.throw(error)
+        raise error
+
+    def _cancelling(self, timeout: float) -> float:
+        """Note that a cancellation was asked for; the seconds that asking may take."""
+        self._cancel_until = time.monotonic() + CANCEL_TIMEOUT
+        return min(timeout, CANCEL_TIMEOUT)
+
+
+class PatientConnection(_Patience, Connection[Any]):
+    """A connection that is closed when the server says nothing for `answer_timeout`."""
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Run the steps of a call."""
+        return super().wait(self._answered(gen), *args, **kwargs)
+
+    def cancel_safe(self, *, timeout: float = 30.0) -> None:
+        """Ask the server to cancel what it does; psycopg calls this when a wait is interrupted."""
+        super().cancel_safe(timeout=self._cancelling(timeout))
+
+
+class PatientAsyncConnection(_Patience, AsyncConnection[Any]):
+    """A connection that is closed when the server says nothing for `answer_timeout`."""
+
+    async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Run the steps of a call."""
+        return await super().wait(self._answered(gen), *args, **kwargs)
+
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:
+        """Ask the server to cancel what it does; psycopg calls this when a wait is cancelled."""
+        await super().cancel_safe(timeout=self._cancelling(timeout))
+
+
+@contextmanager
+def without_hurry(connection: Connection[Any] | AsyncConnection[Any]) -> Iterator[None]:
+    """Let a connection wait for as long as it takes: `setup()` waits for others that are at it."""
+    if not isinstance(connection, _Patience):
+        yield
+        return
+    usual, connection.answer_timeout = connection.answer_timeout, None
+    try:
+        yield
+    finally:
+        connection.answer_timeout = usual

@@ -1,0 +1,100 @@
+"""Transactions that are in the way of others: an operation is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver
+from tests.behaviour.helpers import config, get
+from tests.conftest import COLOURS
+from tests.faults.faulty import faulty
+from tests.faults.workload import OPERATIONS, WAITING, Call, fill, put_one, set_for_database
+from tests.stores import Face
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_serialization_failure_is_tried_again(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    """A transaction that changes the same rows commits while an operation waits for it."""
+    set_for_database(watcher, default_transaction_isolation="serializable")
+    calls: dict[str, Call] = {
+        **OPERATIONS,
+        "put": lambda face, thread_id: put_one(face, thread_id, "checkpoint 2"),
+        "put_writes": lambda face, thread_id: face.put_writes(
+            config(thread_id, "checkpoint 2"), [("__interrupt__", "another")], "task 2"
+        ),
+    }
+    del calls["copy_thread"]  # It changes nothing that was there.
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            for name, call in calls.items():
+                await fill(face, name)
+                await face.put_writes(config(name, "checkpoint 2"), [("__interrupt__", "one")], "task 2")
+                with psycopg.connect(postgres_url) as other:
+                    other.execute("SET search_path = langgraph_checkpoint")
+                    other.execute("UPDATE checkpoints SET format = format WHERE thread_id = %s", [name])
+                    other.execute("UPDATE writes SET type = type WHERE thread_id = %s", [name])
+                    trips = proxy.trips
+                    waiting = asyncio.ensure_future(call(face, name))
+                    while not watcher.execute(WAITING).fetchall():
+                        await asyncio.sleep(0.01)
+                    other.commit()
+                await asyncio.wait_for(waiting, 30)
+                assert proxy.trips - trips >= 2, name
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_writers_that_conflict_all_succeed_when_transactions_are_serializable(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    set_for_database(watcher, default_transaction_isolation="serializable")
+    async with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, colour)
+        await fill(face, "t")
+        for i in range(5):
+            await asyncio.gather(
+                put_one(face, "t"),
+                put_one(face, "t"),
+                face.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
+                face.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
+                face.prune(["t"]),
+            )
+        newest = await get(face, config("t"))
+        assert newest.checkpoint["channel_values"] == {"list": [9]}
+        assert newest.pending_writes == [("task 9", "__interrupt__", 4)]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Connection[Any], colour: str) -> None:
+    """The operation has locked the checkpoints and waits for a blob; who has that one wants the checkpoints."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            for i in range(5):
+                await fill(face, f"t{i}")
+                trips = proxy.trips
+                try:
+                    with psycopg.connect(postgres_url) as other:
+                        other.execute("SET search_path = langgraph_checkpoint")
+                        other.execute("UPDATE blobs SET type = type WHERE thread_id = %s", [f"t{i}"])
+                        waiting = asyncio.ensure_future(face.delete_thread(f"t{i}"))
+                        while not watcher.execute(WAITING).fetchall():
+                            await asyncio.sleep(0.01)
+                        await asyncio.to_thread(
+                            other.execute, "UPDATE checkpoints SET format = format WHERE thread_id = %s", [f"t{i}"]
+                        )
+                except psycopg.errors.DeadlockDetected:
+                    # The server looks for a deadlock a second after a wait has begun. This one came later than that.
+                    await waiting
+                    continue
+                await asyncio.wait_for(waiting, 30)
+                assert proxy.trips - trips >= 2
+                assert await face.get_tuple(config(f"t{i}")) is None
+                return
+    pytest.fail("the operation was never the one that the server ended")

@@ -1,0 +1,139 @@
+"""Connections that break: an operation is then done once, and a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver
+from tests.behaviour.helpers import config
+from tests.conftest import COLOURS
+from tests.faults.faulty import CUTS, Cut, faulty
+from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, read, rows
+from tests.graphs.running import Stored, Thread, in_memory, play
+from tests.graphs.scenarios.parts import Log, chain, in_both_colours
+from tests.stores import Face, Store
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("cut", CUTS)
+async def test_an_operation_whose_connection_is_cut_is_done_once(
+    postgres_url: str, empty_postgres_url: str, watcher: psycopg.Connection[Any], cut: Cut, colour: str
+) -> None:
+    """What is stored in the end is equal to what is stored where nothing goes wrong."""
+    with faulty(postgres_url) as proxy, psycopg.connect(empty_postgres_url, autocommit=True) as whole_watcher:
+        async with PostgresSaver(proxy.url, max_size=1) as saver, PostgresSaver(empty_postgres_url) as whole_saver:
+            face, whole = Face(saver, colour), Face(whole_saver, colour)
+            whole_saver.setup()
+            for name, call in {**OPERATIONS, "read": read}.items():
+                await fill(face, name)
+                await fill(whole, name)
+                before = rows(watcher)
+                proxy.cut_next(cut)
+                assert await call(face, name) == await call(whole, name)
+                assert not proxy.armed
+                assert rows(watcher) == rows(whole_watcher), name
+                assert (rows(watcher) == before) is (name == "read")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("cut", ["within the request", "before the answer"])
+async def test_tables_are_made_once_wherever_the_connection_is_cut(
+    empty_postgres_url: str, cut: Cut, colour: str
+) -> None:
+    """Each round trip of `setup()` is cut once, until there is none left."""
+    with faulty(empty_postgres_url) as proxy:
+        for number in itertools.count():
+            async with PostgresSaver(proxy.url, max_size=1, schema=f"schema {number}") as saver:
+                proxy.cut_next(cut, after=number)
+                await (saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+                if proxy.armed:
+                    break
+                await fill(Face(saver, colour), "t")
+                assert len(await Face(saver, colour).all(config("t"))) == 3
+        assert number > 3
+
+
+# Runs
+
+
+async def steps(thread: Thread, fault: Callable[[], None], calls: list[str]) -> None:
+    """A run of three nodes, each of which meets a fault after it has worked."""
+
+    def node(word: str) -> Any:
+        def work(state: Any) -> dict[str, Any]:
+            calls.append(word)
+            fault()
+            return {"log": [word], "last": word}
+
+        return in_both_colours(work)
+
+    graph = thread.graph(chain(Log, **{word: node(word) for word in ("one", "two", "three")}))
+    state = await graph.invoke({"log": ["start"]})
+    assert state.values == {"log": ["start", "one", "two", "three"], "last": "three"}
+
+
+async def a_run_goes_on(url: str, colour: str, fault: Callable[[], None]) -> None:
+    """A run sees, calls and stores what it does in memory, where nothing goes wrong."""
+    calls: list[str] = []
+    expected = await play(partial(steps, fault=lambda: None, calls=[]), in_memory(colour, "sync"))
+    found = await play(partial(steps, fault=fault, calls=calls), Stored(Store("postgres", url), colour, "sync"))
+    assert found == expected
+    assert calls == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_run_goes_on_when_the_server_ends_its_sessions_between_operations(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    ended: list[Any] = []
+
+    def fault() -> None:
+        ended.append(watcher.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}").fetchall())
+
+    await a_run_goes_on(postgres_url, colour, fault)
+    assert len(ended) == 3
+    assert all(ended)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations(
+    postgres_url: str, colour: str
+) -> None:
+    """The operation that follows the node waits for a lock when its session is ended, and its next attempt has it."""
+    ended: list[Any] = []
+    helpers: list[threading.Thread] = []
+
+    def end_what_waits(blocker: psycopg.Connection[Any]) -> None:
+        with blocker, psycopg.connect(postgres_url, autocommit=True) as watcher:
+            while not (waiting := watcher.execute(WAITING).fetchall()):
+                time.sleep(0.005)
+            for (pid,) in waiting:
+                ended.append(watcher.execute("SELECT pg_terminate_backend(%s, 5000)", [pid]).fetchall())
+
+    def fault() -> None:
+        blocker = psycopg.connect(postgres_url)
+        blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints, langgraph_checkpoint.writes IN EXCLUSIVE MODE")
+        helpers.append(threading.Thread(target=end_what_waits, args=[blocker], daemon=True))
+        helpers[-1].start()
+
+    await a_run_goes_on(postgres_url, colour, fault)
+    for helper in helpers:
+        helper.join()
+    assert len(ended) >= 3
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("cut", CUTS)
+async def test_a_run_goes_on_when_its_connections_are_cut(postgres_url: str, cut: Cut, colour: str) -> None:
+    with faulty(postgres_url) as proxy:
+        await a_run_goes_on(proxy.url, colour, lambda: proxy.cut_next(cut))
+        assert not proxy.armed

@@ -1,0 +1,111 @@
+"""PostgreSQL on a disk that is full: one clear error, nothing by half, and it goes on when there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
+from tests.conftest import COLOURS
+from tests.crash.programs import advance, after, seen, unfinished
+from tests.faults.cluster import USER, Cluster, folder_of_user, running_cluster
+from tests.invariants import check_invariants
+from tests.stores import Face, Store
+
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def disk(postgres_programs: None) -> Iterator[Path]:
+    """A disk of 100 MB that is the server's user's."""
+    with folder_of_user() as folder:
+        options = f"size=100m,uid={USER.pw_uid},gid={USER.pw_gid},mode=0700"
+        command = ["mount", "-t", "tmpfs", "-o", options, "checkpoint-test", str(folder)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("NOT TESTED: a small disk can be mounted by root only")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill_up(disk: Path, *, leave: int) -> Path:
+    """A file that leaves so many bytes of a disk."""
+    space = os.statvfs(disk)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(space.f_bavail * space.f_frsize - leave))
+    return ballast
+
+
+async def work_until(error: type[StorageError], match: str, face: Face) -> int:
+    """Write until that is refused with an error; returns how many operations were done."""
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        while True:
+            await advance(face, "thread", done, done + 1)
+            done += 1
+
+    with pytest.raises(error, match=match) as caught:
+        await work()
+    assert caught.value.operation in ("put", "put_writes")
+    return done
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_that_is_needed(
+    disk: Path, colour: str
+) -> None:
+    with running_cluster() as cluster:
+        with psycopg.connect(cluster.url(), autocommit=True) as server:
+            server.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            server.execute("CREATE DATABASE on_small TABLESPACE small")
+        url = cluster.url("on_small")
+        async with PostgresSaver(url, max_size=2) as saver:
+            saver.setup()
+            face = Face(saver, colour)
+            ballast = fill_up(disk, leave=3 * MEGABYTE)
+            number = await work_until(StorageError, "disk is full; nothing of this operation was stored", face)
+            for _ in range(3):
+                with pytest.raises(StorageError, match="disk is full") as caught:
+                    await advance(face, "thread", number, number + 1)
+                assert caught.value.sqlstate == "53100"
+                assert seen(saver, "thread") == after(number)
+            ballast.unlink()
+            await advance(face, "thread", number, number + 5)
+            assert seen(saver, "thread") == after(number + 5)
+        check_invariants(Store("postgres", url), early_writes=unfinished("thread", number + 5))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowledged_is_lost(
+    disk: Path, colour: str
+) -> None:
+    """PostgreSQL stops when it cannot write its log, which is on this disk with everything else."""
+    cluster = Cluster(disk)
+    cluster.make()
+    cluster.start()
+    try:
+        async with PostgresSaver(cluster.url(), max_size=2, pool_timeout=0.3) as saver:
+            saver.setup()
+            face = Face(saver, colour)
+            ballast = fill_up(disk, leave=3 * MEGABYTE)
+            number = await work_until(StorageError, "disk is full|connection", face)
+            cluster.stop()
+            with pytest.raises(ConnectionLost):
+                await face.get_tuple({"configurable": {"thread_id": "thread"}})
+            ballast.unlink()
+            cluster.start()
+            # The answer to the last one may have been lost.
+            assert seen(saver, "thread") in (after(number), after(number + 1))
+            await advance(face, "thread", number, number + 5)
+            assert seen(saver, "thread") == after(number + 5)
+        check_invariants(Store("postgres", cluster.url()), early_writes=unfinished("thread", number + 5))
+    finally:
+        cluster.stop()

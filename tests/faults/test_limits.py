@@ -1,0 +1,230 @@
+"""What a server or pool refuses: one error that says why, and what is possible goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
+from tests.behaviour.helpers import Database, config
+from tests.conftest import COLOURS
+from tests.faults.faulty import faulty
+from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, read, rows, set_for_database
+from tests.proxy import proxied
+from tests.stores import Face, Store
+
+# Too many connections
+
+
+@contextmanager
+def limited_role(url: str, watcher: psycopg.Connection[Any], limit: int) -> Iterator[tuple[str, Callable[[int], None]]]:
+    """A URL with a role that may have so many connections, and a function that changes how many."""
+    name, password = f"test_{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
+    role = sql.Identifier(name)
+
+    def set_limit(limit: int) -> None:
+        watcher.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(role, sql.Literal(limit)))
+
+    try:
+        watcher.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(password)))
+    except psycopg.errors.InsufficientPrivilege:
+        pytest.skip("the role in CHECKPOINT_TEST_DSN may not create roles, and superusers have no limit")
+    try:
+        set_limit(limit)
+        watcher.execute(sql.SQL("GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}").format(role))
+        watcher.execute(sql.SQL("GRANT ALL ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}").format(role))
+        parts = urlsplit(url)
+        address = parts.netloc.rpartition("@")[2]
+        yield parts._replace(netloc=f"{name}:{password}@{address}").geturl(), set_limit
+    finally:
+        watcher.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", [name])
+        watcher.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        watcher.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_fewer_connections_than_the_pool_may_have_are_shared(
+    postgres_url: str, watcher: psycopg.Connection[Any], limit: int, colour: str
+) -> None:
+    with limited_role(postgres_url, watcher, limit) as (url, _):
+        async with PostgresSaver(url, max_size=10) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(fill(face, f"t{i}") for i in range(20)))
+            assert len(await face.all(None)) == 60
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_connection_that_comes_free_in_time_is_waited_for(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    with limited_role(postgres_url, watcher, limit=0) as (url, set_limit):
+        async with PostgresSaver(url) as saver:
+            waiting = asyncio.ensure_future(fill(Face(saver, colour), "t"))
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+            set_limit(3)
+            await asyncio.wait_for(waiting, 30)
+
+
+async def test_too_many_connections_are_one_clear_error(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+    """Both colours at the same time, since they wait for seconds."""
+
+    async def refused(url: str, colour: str) -> None:
+        async with PostgresSaver(url) as saver:
+            with pytest.raises(ConnectionLost, match="too many connections"):
+                await Face(saver, colour).get_tuple(config("t"))
+
+    with limited_role(postgres_url, watcher, limit=0) as (url, _):
+        await asyncio.wait_for(asyncio.gather(*(refused(url, colour) for colour in COLOURS)), 60)
+
+
+# A server that refuses
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    async with PostgresSaver(postgres_url) as saver:
+        await fill(Face(saver, colour), "t")
+    before = rows(watcher)
+    set_for_database(watcher, default_transaction_read_only="on")
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            expected = await read(face, "t")
+            for name, call in OPERATIONS.items():
+                trips = proxy.trips
+                with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
+                    await call(face, "t")
+                assert caught.value.sqlstate == "25006"
+                assert caught.value.operation.startswith(name)
+                assert proxy.trips - trips <= 2  # The operation, and the end of its transaction.
+            assert await read(face, "t") == expected
+    assert rows(watcher) == before
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_setup_of_a_read_only_database_is_one_clear_error(empty_postgres_url: str, colour: str) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as watcher:
+        set_for_database(watcher, default_transaction_read_only="on")
+    async with PostgresSaver(empty_postgres_url) as saver:
+        with pytest.raises(StorageError, match="read-only; give the address of the primary"):
+            await (saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_statement_timeout_is_one_clear_error_and_what_it_stopped_can_be_repeated(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    set_for_database(watcher, statement_timeout="200ms")
+    async with PostgresSaver(postgres_url, max_size=1) as saver:
+        face = Face(saver, colour)
+        await fill(face, "t")
+        before = rows(watcher)
+        for name, call in OPERATIONS.items():
+            with Database(Store("postgres", postgres_url)).locked():
+                with pytest.raises(StorageError, match="statement_timeout") as caught:
+                    await call(face, "t")
+                assert caught.value.sqlstate == "57014"
+                assert caught.value.operation.startswith(name)
+                assert rows(watcher) == before
+        for call in OPERATIONS.values():
+            await call(face, "t")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_callers_connection_is_usable_after_an_operation_that_failed(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    set_for_database(watcher, default_transaction_read_only="on")
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as async_connection:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            source = connection if colour == "sync" else async_connection
+            face = Face(PostgresSaver(source), colour)
+            for call in OPERATIONS.values():
+                with pytest.raises(StorageError, match="read-only"):
+                    await call(face, "t")
+                assert await face.get_tuple(config("t")) is None
+
+
+async def test_a_callers_connection_is_usable_after_an_operation_that_was_cancelled(
+    postgres_url: str, watcher: psycopg.Connection[Any]
+) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        face = Face(PostgresSaver(connection), "async")
+        await fill(face, "t")
+        with Database(Store("postgres", postgres_url)).locked():
+            waiting = asyncio.ensure_future(face.delete_thread("t"))
+            while not watcher.execute(WAITING).fetchall():
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert len(await face.all(config("t"))) == 3
+
+
+# Connections
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_left_busy(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    url = f"{postgres_url}&application_name=the-application"
+    seen: list[list[str]] = []
+
+    def look() -> list[str]:
+        seen.append(
+            [str(row[0]) for row in watcher.execute(f"SELECT state{SESSIONS} AND application_name = 'the-application'")]
+        )
+        return seen[-1]
+
+    saver = PostgresSaver(url, max_size=3)
+    face = Face(saver, colour)
+    await fill(face, "t")
+    work = [asyncio.ensure_future(fill(face, f"t{i}")) for i in range(30)]
+    while len(look()) < 3:
+        await asyncio.sleep(0.005)
+    # Sessions that end and, where that is possible, calls that are given up.
+    watcher.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM (SELECT pid{SESSIONS} LIMIT 1) AS one")
+    if colour == "async":
+        for task in work[::5]:
+            task.cancel()
+    while not all(task.done() for task in work):
+        look()
+        await asyncio.sleep(0.005)
+    results = await asyncio.gather(*work, return_exceptions=True)
+    assert all(result is None or isinstance(result, asyncio.CancelledError) for result in results)
+    assert max(map(len, seen)) == 3
+    while set(look()) - {"idle"}:
+        await asyncio.sleep(0.01)
+    assert 1 <= len(look()) <= 3
+    await (saver.aclose() if colour == "async" else asyncio.to_thread(saver.close))
+    while look():
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_calls_that_wait_too_long_for_the_pool_do_not_each_connect(postgres_url: str, colour: str) -> None:
+    with proxied(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1, pool_timeout=0.5) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            before = proxy.connections
+            with Database(Store("postgres", postgres_url)).locked() as unlock:
+                waiting = [asyncio.ensure_future(put_one(face, "t")) for _ in range(6)]
+                while sum(task.done() for task in waiting) < 5:
+                    await asyncio.sleep(0.01)
+                unlock()
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+            assert sum(isinstance(result, StorageError) for result in results) == 5
+            assert proxy.connections - before <= 1

@@ -1,0 +1,208 @@
+"""A password is in no error, traceback, log, warning or output, whatever goes wrong with the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import (
+    CheckpointError,
+    ConfigError,
+    ConnectionLost,
+    PostgresSaver,
+    StorageError,
+    open_saver,
+)
+from tests.behaviour.helpers import config
+from tests.conftest import COLOURS
+from tests.faults.cluster import Cluster, running_cluster
+from tests.faults.workload import SESSIONS, WAITING, fill, put_one
+from tests.stores import Face
+
+# Part of every password here, right or wrong, and of nothing else.
+SECRET = "hu5h"
+
+
+@pytest.fixture(scope="module")
+def cluster(postgres_programs: None) -> Iterator[Cluster]:
+    """A server that asks for a password, with the tables in it."""
+    with running_cluster(password=f"right-{SECRET}") as made:
+        with PostgresSaver(made.url()) as saver:
+            saver.setup()
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """As with the most talkative settings; in the end nothing of it has a password."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("psycopg", "psycopg.pool", "asyncio"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    yield
+    shown = "\n".join(f"{record.getMessage()} {record.args!r}" for record in caplog.get_records("call"))
+    assert SECRET not in shown
+
+
+def all_about(error: BaseException) -> str:
+    """What a program shows of an error, and what a tool may find in it."""
+    found = traceback.format_exception(error)
+    each: BaseException | None = error
+    while each is not None:
+        found.append(f"{each!r} {each.args!r} {vars(each)!r}")
+        each = each.__cause__ or each.__context__
+    return "\n".join(found)
+
+
+def broken(cluster: Cluster) -> dict[str, tuple[str, type[CheckpointError], str]]:
+    """URLs that do not work, the errors for them, and words of those."""
+    right = cluster.url()
+    local = f"someone:right-{SECRET}@127.0.0.1:1"
+    return {
+        "wrong password": (cluster.url(password=f"wrong-{SECRET}"), ConnectionLost, "authentication failed"),
+        "wrong role": (cluster.url(user="nobody_there"), ConnectionLost, "authentication failed"),
+        "wrong database": (cluster.url("no_such_database"), ConnectionLost, "does not exist"),
+        "wrong port": (f"postgresql://{local}/db", ConnectionLost, "refused"),
+        "wrong folder": (right.replace("host=/", "host=/no_such_folder/"), ConnectionLost, "No such file"),
+        "two hosts": (f"postgresql://{local},127.0.0.1:2/db", ConnectionLost, "refused"),
+        "as keywords": (f"host=127.0.0.1 port=1 password=right-{SECRET}", ConnectionLost, "refused"),
+    }
+
+
+async def test_connections_that_fail_show_no_password(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    """All at the same time, since each is tried again for seconds."""
+    asyncio.get_running_loop().set_debug(True)
+
+    async def fail(url: str, kind: type[CheckpointError], words: str, colour: str) -> None:
+        async with PostgresSaver(url, connect_timeout=2, pool_timeout=2) as saver:
+            with pytest.raises(kind, match=words) as caught:
+                await Face(saver, colour).get_tuple(config("t"))
+            held = vars(saver) | vars(saver._driver)
+            assert SECRET not in f"{all_about(caught.value)} {saver!r} {saver} {held!r}"
+
+    await asyncio.gather(*(fail(*each, colour) for each in broken(cluster).values() for colour in COLOURS))
+    assert SECRET not in f"{capfd.readouterr()} {[str(each.message) for each in recwarn]}"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_connection_that_works_shows_no_password(cluster: Cluster, colour: str) -> None:
+    """Not even when the server ends it, when the pool is busy, or when it is closed."""
+    async with PostgresSaver(cluster.url(), max_size=1, pool_timeout=0.1, answer_timeout=0.5) as saver:
+        face = Face(saver, colour)
+        await fill(face, colour)
+        with psycopg.connect(cluster.url(), autocommit=True) as other:
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE langgraph_checkpoint.checkpoints")
+            waiting = asyncio.ensure_future(put_one(face, colour))
+            while not other.execute(WAITING).fetchall():
+                await asyncio.sleep(0.01)
+            with pytest.raises(StorageError, match="busy") as busy:
+                await face.get_tuple(config("t"))
+            with pytest.raises(ConnectionLost, match="no answer") as silent:
+                await waiting
+            other.execute("ROLLBACK")
+            other.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}")
+        await put_one(face, colour)
+        for caught in (busy, silent):
+            assert SECRET not in all_about(caught.value)
+    with pytest.raises(CheckpointError) as closed:
+        await face.get_tuple(config("t"))
+    assert SECRET not in all_about(closed.value)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_password_that_is_missing_is_said_at_once(cluster: Cluster, colour: str) -> None:
+    """That no attempt will help is certain here; a wrong password looks like too many connections to libpq."""
+    async with PostgresSaver(cluster.url().replace(f":right-{SECRET}", "")) as saver:
+        with pytest.raises(StorageError, match="the server asks for a password, and none was given") as caught:
+            await Face(saver, colour).get_tuple(config("t"))
+        assert not isinstance(caught.value, ConnectionLost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgresql://me:first-{SECRET}@second-{SECRET}@127.0.0.1:1/db",
+        f"postgresql://me:@{SECRET}@127.0.0.1:1/db",
+        f"postgresql://me:first/{SECRET}@127.0.0.1:1/db",
+        f"postgresql://me:{SECRET}/second@127.0.0.1:1/db",
+        f"postgresql://me:{SECRET}/?second@127.0.0.1:1/db",
+        f"postgresql://127.0.0.1:1?password=first@{SECRET}",
+        f"postgresql://127.0.0.1?user=me&password=first@{SECRET}",
+        f"postgresql://me:{SECRET}%ZZ@127.0.0.1:1/db",
+        f"postgresql://me:first@[{SECRET}/db",
+        f"postgresql://me:first@127.0.0.1/db?{SECRET}",
+        f"postgresql:/me:{SECRET}@127.0.0.1/db",
+        f"host=127.0.0.1 password=first {SECRET}",
+        f"host=127.0.0.1 pass={SECRET}",
+        f"password='{SECRET}",
+        f"{SECRET}",
+        f"://me:{SECRET}@127.0.0.1:1/db",
+        f"mysql://me:{SECRET}@127.0.0.1:1/db",
+    ],
+)
+def test_text_that_is_no_clear_address_is_refused_and_not_shown(text: str) -> None:
+    for make in (PostgresSaver, open_saver):
+        with pytest.raises(ConfigError) as caught:
+            make(text)
+        assert SECRET not in all_about(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:p%40%2Fss@localhost/db",
+        "postgresql://me:p?ss@localhost/db",
+        "postgresql://localhost/db?user=me&password=p@s/s",
+        "postgresql:///db?user=me@there",
+        "postgresql://me@localhost/db?application_name=me@there",
+        "postgresql://me@[::1]:5432,localhost/db",
+        "host=localhost user=me@there password=p@s/s",
+        "",
+    ],
+)
+def test_addresses_that_are_clear_are_taken(text: str) -> None:
+    PostgresSaver(text).close()
+
+
+def test_the_command_line_shows_no_password(cluster: Cluster) -> None:
+    program = [sys.executable, "-X", "dev", "-m", "langgraph_checkpoint_custom"]
+    url = f"postgresql://me:{SECRET}@127.0.0.1:1/db"
+    commands: list[tuple[list[str], int]] = [
+        (["setup", "--url", each], 1) for each, *_ in broken(cluster).values() if "://" in each
+    ]
+    commands += [
+        (["setup", "--url", f"postgresql://me:first@{SECRET}@127.0.0.1/db"], 1),
+        (["setup", "--url", f"host=127.0.0.1 password={SECRET}"], 1),
+        (["setup", url], 2),
+        (["setup", "--uri", url], 2),
+        (["setup", f"--uri={url}"], 2),
+        (["setup", "--url"], 2),
+        ([url], 2),
+        (["demo", url], 2),
+        (["setup", "--url", cluster.url()], 0),
+    ]
+    environment = {**os.environ, "CHECKPOINT_URL": url}
+    processes: list[tuple[subprocess.Popen[str], int]] = [
+        (
+            subprocess.Popen(
+                [*program, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            ),
+            code,
+        )
+        for command, code in commands
+    ]
+    for process, code in processes:
+        said: Any = process.communicate()[0]
+        assert SECRET not in said
+        assert process.returncode == code, said

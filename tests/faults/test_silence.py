@@ -1,0 +1,214 @@
+"""A server that accepts a connection, or a request, and then says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import ConfigError, ConnectionLost, PostgresSaver, StorageError
+from tests.behaviour.helpers import Database, config
+from tests.conftest import COLOURS
+from tests.faults.faulty import FaultyProxy, faulty
+from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, read, rows
+from tests.stores import Face, Store
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_again(
+    postgres_url: str, colour: str
+) -> None:
+    with faulty(postgres_url) as proxy:
+        proxy.deaf_to_come = 1
+        async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
+            await asyncio.wait_for(fill(Face(saver, colour), "t"), 30)
+        assert proxy.deaf_to_come == 0
+        assert proxy.connections > 2
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_session_that_falls_silent_holds_up_nobody_else_for_longer_than_the_pool_timeout(
+    postgres_url: str, colour: str
+) -> None:
+    """Its own operation waits for as long as the network says nothing; then it is done once."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1, pool_timeout=0.5) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            proxy.hush()
+            trips = proxy.trips
+            waiting = asyncio.ensure_future(put_one(face, "t"))
+            while proxy.trips == trips:
+                await asyncio.sleep(0.01)
+            with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
+                await asyncio.wait_for(face.get_tuple(config("t")), 30)
+            proxy.cut()
+            await asyncio.wait_for(waiting, 30)
+            assert len(await face.all(config("t"))) == 4
+
+
+@contextmanager
+def all_hushed(proxy: FaultyProxy, watcher: psycopg.Connection[Any]) -> Iterator[None]:
+    """The server gets what it is sent, and nothing of what it says comes back."""
+    proxy.hush()
+    yield
+
+
+@contextmanager
+def all_stopped(proxy: FaultyProxy, watcher: psycopg.Connection[Any]) -> Iterator[None]:
+    """The server's processes are stopped, and go on when it is over."""
+    pids = [row[0] for row in watcher.execute(f"SELECT pid{SESSIONS}").fetchall()]
+    assert pids
+    try:
+        assert all(b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+    except (AssertionError, OSError):
+        pytest.skip("NOT TESTED: the server's processes can be stopped on this machine by their user or root only")
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+Silence = Callable[[FaultyProxy, psycopg.Connection[Any]], AbstractContextManager[None]]
+SILENCES: Sequence[Silence] = (all_hushed, all_stopped)
+
+
+async def no_connection_is_missing(face: Face) -> None:
+    """The pool has all of its connections, and hands them all out at once."""
+    held = cast(Any, face.saver)._driver._connections._held
+    pool = held.pool if face.colour == "sync" else held.loops[asyncio.get_running_loop()].pool
+    await asyncio.gather(*(face.all(config("t")) for _ in range(2 * pool.max_size)))
+    while (stats := pool.get_stats())["pool_available"] < stats["pool_size"]:
+        await asyncio.sleep(0.01)
+    assert pool.min_size <= stats["pool_size"] <= pool.max_size
+    assert stats.get("requests_waiting", 0) == 0
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("silence", SILENCES)
+async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
+    postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence, colour: str
+) -> None:
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=3, answer_timeout=0.3) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            for name, call in {**OPERATIONS, "read": read}.items():
+                await fill(face, name)
+                with silence(proxy, watcher):
+                    await asyncio.wait_for(call(face, name), 30)
+                    before = rows(watcher)
+                # What a process that was stopped still does, it does before its session ends.
+                while len(watcher.execute(f"SELECT 1{SESSIONS}").fetchall()) > 3:
+                    await asyncio.sleep(0.01)
+                assert rows(watcher) == before, name
+            await no_connection_is_missing(face)
+
+
+async def test_a_server_that_stays_silent_is_one_clear_error(postgres_url: str) -> None:
+    """A lock keeps each attempt waiting; both colours at the same time, since that takes seconds."""
+
+    async def refused(face: Face) -> None:
+        with pytest.raises(ConnectionLost, match=r"no answer for 0\.3 s \(answer_timeout\)") as caught:
+            await put_one(face, face.colour)
+        assert caught.value.operation == "put"
+
+    async with PostgresSaver(postgres_url, max_size=4, answer_timeout=0.3) as saver:
+        faces = [Face(saver, colour) for colour in COLOURS]
+        for face in faces:
+            await fill(face, face.colour)
+        with Database(Store("postgres", postgres_url)).locked():
+            await asyncio.wait_for(asyncio.gather(*map(refused, faces)), 60)
+        for face in faces:
+            await put_one(face, face.colour)
+            assert len(await face.all(config(face.colour))) == 4
+            await no_connection_is_missing(face)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, colour: str) -> None:
+    """As a whole it takes longer than the server may be silent."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1, answer_timeout=0.5) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            connections = proxy.connections
+            proxy.trickle(0.1)
+            assert len(await face.all(config("t"))) == 3
+            assert proxy.connections == connections
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres_url: str, colour: str) -> None:
+    """To ask them would take twenty seconds each."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=5, answer_timeout=20) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            assert proxy.connections > 2
+            proxy.hush()
+            proxy.cut_next("before the request")
+            await asyncio.wait_for(put_one(face, "t1"), 15)
+            assert not proxy.armed
+            assert len(await face.all(config("t1"))) == 4
+            await no_connection_is_missing(face)
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
+    postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence
+) -> None:
+    """The server is asked to cancel the statement, which takes it long, or for ever."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=3) as saver:
+            face = Face(saver, "async")
+            await fill(face, "t")
+            for name, call in {**OPERATIONS, "read": read}.items():
+                await fill(face, name)
+                with silence(proxy, watcher):
+                    waiting = asyncio.ensure_future(asyncio.wait_for(call(face, name), 0.2))
+                    # psycopg by itself would wait for five seconds more.
+                    await asyncio.wait([waiting], timeout=4)
+                    assert waiting.done(), name
+                    assert isinstance(waiting.exception(), asyncio.TimeoutError)
+                    await asyncio.wait_for(face.get_tuple(config("t")), 30)
+            await no_connection_is_missing(face)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postgres_url: str, colour: str) -> None:
+    with (
+        faulty(empty_postgres_url) as proxy,
+        psycopg.connect(empty_postgres_url) as other,
+        psycopg.connect(empty_postgres_url, autocommit=True) as watcher,
+    ):
+        other.execute("SELECT 1")
+        PostgresSaver(other).setup()
+        async with PostgresSaver(proxy.url, max_size=1, answer_timeout=0.1) as saver:
+            waiting = asyncio.ensure_future(saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+            while not (session := watcher.execute(WAITING).fetchall()):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(1)  # Ten times what a read or write would wait.
+            assert watcher.execute(WAITING).fetchall() == session
+            other.commit()
+            await asyncio.wait_for(waiting, 30)
+            # The same connection is then like any other.
+            await fill(Face(saver, colour), "t")
+            proxy.hush()
+            await asyncio.wait_for(put_one(Face(saver, colour), "t"), 30)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_an_answer_timeout_that_cannot_be_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="answer_timeout must be more than 0 seconds"):
+        PostgresSaver("postgresql://nowhere", answer_timeout=seconds)

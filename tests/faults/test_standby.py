@@ -1,0 +1,87 @@
+"""A hot standby: it can be read, says that it cannot be written, and is written to once it is the primary."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver, StorageError
+from tests.behaviour.helpers import config
+from tests.conftest import COLOURS
+from tests.faults.cluster import Cluster, folder_of_user, running_cluster
+from tests.faults.workload import OPERATIONS, fill, read, rows
+from tests.stores import Face
+
+
+@pytest.fixture(scope="module")
+def primary(postgres_programs: None) -> Iterator[Cluster]:
+    """A server with the tables in it."""
+    with running_cluster() as cluster:
+        with PostgresSaver(cluster.url()) as saver:
+            saver.setup()
+        yield cluster
+
+
+@pytest.fixture
+def standby(primary: Cluster) -> Iterator[Cluster]:
+    """A copy of the primary that follows it."""
+    with folder_of_user() as folder:
+        cluster = Cluster(folder)
+        source = ["-h", str(primary.folder), "-U", "postgres"]
+        cluster.run("pg_basebackup", *source, "-D", str(cluster.data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def follow(primary: psycopg.Connection[Any], standby: psycopg.Connection[Any]) -> None:
+    """Wait until a standby has what its primary has."""
+    position = primary.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+    assert position is not None
+    while standby.execute("SELECT pg_last_wal_replay_lsn() >= %s", position).fetchone() != (True,):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
+    primary: Cluster, standby: Cluster, colour: str
+) -> None:
+    thread_id = f"thread of {colour}"
+    with psycopg.connect(primary.url(), autocommit=True) as first, psycopg.connect(standby.url()) as second:
+        second.autocommit = True
+        assert second.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+        async with PostgresSaver(primary.url()) as saver, PostgresSaver(standby.url()) as copy:
+            face, face_of_copy = Face(saver, colour), Face(copy, colour)
+            await fill(face, thread_id)
+            follow(first, second)
+            before = rows(second)
+            assert await read(face_of_copy, thread_id) == await read(face, thread_id)
+            for name, call in OPERATIONS.items():
+                with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
+                    await call(face_of_copy, thread_id)
+                assert caught.value.sqlstate == "25006"
+                assert caught.value.operation.startswith(name)
+            assert rows(second) == before
+            assert await read(face_of_copy, thread_id) == await read(face, thread_id)
+            # A server that is told to call setup() when it starts may be given a standby to read from.
+            await (copy.asetup() if colour == "async" else asyncio.to_thread(copy.setup))
+            with pytest.raises(StorageError, match="read-only; give the address of the primary"):
+                PostgresSaver(standby.url(), schema="another").setup()
+
+            # What follows its primary is seen, and what takes its place is written to.
+            await face.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")
+            follow(first, second)
+            expected = await read(face, thread_id)
+            assert await read(face_of_copy, thread_id) == expected
+            await asyncio.to_thread(standby.run, "pg_ctl", "promote", "-w", "-D", str(standby.data))
+            for call in OPERATIONS.values():
+                await call(face_of_copy, thread_id)
+            assert await face_of_copy.get_tuple(config(thread_id)) is None
+            assert await read(face, thread_id) == expected

@@ -1,0 +1,81 @@
+"""What is done while something goes wrong, and what is stored then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from tests.behaviour.helpers import config, get, metadata, put
+from tests.stores import Face
+
+SESSIONS = (
+    " FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    " AND pid <> pg_backend_pid()"
+)
+WAITING = f"SELECT pid{SESSIONS} AND wait_event_type = 'Lock'"
+
+
+def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:
+    """Settings of every session to come."""
+    for name, value in settings.items():
+        database = sql.Identifier(watcher.info.dbname)
+        watcher.execute(
+            sql.SQL("ALTER DATABASE {} SET {} = {}").format(database, sql.Identifier(name), sql.Literal(value))
+        )
+
+
+async def fill(face: Face, thread_id: str) -> None:
+    """Three checkpoints with a value and a write each; the newest one is of another run."""
+    parent = None
+    for step in range(3):
+        run_id = "kept" if step == 2 else f"run on {thread_id}"
+        parent = await put(
+            face,
+            f"checkpoint {step}",
+            {"list": [step]},
+            parent=parent,
+            thread_id=thread_id,
+            versions={"list": f"{step}"},
+            meta=metadata(step, run_id=run_id),
+        )
+        await face.put_writes(parent, [("list", [step])], f"task {step}")
+
+
+async def put_one(face: Face, thread_id: str, checkpoint_id: str = "checkpoint 9") -> None:
+    parent = config(thread_id, "checkpoint 1")
+    await put(
+        face, checkpoint_id, {"list": [9]}, parent=parent, thread_id=thread_id, versions={"list": "9"}, meta=metadata(9)
+    )
+
+
+async def read(face: Face, thread_id: str) -> Any:
+    newest = await get(face, config(thread_id))
+    return [
+        (found.checkpoint, found.metadata["step"], found.pending_writes)
+        for found in [newest, *await face.all(config(thread_id))]
+    ]
+
+
+Call = Callable[[Face, str], Awaitable[Any]]
+OPERATIONS: Mapping[str, Call] = {
+    "put": put_one,
+    "put_writes": lambda face, thread_id: face.put_writes(
+        config(thread_id, "checkpoint 2"), [("list", [9]), ("__interrupt__", "why"), ("other", None)], "task 9"
+    ),
+    "copy_thread": lambda face, thread_id: face.copy_thread(thread_id, f"{thread_id} copied"),
+    "prune": lambda face, thread_id: face.prune([thread_id]),
+    "delete_for_runs": lambda face, thread_id: face.delete_for_runs([f"run on {thread_id}"]),
+    "delete_thread": lambda face, thread_id: face.delete_thread(thread_id),
+}
+
+
+def rows(connection: psycopg.Connection[Any]) -> list[Any]:
+    """All that is stored in a database."""
+    found: list[Any] = []
+    for table in ("checkpoints", "blobs", "writes"):
+        name = sql.Identifier("langgraph_checkpoint", table)
+        found += connection.execute(sql.SQL("SELECT to_jsonb(t) FROM {} AS t ORDER BY 1").format(name)).fetchall()
+    return found

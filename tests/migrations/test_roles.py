@@ -1,0 +1,95 @@
+"""The two roles of docs/roles.md, made by the SQL that stands there, on a server of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver, SchemaMissing, StorageError
+from tests.conftest import COLOURS
+from tests.faults.cluster import Cluster, running_cluster
+from tests.faults.workload import OPERATIONS, fill, read
+from tests.stores import Face
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "roles.md").read_text("utf-8")
+MAKE_ROLES, AFTER_SETUP = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+TABLES = ("checkpoints", "blobs", "writes")
+
+
+def execute(cluster: Cluster, user: str, sql: str) -> None:
+    """Run SQL as some role."""
+    with psycopg.connect(cluster.url(user=user)) as connection:
+        connection.execute(sql.encode())
+
+
+@pytest.fixture(scope="module")
+def cluster(postgres_programs: None) -> Iterator[Cluster]:
+    """A server where all that the document says was done."""
+    with running_cluster() as made:
+        execute(made, "postgres", MAKE_ROLES)
+        with PostgresSaver(made.url(user="checkpoint_runner")) as saver, pytest.raises(SchemaMissing):
+            saver.get_tuple({"configurable": {"thread_id": "t"}})
+        with PostgresSaver(made.url(user="checkpoint_migrator")) as saver:
+            saver.setup()
+        execute(made, "postgres", AFTER_SETUP)
+        yield made
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, colour: str) -> None:
+    for concurrent_writers in ("allow", "reject"):
+        options = {"concurrent_writers": concurrent_writers}
+        async with PostgresSaver.from_conn_string(cluster.url(user="checkpoint_runner"), **options) as saver:
+            face = Face(saver, colour)
+            for name, call in {**OPERATIONS, "read": read}.items():
+                thread_id = f"{name} {colour} {concurrent_writers}"
+                async with PostgresSaver(cluster.url(user="checkpoint_runner")) as other:
+                    await fill(Face(other, colour), thread_id)
+                if (name, concurrent_writers) != ("put", "reject"):  # That one forks on purpose.
+                    await call(face, thread_id)
+
+
+def test_the_runner_may_call_setup_on_current_tables(cluster: Cluster) -> None:
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver:
+        saver.setup()
+
+
+@pytest.mark.parametrize("user", ["checkpoint_runner", "checkpoint_migrator"])
+def test_a_role_that_may_not_create_gets_one_clear_error(cluster: Cluster, user: str) -> None:
+    with PostgresSaver(cluster.url(user=user), schema="another") as saver:
+        with pytest.raises(StorageError, match="permission denied") as caught:
+            saver.setup()
+        assert caught.value.sqlstate == "42501"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *(f"TRUNCATE langgraph_checkpoint.{table}" for table in TABLES),
+        *(f"DROP TABLE langgraph_checkpoint.{table}" for table in TABLES),
+        *(f"ALTER TABLE langgraph_checkpoint.{table} ADD COLUMN mine text" for table in TABLES),
+        "CREATE TABLE langgraph_checkpoint.mine (id int)",
+        "CREATE SCHEMA mine",
+        "DROP SCHEMA langgraph_checkpoint",
+        "INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (9999, 'future')",
+        "DELETE FROM langgraph_checkpoint.langgraph_checkpoint_migrations",
+    ],
+)
+def test_the_runner_can_do_no_more(cluster: Cluster, sql: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        execute(cluster, "checkpoint_runner", sql)
+
+
+def test_what_a_later_migration_adds_is_the_runners_to_use(cluster: Cluster) -> None:
+    execute(cluster, "checkpoint_migrator", "CREATE TABLE langgraph_checkpoint.later (id int)")
+    execute(
+        cluster,
+        "checkpoint_runner",
+        "INSERT INTO langgraph_checkpoint.later VALUES (1); UPDATE langgraph_checkpoint.later SET id = 2;"
+        " SELECT * FROM langgraph_checkpoint.later FOR UPDATE; DELETE FROM langgraph_checkpoint.later",
+    )
+    execute(cluster, "checkpoint_migrator", "DROP TABLE langgraph_checkpoint.later")
