@@ -58,10 +58,11 @@ def config(thread_id: str) -> RunnableConfig:
 
 async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
     """Run it up to the question."""
-    if saver.colour == "async":
-        await graph.ainvoke(input, config(thread), durability=durability)
-    else:
-        graph.invoke(input, config(thread), durability=durability)
+    with saver.watched():
+        if saver.colour == "async":
+            await graph.ainvoke(input, config(thread), durability=durability)
+        else:
+            graph.invoke(input, config(thread), durability=durability)
 
 
 async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
@@ -79,7 +80,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
         return lap
 
     memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
-    entries = [Entry(saver.name, saver.role, lap_of(saver), saver.abort) for saver in (*arena.entrants.savers, memory)]
+    entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
     *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 20, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
