@@ -45,7 +45,7 @@ from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
 # Seconds; no single call here takes that long.
-HANGS = 8
+HANGS = 5
 
 
 def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:

@@ -55,7 +55,7 @@ class Arena:
                 Entry("serde", "serde", floors(self.entrants.serde)),
             ]
         return await race(
-            entries, laps=laps, seconds=min(seconds, 0.5) if self.quick else seconds, warm=warm, fewest=fewest
+            entries, laps=laps, seconds=min(seconds, 0.4) if self.quick else seconds, warm=warm, fewest=fewest
         )
 
     async def prepare(self, work: Callable[[Contestant], Awaitable[None]]) -> None:

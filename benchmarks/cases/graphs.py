@@ -58,11 +58,16 @@ def config(thread_id: str) -> RunnableConfig:
 
 async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
     """Run it up to the question."""
+    if saver.colour == "async":
+        await graph.ainvoke(input, config(thread), durability=durability)
+    else:
+        graph.invoke(input, config(thread), durability=durability)
+
+
+async def watched(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
+    """The same, given up if it hangs; it is short."""
     with saver.watched():
-        if saver.colour == "async":
-            await graph.ainvoke(input, config(thread), durability=durability)
-        else:
-            graph.invoke(input, config(thread), durability=durability)
+        await invoke(saver, graph, input, thread, durability)
 
 
 async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
@@ -75,7 +80,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
 
         def lap(_: int) -> Any:
             thread = f"{arena.thread(name, saver.name)}, {next(numbers)}"
-            return invoke(saver, graph, {"messages": [("user", "begin")], "count": 0}, thread, durability)
+            return watched(saver, graph, {"messages": [("user", "begin")], "count": 0}, thread, durability)
 
         return lap
 
@@ -112,7 +117,7 @@ async def resume(arena: Arena, name: str, *, steps: int) -> None:
 
     def lap_of(saver: Contestant) -> Lap:
         graph = build(saver.saver, steps)
-        return lambda number: invoke(saver, graph, Command(resume=f"{saver.name} {number}"), name, "sync")
+        return lambda number: watched(saver, graph, Command(resume=f"{saver.name} {number}"), name, "sync")
 
     figures = await arena.race(lap_of, laps=arena.size(20, 8), seconds=10, warm=2)
 

@@ -121,7 +121,7 @@ async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
                 found[what] = await race(entries, laps=60, seconds=10)
             for saver in savers:
                 assert await saver.count("thread 1") == 0, "the run is still there"
-                assert (await saver.get(thread(70))).metadata["step"] == STEPS - 2
+                assert (await saver.get(f"thread {threads}")).metadata["step"] == STEPS - 2
     finally:
         place.drop()
         for file in where.glob("*"):
