@@ -100,6 +100,10 @@ async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
             def thread(number: int) -> str:
                 return f"thread {1 + number * 7919 % threads}"
 
+            def run(saver: Contestant, number: int) -> str:
+                # Only in our tables is the run a column, and so another one in each thread.
+                return f"run-{1 + number}" if saver.role == "ours" else "run"
+
             async def first_page(saver: Contestant) -> None:
                 assert await saver.count(None, limit=10) == 10
 
@@ -109,8 +113,8 @@ async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
                 "list page": lambda saver, number: saver.count(thread(number), limit=10),
                 "history": lambda saver, _: saver.history("deltas", deltas.ids[-1], deltas.channel),
                 "list all threads": lambda saver, _: first_page(saver),
-                "delete_for_runs": lambda saver, n: saver.delete_for_runs(
-                    [f"run-{1 + n % threads}"], f"thread {1 + n}"
+                "delete_for_runs": lambda saver, number: saver.delete_for_runs(
+                    [run(saver, number)], f"thread {1 + number}"
                 ),
             }
             for what, work in works.items():
