@@ -1,7 +1,8 @@
 """A store of a million threads against one of a thousand: what grows but for the depth of indexes?
 
 The threads are multiplied inside the database from one that each saver has stored itself: every row again, with other
-ids. Column names tell which values are ids, so this knows no saver's tables.
+ids. Column names tell which values are ids, so this knows no saver's tables. PostgreSQL analyses its tables by itself;
+SQLite never does, so it is not told to.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ def multiply(place: Place, whose: str, threads: int) -> None:
                 columns = [(row[1], "") for row in file.execute(f"PRAGMA table_info({table})")]
                 if text := _insert(table, columns, f"{series} AS s"):
                     file.execute(text)
-            file.execute("ANALYZE")
         return
     with psycopg.connect(place.server.of(place.name(whose)), autocommit=True) as server:
         tables: dict[str, list[tuple[str, str]]] = {}
