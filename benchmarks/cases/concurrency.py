@@ -93,7 +93,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
     if arena.quick:
         steps = max(5, 100 // number) if not delay else 5
     else:
-        steps = max(10, 400 // number)
+        steps = max(10, 400 // number) if not delay else max(5, 100 // number)
     calls = script(steps)
     entries: list[tuple[Figures, Steps]] = [
         (Figures(saver.name, saver.role), of_saver(saver, calls)) for saver in field.savers

@@ -63,7 +63,7 @@ async def put_writes(arena: Arena, name: str, *, number: int) -> None:
 
         return lap  # type: ignore[return-value]
 
-    figures = await arena.race(savers, floors, laps=laps, seconds=20)
+    figures = await arena.race(savers, floors, laps=laps, seconds=5)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         writes = calls[len(each.samples) + WARM - 1][1]
