@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Sequence
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
     closing,
+    contextmanager,
     suppress,
 )
 from dataclasses import dataclass, field
@@ -40,6 +44,8 @@ from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
 
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
+# Seconds; no single call here takes that long.
+HANGS = 5
 
 
 def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
@@ -56,18 +62,32 @@ class Contestant:
         self.role: Role = role
         self.colour = colour
         self.saver = saver
+        self.going_on: set[object] = set()
+        self.since = 0.0
+        self.hung = False
+        _WATCHED.add(self)
 
-    def abort(self) -> None:
-        """End a call that hangs, if it is on a connection of its own: that one is broken then."""
-        connection = getattr(self.saver, "conn", None)
-        if isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
-            with closing(socket.socket(fileno=os.dup(connection.fileno()))) as end:
-                end.shutdown(socket.SHUT_RDWR)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Give up what hangs: the connection is ended from outside, which ends a sync call, too."""
+        call = object()
+        self.going_on.add(call)
+        self.since = time.monotonic()
+        try:
+            yield
+        except Exception:
+            if self.hung:
+                raise TimeoutError(f"it hangs: nothing came for {HANGS} s") from None
+            raise
+        finally:
+            self.since = time.monotonic()
+            self.going_on.discard(call)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if self.colour == "async":
-            return await getattr(self.saver, f"a{name}")(*args, **kwargs)
-        return getattr(self.saver, name)(*args, **kwargs)
+        with self.watched():
+            if self.colour == "async":
+                return await getattr(self.saver, f"a{name}")(*args, **kwargs)
+            return getattr(self.saver, name)(*args, **kwargs)
 
     async def put(self, thread_id: str, put: Put) -> None:
         """Store a checkpoint."""
@@ -87,12 +107,13 @@ class Contestant:
     async def tuples(self, thread_id: str | None, **narrowing: Any) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints, newest first."""
         where = None if thread_id is None else config(thread_id)
-        if self.colour == "async":
-            async for found in self.saver.alist(where, **narrowing):
-                yield found
-        else:
-            for found in self.saver.list(where, **narrowing):
-                yield found
+        with self.watched():
+            if self.colour == "async":
+                async for found in self.saver.alist(where, **narrowing):
+                    yield found
+            else:
+                for found in self.saver.list(where, **narrowing):
+                    yield found
 
     async def count(self, thread_id: str | None, **narrowing: Any) -> int:
         """How many checkpoints a list gives; none is kept."""
@@ -154,6 +175,28 @@ class Contestant:
                 tasks.setdefault(task_id, []).append((channel, value))
             for task_id, writes in tasks.items():
                 await self.put_writes(thread_id, Writes(each.checkpoint["id"], writes, task_id))
+
+
+_WATCHED: weakref.WeakSet[Contestant] = weakref.WeakSet()
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(0.5)
+        for each in list(_WATCHED):
+            connection = getattr(each.saver, "conn", None)
+            if (
+                each.going_on
+                and time.monotonic() - each.since > HANGS
+                and isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection))
+                and not each.hung
+            ):
+                each.hung = True
+                with suppress(Exception), closing(socket.socket(fileno=os.dup(connection.fileno()))) as end:
+                    end.shutdown(socket.SHUT_RDWR)
+
+
+threading.Thread(target=_watch, daemon=True).start()
 
 
 class Place:

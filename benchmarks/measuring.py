@@ -9,23 +9,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
-import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 # `same` is ours with the setting of the official saver where that is not our default.
 Role = Literal["ours", "same", "official", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
-Abort = Callable[[], None]
 
 # Rounds that are not counted: psycopg and PostgreSQL settle on a plan after five executions.
 WARM = 6
-# Seconds that nothing here takes.
-HANGS = 15
 # A median of fewer says nothing.
 FEWEST = 5
 
@@ -95,7 +90,6 @@ class Entry(NamedTuple):
     name: str
     role: Role
     lap: Lap
-    abort: Abort | None = None
 
 
 async def race(
@@ -113,10 +107,9 @@ async def race(
                 continue
             try:
                 work = entry.lap(first + number)
-                with limited(entry.abort):
-                    started = time.perf_counter()
-                    await work
-                    taken = time.perf_counter() - started
+                started = time.perf_counter()
+                await work
+                taken = time.perf_counter() - started
             except Exception as error:
                 mine.fail(error)
                 continue
@@ -126,39 +119,6 @@ async def race(
         if time.perf_counter() > ends and number + 1 >= warm + fewest:
             break
     return list(figures.values())
-
-
-class _Watch:
-    """Looks from an OS thread of its own whether something hangs, also in a call that no signal interrupts."""
-
-    def __init__(self) -> None:
-        self.ends: float | None = None
-        self.abort: Abort | None = None
-        threading.Thread(target=self._look, daemon=True).start()
-
-    def _look(self) -> None:
-        while True:
-            time.sleep(0.5)
-            if self.ends and time.monotonic() > self.ends and self.abort:
-                self.ends = None
-                self.abort()
-
-
-_WATCH = _Watch()
-
-
-@contextmanager
-def limited(abort: Abort | None) -> Iterator[None]:
-    """Give up what hangs, by `abort`, which makes it fail."""
-    ends = _WATCH.ends, _WATCH.abort = time.monotonic() + HANGS, abort
-    try:
-        yield
-    except Exception:
-        if time.monotonic() > ends[0]:
-            raise TimeoutError(f"it hangs: not done after {HANGS} s") from None
-        raise
-    finally:
-        _WATCH.ends = None
 
 
 async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitable[None]]) -> None:

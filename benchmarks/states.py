@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -16,12 +17,14 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 _DICE = random.Random(4)
-_WORDS = ["".join(_DICE.choices("etaoinshrdlucmfwyp", k=_DICE.randint(2, 10))) for _ in range(2000)]
+_WORDS = ["".join(_DICE.choices("etaoinshrdlucmfwyp", k=_DICE.randint(2, 10))) for _ in range(5000)]
+# As in prose, a few words are most of them; otherwise it would compress less than any text does.
+_WEIGHTS = list(accumulate(1 / rank for rank in range(1, len(_WORDS) + 1)))
 
 
 def prose(size: int) -> str:
     """Words of that many characters together."""
-    return " ".join(_DICE.choices(_WORDS, k=size // 3))[:size]
+    return " ".join(_DICE.choices(_WORDS, cum_weights=_WEIGHTS, k=size // 2))[:size]
 
 
 class Put(NamedTuple):

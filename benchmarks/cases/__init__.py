@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from benchmarks.contestants import Contestant, Field, Place
 from benchmarks.floors import Floor
-from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, limited, race
+from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, race
 from benchmarks.states import Put, Writes
 
 Call = TypeVar("Call", Put, Put | Writes)
@@ -27,6 +27,7 @@ class Arena:
     quick: bool
     results: list[Result]
     options: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, Exception] = field(default_factory=dict)
 
     def size(self, whole: int, quick: int) -> int:
         """A number that is smaller in a quick run."""
@@ -47,15 +48,34 @@ class Arena:
         fewest: int = 5,
     ) -> list[Figures]:
         """Race savers and, with the same lap, both floors; a quick run ends a race after half a second."""
-        entries = [Entry(saver.name, saver.role, savers(saver), saver.abort) for saver in self.entrants.savers]
+        entries = [Entry(saver.name, saver.role, self.lap_of(saver, savers)) for saver in self.entrants.savers]
         if floors:
             entries += [
                 Entry("floor", "floor", floors(self.entrants.floor)),
                 Entry("serde", "serde", floors(self.entrants.serde)),
             ]
         return await race(
-            entries, laps=laps, seconds=min(seconds, 0.5) if self.quick else seconds, warm=warm, fewest=fewest
+            entries, laps=laps, seconds=min(seconds, 0.4) if self.quick else seconds, warm=warm, fewest=fewest
         )
+
+    async def prepare(self, work: Callable[[Contestant], Awaitable[None]]) -> None:
+        """Let each saver do what comes before a race; who fails at that has lost it."""
+        for saver in self.entrants.savers:
+            try:
+                await work(saver)
+            except Exception as error:
+                self.lost[saver.name] = error
+
+    def lap_of(self, saver: Contestant, savers: Callable[[Contestant], Lap]) -> Lap:
+        """The lap of a saver, which fails at once if the saver has lost already."""
+        if error := self.lost.get(saver.name):
+
+            def fail(_: int) -> Awaitable[None]:
+                assert error
+                raise error
+
+            return fail
+        return savers(saver)
 
     async def check(self, figures: Sequence[Figures], checks: Callable[[Contestant, Figures], Awaitable[None]]) -> None:
         """Look whether each saver has done it."""
@@ -63,8 +83,7 @@ class Arena:
 
         async def one(each: Figures) -> None:
             if each.name in savers:
-                with limited(savers[each.name].abort):
-                    await checks(savers[each.name], each)
+                await checks(savers[each.name], each)
 
         await check(figures, one)
 

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant, Field, contestants
 from benchmarks.floors import Floor
-from benchmarks.measuring import Abort, Figures, limited, run_here
+from benchmarks.measuring import Figures, run_here
 from benchmarks.states import Put, Writes, prose, small
 from benchmarks.stores import delayed
 
@@ -93,25 +93,24 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
     if arena.quick:
         steps = max(5, 100 // number) if not delay else 5
     else:
-        steps = max(10, 400 // number)
+        steps = max(10, 400 // number) if not delay else max(5, 100 // number)
     calls = script(steps)
-    entries: list[tuple[Figures, Steps, Abort | None]] = [
-        (Figures(saver.name, saver.role), of_saver(saver, calls), saver.abort) for saver in field.savers
+    entries: list[tuple[Figures, Steps]] = [
+        (Figures(saver.name, saver.role), of_saver(saver, calls)) for saver in field.savers
     ]
-    entries.append((Figures("floor", "floor"), of_floor(field.floor, calls), None))
-    latencies: dict[str, list[float]] = {each.name: [] for each, *_ in entries}
-    used: dict[str, list[tuple[float, float]]] = {each.name: [] for each, *_ in entries}
+    entries.append((Figures("floor", "floor"), of_floor(field.floor, calls)))
+    latencies: dict[str, list[float]] = {each.name: [] for each, _ in entries}
+    used: dict[str, list[tuple[float, float]]] = {each.name: [] for each, _ in entries}
     server = arena.place.server if arena.place.database == "postgres" else None
     # The first round opens connections and does not count.
     for turn in range(1 + arena.size(4, 1 if delay else 2)):
         random.shuffle(entries)
-        for mine, work, abort in entries:
+        for mine, work in entries:
             if mine.error:
                 continue
             cpu, server_cpu, started = time.process_time(), server.cpu() if server else 0, time.perf_counter()
             try:
-                with limited(abort):
-                    taken = await together(work, arena.colour, number, f"{arena.thread(name, mine.name)}, {turn}")
+                taken = await together(work, arena.colour, number, f"{arena.thread(name, mine.name)}, {turn}")
             except Exception as error:
                 mine.fail(error)
                 continue
@@ -121,7 +120,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
                 latencies[mine.name] += taken
                 used_now = (time.process_time() - cpu, (server.cpu() if server else 0) - server_cpu)
                 used[mine.name].append((used_now[0] / len(taken), used_now[1] / len(taken)))
-    for mine, *_ in entries:
+    for mine, _ in entries:
         if mine.median:
             all_taken = sorted(latencies[mine.name])
             mine.extras = {
@@ -132,7 +131,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
                 "server CPU ms": sum(cpu for _, cpu in used[mine.name]) / len(used[mine.name]) * 1000,
             }
     order = ["ours", "same", "official", "floor"]
-    figures = sorted((each for each, *_ in entries), key=lambda each: order.index(each.role))
+    figures = sorted((each for each, _ in entries), key=lambda each: order.index(each.role))
     arena.record(name, figures, unit="s", note=f"{steps} steps on each thread")
 
 

@@ -64,6 +64,12 @@ async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durabil
         graph.invoke(input, config(thread), durability=durability)
 
 
+async def watched(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
+    """The same, given up if it hangs; it is short."""
+    with saver.watched():
+        await invoke(saver, graph, input, thread, durability)
+
+
 async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
     """A run on a new thread, less what it takes in memory, for each superstep."""
     steps = arena.size(30, 12)
@@ -74,13 +80,13 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
 
         def lap(_: int) -> Any:
             thread = f"{arena.thread(name, saver.name)}, {next(numbers)}"
-            return invoke(saver, graph, {"messages": [("user", "begin")], "count": 0}, thread, durability)
+            return watched(saver, graph, {"messages": [("user", "begin")], "count": 0}, thread, durability)
 
         return lap
 
     memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
-    entries = [Entry(saver.name, saver.role, lap_of(saver), saver.abort) for saver in (*arena.entrants.savers, memory)]
-    *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 20, warm=2)
+    entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
+    *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 8, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         thread = f"{arena.thread(name, saver.name)}, last"
@@ -111,9 +117,9 @@ async def resume(arena: Arena, name: str, *, steps: int) -> None:
 
     def lap_of(saver: Contestant) -> Lap:
         graph = build(saver.saver, steps)
-        return lambda number: invoke(saver, graph, Command(resume=f"{saver.name} {number}"), name, "sync")
+        return lambda number: watched(saver, graph, Command(resume=f"{saver.name} {number}"), name, "sync")
 
-    figures = await arena.race(lap_of, laps=arena.size(20, 8), seconds=10, warm=2)
+    figures = await arena.race(lap_of, laps=arena.size(20, 8), seconds=5, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         values = (await saver.get(name)).checkpoint["channel_values"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import islice
 
-from benchmarks.cases import Arena, case
+from benchmarks.cases import Arena, case, do
 from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
 from benchmarks.measuring import WARM, Figures, Lap
@@ -19,8 +19,7 @@ async def put(
     laps = arena.size(laps, quick)
     source = quick_state if arena.quick and quick_state else state
     puts = list(islice(source(), laps + WARM + 1))
-    for saver in arena.entrants.savers:
-        await saver.put(arena.thread(name, saver.name), puts[0])
+    await arena.prepare(lambda saver: saver.put(arena.thread(name, saver.name), puts[0]))
 
     def savers(saver: Contestant) -> Lap:
         thread = arena.thread(name, saver.name)
@@ -48,9 +47,7 @@ async def put_writes(arena: Arena, name: str, *, number: int) -> None:
     laps = arena.size(150, 25)
     script = Script()
     calls = [(script.put({"count": step}), script.writes(number)) for step in range(laps + WARM)]
-    for saver in arena.entrants.savers:
-        for step, _ in calls:
-            await saver.put(arena.thread(name, saver.name), step)
+    await arena.prepare(lambda saver: do(saver, arena.thread(name, saver.name), [step for step, _ in calls]))
 
     def savers(saver: Contestant) -> Lap:
         thread = arena.thread(name, saver.name)
@@ -66,7 +63,7 @@ async def put_writes(arena: Arena, name: str, *, number: int) -> None:
 
         return lap  # type: ignore[return-value]
 
-    figures = await arena.race(savers, floors, laps=laps, seconds=20)
+    figures = await arena.race(savers, floors, laps=laps, seconds=5)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         writes = calls[len(each.samples) + WARM - 1][1]

@@ -29,7 +29,7 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool) -> None:
     def floors(floor: Floor) -> Lap:
         return lambda _: floor.load(arena.thread(name, "floor"), "state")
 
-    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=6)
+    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=3)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         found = await saver.get(thread, checkpoint_id)
@@ -50,8 +50,8 @@ async def growth(arena: Arena, name: str) -> None:
         return lambda _: saver.get(thread)
 
     laps = arena.size(100, 30)
-    at_short = await arena.race(partial(savers, short_thread), laps=laps, seconds=6)
-    at_long = await arena.race(partial(savers, long_name), laps=laps, seconds=6)
+    at_short = await arena.race(partial(savers, short_thread), laps=laps, seconds=3)
+    at_long = await arena.race(partial(savers, long_name), laps=laps, seconds=3)
     for a, b in zip(at_long, at_short, strict=True):
         if a.median and b.median:
             a.samples = [a.median / b.median]
@@ -83,7 +83,7 @@ async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[
 
     many = expected > 50
     figures = await arena.race(
-        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=10, warm=1 if many else 6
+        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=4, warm=1 if many else 6
     )
 
     async def checks(saver: Contestant, each: Figures) -> None:

@@ -96,7 +96,7 @@ def next_input(state: StateSnapshot, name: str) -> Any:
 
 
 def between_rounds(state: StateSnapshot) -> bool:
-    """Whether nothing is left to do; `state.next` is empty earlier: it leaves out tasks whose writes are stored."""
+    """Whether nothing is left to do; `state.next` may be empty before, since it leaves out tasks that are stored."""
     return not state.tasks
 
 

@@ -55,22 +55,25 @@ def work(connection: Connection, store: Store, colour: str, names: Sequence[str]
     listener.start()
     with store.open() as saver:
         if colour == "async":
-            asyncio.run(_play_all(saver, names, stop, errors))
+            connection.send(asyncio.run(_play_all(saver, names, stop, errors)))
         else:
             with ThreadPoolExecutor(len(names)) as threads:
                 for done in [
                     threads.submit(asyncio.run, _play(build(saver), "sync", name, stop, errors)) for name in names
                 ]:
                     done.result()
-        connection.send(holds())
+            connection.send(holds())
     listener.join()
     connection.send((before, holds(), errors))
 
 
-async def _play_all(saver: CheckpointSaver, names: Sequence[str], stop: threading.Event, errors: Counter[str]) -> None:
+async def _play_all(saver: CheckpointSaver, names: Sequence[str], stop: threading.Event, errors: Counter[str]) -> Holds:
+    """Run all graphs on this loop, and close what the saver has on it; returns what was held before that."""
     graph = build(saver)
     await asyncio.gather(*(_play(graph, "async", name, stop, errors) for name in names))
+    held = holds()
     await saver.aclose()
+    return held
 
 
 async def _play(graph: Any, colour: str, name: str, stop: threading.Event, errors: Counter[str]) -> None:
