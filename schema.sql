@@ -83,6 +83,12 @@ CREATE TABLE langgraph_checkpoint.writes (
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
 
+-- The saver compresses large values itself, faster than the server would try to.
+ALTER TABLE langgraph_checkpoint.checkpoints ALTER checkpoint SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.checkpoints ALTER metadata SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.blobs ALTER value SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.writes ALTER value SET STORAGE EXTERNAL;
+
 -- Threads that somebody has claimed: writes that come with another token are refused.
 CREATE TABLE langgraph_checkpoint.claims (
     thread_id text COLLATE "C" PRIMARY KEY,

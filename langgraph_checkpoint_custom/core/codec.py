@@ -165,17 +165,19 @@ def encode_checkpoint(
     blobs: list[BlobRow] = []
     kept: list[BlobRef] = []
     for channel, value in values.items():
-        # A value without a version cannot be found by it later, so it stays with its checkpoint.
-        if _is_inline(value) or channel not in versions:
+        if channel not in versions:  # It cannot be found by a version later, so it stays with its checkpoint.
             inline[text("channel", channel, MAX_CHANNEL)] = value
+        elif _is_inline(value):
+            inline[channel] = value
     for channel in sorted(versions):
         text("channel", channel, MAX_CHANNEL)
         if channel in inline:
             continue
-        if channel not in new_versions:
-            kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
+        if channel in new_versions:
+            if channel in values:
+                blobs.append(blob(channel))
         elif channel in values:
-            blobs.append(blob(channel))
+            kept.append(BlobRef(channel, version_key(versions[channel])))
 
     counters = whole.get("counters_since_delta_snapshot")
     delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
@@ -199,6 +201,8 @@ def encode_checkpoint(
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
+            [*(blob.channel for blob in blobs), *(ref.channel for ref in kept)],
+            [*(blob.version for blob in blobs), *(ref.version for ref in kept)],
             *_dumps(codec, "the checkpoint", document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
             *_dumps(codec, "the metadata", stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
             project(whole, codec.shown),

@@ -90,10 +90,14 @@ class SqlDialect(ABC):
         """A list of texts as it comes back in a row."""
 
     @abstractmethod
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+        """Store a checkpoint that is new and its blobs; no row if it is there already."""
+
+    @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Store a checkpoint and its blobs, unless something it needs is gone.
 
-        The last statement's rows say what is in the way: ("value", channel) for a required blob, ("parent", None) if
+        The last statement's rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if
         the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts,
         ("claim", None) if the claim that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the
         parent is not the newest. If there are any, nothing was stored.

@@ -22,13 +22,16 @@ from langgraph_checkpoint_custom.errors import ConfigError
 # should not hold it twice.
 LONGEST = 200
 MORE = "*"
+# json.dumps makes an encoder with each call that asks for more than its defaults, which takes longer than to encode.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.: /")
 
 
 def canonical(value: Any) -> str | None:
     """The one JSON text of a value, or None if it is not JSON: equal values have equal texts."""
     try:
-        return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return _CANONICAL(_plain(value))
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -61,7 +64,7 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
             shown[_shown(key)] = text if known else None
     if only is not None:
         shown[MORE] = None
-    return json.dumps(shown, separators=(",", ":"))
+    return _COMPACT(shown)
 
 
 def hide(shown: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:

@@ -67,6 +67,14 @@ def place_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: in
     return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 
 
+class ManyTexts(list[str]):
+    """Texts that a driver sends as one parameter."""
+
+
+class ManyBytes(list[bytes]):
+    """Values that a driver sends as one parameter."""
+
+
 class BlobRow(NamedTuple):
     """A channel value that has a row of its own; `value` in bytes, no upper bound."""
 
@@ -77,11 +85,10 @@ class BlobRow(NamedTuple):
 
 
 class BlobRef(NamedTuple):
-    """A blob that should already be there; a `required` one holds a value that the checkpoint has."""
+    """A blob that should already be there: the value of a channel that has not changed."""
 
     channel: str
     version: str
-    required: bool
 
 
 class WriteRow(NamedTuple):
@@ -108,6 +115,8 @@ class CheckpointRow(NamedTuple):
     format: int
     inline_channels: Sequence[str]
     delta_channels: Sequence[str]
+    blob_channels: Sequence[str]
+    blob_versions: Sequence[str]
     checkpoint_type: str
     checkpoint: bytes
     metadata_type: str

@@ -22,7 +22,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
 
     Trips: 1; one more if a value that earlier checkpoints held is gone, because the thread was pruned or deleted while
         a run went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
-        `DeltaChannel` needs it.
+        `DeltaChannel` needs it. One more if the checkpoint is there already.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
     Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
@@ -30,6 +30,10 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
+    if not (encoded.kept or encoded.replayed or encoded.claim or only_newest):
+        reply = yield d.insert_checkpoint(encoded)
+        if reply[-1]:
+            return
     parent_is_whole = False
     while True:
         reply = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)

@@ -43,13 +43,50 @@ SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 -- differs: writers that must not pass one another wait here; a namespace that is still empty has no row to lock.
 SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoint_ns)s, 1))
 
+-- name: insert_checkpoint
+-- What most checkpoints are: new ones that refer to nothing. The checks of put_checkpoint would take four times as long.
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
+-- name: insert_checkpoint_with_blobs
+-- differs: one statement; on SQLite put_blobs goes first.
+WITH stored_blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
+    FROM unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
+        AS n (channel, version, type, value)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+)
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
 WITH kept AS MATERIALIZED (
-    SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
-    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_required)s::boolean[])
-        AS k (channel, version, required)
+    SELECT k.channel, held.channel IS NOT NULL AS found
+    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS k (channel, version)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
@@ -64,7 +101,7 @@ WITH kept AS MATERIALIZED (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
     FOR SHARE
 ), gone AS MATERIALIZED (
-    SELECT 'value' AS what, channel FROM kept WHERE required AND NOT found
+    SELECT 'value' AS what, channel FROM kept WHERE NOT found
     UNION ALL
     SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (SELECT FROM claim)
     UNION ALL
@@ -100,8 +137,7 @@ WITH kept AS MATERIALIZED (
     SELECT
         %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
         %(inline_channels)s::text[], %(delta_channels)s::text[],
-        %(channels)s::text[] || ARRAY(SELECT channel FROM kept WHERE found),
-        %(versions)s::text[] || ARRAY(SELECT version FROM kept WHERE found),
+        %(blob_channels)s::text[], %(blob_versions)s::text[],
         %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET

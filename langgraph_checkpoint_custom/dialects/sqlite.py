@@ -12,6 +12,9 @@ from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
+# json.dumps would make an encoder with each call.
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
@@ -22,34 +25,44 @@ class SqliteDialect(SqlDialect):
     @staticmethod
     def array(values: Sequence[Any]) -> str:
         """A list as JSON."""
-        return json.dumps(list(values), ensure_ascii=False)
+        return _ENCODE(list(values)) if values else "[]"
 
     @staticmethod
     def names(value: Any) -> list[str]:
         """A list from JSON."""
         return json.loads(value) if value else []
 
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+        """Blobs and checkpoint."""
+        return self._send(*self._put_blobs(encoded), self.statement("insert_checkpoint", **self._columns(encoded)))
+
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
-        row = encoded.row
-        place = {"thread_id": self.stored_thread(row.thread_id), "checkpoint_ns": row.checkpoint_ns}
-        kept = [*encoded.kept, *((blob.channel, blob.version, False) for blob in encoded.blobs)]
-        params = row._asdict() | {
-            "inline_channels": self.array(row.inline_channels),
-            "delta_channels": self.array(row.delta_channels),
-            "kept": self.array(kept),
+        params = self._columns(encoded) | {
+            "kept": self.array(encoded.kept),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        statements = [self.statement("put_checkpoint", **params)]
-        if encoded.blobs:
-            each = [place | blob._asdict() for blob in encoded.blobs]
-            statements.insert(0, Statement("put_blobs", self._blocks["put_blobs"], each))
-        if only_newest or encoded.claim or encoded.replayed or any(ref.required for ref in encoded.kept):
-            statements.append(self.statement("put_gone", **params))
-        return self._send(*statements)
+        return self._send(
+            *self._put_blobs(encoded), self.statement("put_checkpoint", **params), self.statement("put_gone", **params)
+        )
+
+    def _columns(self, encoded: Encoded) -> dict[str, Any]:
+        row = encoded.row
+        return row._asdict() | {
+            "inline_channels": self.array(row.inline_channels),
+            "delta_channels": self.array(row.delta_channels),
+            "blob_channels": self.array(row.blob_channels),
+            "blob_versions": self.array(row.blob_versions),
+        }
+
+    def _put_blobs(self, encoded: Encoded) -> list[Statement]:
+        row = encoded.row
+        place = {"thread_id": self.stored_thread(row.thread_id), "checkpoint_ns": row.checkpoint_ns}
+        each = [place | blob._asdict() for blob in encoded.blobs]
+        return [Statement("put_blobs", self._blocks["put_blobs"], each)] if each else []
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One row at a time, in one transaction."""

@@ -24,6 +24,21 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
+-- name: insert_checkpoint
+-- What most checkpoints are: new ones that refer to nothing.
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+VALUES (
+    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
+    :inline_channels, :delta_channels, :blob_channels, :blob_versions,
+    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
 -- name: put_checkpoint
 -- differs: the blobs go first, by put_blobs; what is gone is told afterwards, by put_gone, and if it is anything the
 -- transaction goes on or is rolled back.
@@ -32,21 +47,11 @@ INSERT INTO checkpoints (
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
-WITH refs AS MATERIALIZED (
-    SELECT k.value ->> 0 AS channel, k.value ->> 1 AS version FROM json_each(:kept) AS k
-    WHERE EXISTS (
-        SELECT 1 FROM blobs b
-        WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
-        AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
-    )
-    ORDER BY 1
-)
-SELECT
+VALUES (
     :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
-    :inline_channels, :delta_channels,
-    (SELECT json_group_array(channel) FROM refs), (SELECT json_group_array(version) FROM refs),
+    :inline_channels, :delta_channels, :blob_channels, :blob_versions,
     :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
-WHERE true
+)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
@@ -65,7 +70,7 @@ DO UPDATE SET type = excluded.type, value = excluded.value
 -- name: put_gone
 -- differs: see put_checkpoint.
 SELECT 'value', k.value ->> 0 FROM json_each(:kept) AS k
-WHERE k.value ->> 2 AND NOT EXISTS (
+WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1

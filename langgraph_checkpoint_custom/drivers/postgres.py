@@ -27,6 +27,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Statement, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers import postgres_arrays  # noqa: F401  # Registers what psycopg is to do.
 from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_pools import Connections
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
@@ -47,7 +48,17 @@ AnyConnection = Connection[Any] | AsyncConnection[Any]
 OFFLOAD_BYTES = 65_536
 
 # Statements that a run sends again and again; the others are planned afresh, knowing their arrays.
-HOT = frozenset({"put_checkpoint", "insert_writes", "page_latest", "page_exact", "page_of_namespace"})
+HOT = frozenset(
+    {
+        "insert_checkpoint",
+        "insert_checkpoint_with_blobs",
+        "put_checkpoint",
+        "insert_writes",
+        "page_latest",
+        "page_exact",
+        "page_of_namespace",
+    }
+)
 
 # The process that answers, and if that is the expected one, so that the session is ours alone: generic plans. Otherwise
 # PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so finds the generic

@@ -183,7 +183,7 @@ async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Data
 async def test_an_unknown_form_is_refused(face: Face, database: Database) -> None:
     """Whatever a later version lays around a value."""
     where = await put(face, "1", {"a": [1]})
-    for type_ in ("msgpack|?", "msgpack|bb", "|z"):
+    for type_ in ("msgpack|?", "msgpack|bb", "|Z"):
         database.run("UPDATE blobs SET type = :type", type=type_)
         with pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom") as caught:
             await face.get_tuple(where)

@@ -97,7 +97,7 @@ async def test_operations_take_their_trips(
 
 
 def test_put_is_one_trip(d: SqlDialect) -> None:
-    script = Script()
+    script = Script([[], [(True,)]])  # The last statement tells that it was stored.
     values = {"small": 1, "large": [1]}
     encoded = encode_checkpoint(
         CODEC, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")

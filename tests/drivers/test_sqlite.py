@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import stat
 import subprocess
@@ -24,7 +25,7 @@ from tests.stores import Face
 
 
 def a_checkpoint(size: int = 1) -> Checkpoint:
-    return generate_checkpoint(channel_values={"a": ["x" * size]}, channel_versions={"a": "1"})
+    return generate_checkpoint(channel_values={"a": [os.urandom(size)]}, channel_versions={"a": "1"})
 
 
 def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> RunnableConfig:

@@ -52,6 +52,7 @@ async def test_another_process_goes_on_as_if_it_were_the_same(
     await agrees_with_memory(scenario, Reopened, store, colour, durability)
 
 
+@pytest.mark.leaves_writes("with durability async, writes are stored in the background, and so after a prune")
 @cases(deltas=ALL_WAYS, others=TWO_WAYS)
 async def test_a_thread_that_is_pruned_at_every_stage_goes_on_as_if_it_were_whole(
     store: Store, scenario: Scenario, colour: str, durability: Durability

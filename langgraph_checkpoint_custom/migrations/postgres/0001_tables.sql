@@ -55,6 +55,11 @@ CREATE TABLE langgraph_checkpoint.writes (
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
 
+ALTER TABLE langgraph_checkpoint.checkpoints ALTER checkpoint SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.checkpoints ALTER metadata SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.blobs ALTER value SET STORAGE EXTERNAL;
+ALTER TABLE langgraph_checkpoint.writes ALTER value SET STORAGE EXTERNAL;
+
 CREATE TABLE langgraph_checkpoint.claims (
     thread_id text COLLATE "C" PRIMARY KEY,
     token text COLLATE "C" NOT NULL,
