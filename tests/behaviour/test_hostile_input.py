@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom import CheckpointError, ConfigError, open_saver
+from langgraph_checkpoint_custom import CheckpointError, ClaimLost, ConfigError, StaleInterrupt, ThreadBusy, open_saver
 from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
 from tests.conftest import COLOURS
 from tests.stores import Face, Store
@@ -130,6 +130,29 @@ async def test_as_a_run(face: Face) -> None:
         await face.delete_for_runs([name])
         assert len(await face.all(None)) == len(NASTY) - number
         assert await face.all(anywhere(f"t {name}")) == []
+
+
+@pytest.mark.leaves_writes("they are for a checkpoint that never comes")
+async def test_as_a_tenant_an_owner_and_an_interrupt(face: Face) -> None:
+    tenants = [name for name in NASTY if "\x1f" not in name and len(name) < 60]
+    for number, name in enumerate(tenants):
+        own = Face(face.saver.for_tenant(name), face.colour)  # type: ignore[attr-defined]
+        assert await own.all(None) == []
+        where = await put(own, str(number))
+        assert ids_of(await own.all(None)) == [str(number)]
+        with pytest.raises(StaleInterrupt) as raised:
+            own.saver.check_interrupt(where, name)  # type: ignore[attr-defined]
+        assert repr(name) in str(raised.value)
+        with own.saver.claim(name, owner=name) as lease:  # type: ignore[attr-defined]
+            with pytest.raises(ThreadBusy) as busy:
+                own.saver.claim(name).__enter__()  # type: ignore[attr-defined]
+            assert (busy.value.thread_id, busy.value.owner) == (name, name)
+            part = {"thread_id": name, "checkpoint_ns": name, "checkpoint_id": name}
+            await own.put_writes({"configurable": {**lease.config["configurable"], **part}}, [(name, name)], name, name)
+        stranger = {"configurable": {**part, "__langgraph_checkpoint_claim": name}}
+        with pytest.raises(ClaimLost):
+            await own.put_writes(stranger, [(name, "x")], name)  # type: ignore[arg-type]
+    assert await face.all(None) == []
 
 
 async def test_as_a_channel(face: Face) -> None:

@@ -119,13 +119,15 @@ async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(face: Face)
         await anext(iterator)
 
 
-async def test_closing_waits_for_what_is_running(store: Store, database: Database, colour: str) -> None:
-    """Or breaks it off; what was acknowledged is there, and nothing hangs."""
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 13, 21, 34, 55])
+async def test_closing_waits_for_what_is_running(store: Store, database: Database, colour: str, turns: int) -> None:
+    """Or breaks it off, at whatever await it is; what was acknowledged is there, and nothing hangs."""
     saver = store.open()
     face = Face(saver, colour)
     await put(face, "x")
     tasks = [asyncio.create_task(put(face, str(number), {"a": [number]})) for number in range(20)]
-    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
     await saver.aclose()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     stored = {number for number, result in enumerate(results) if not isinstance(result, BaseException)}
