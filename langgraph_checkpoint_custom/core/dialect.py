@@ -91,7 +91,7 @@ class SqlDialect(ABC):
 
     @abstractmethod
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
-        """Store a checkpoint that is new and its blobs; no row if it is there already."""
+        """Store a checkpoint and its blobs if that can be done without a check; the last statement's row says so."""
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:

@@ -28,8 +28,10 @@ class PostgresDialect(SqlDialect):
 
     def __init__(self, schema: str) -> None:
         escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
+        blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
+        blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
         super().__init__(
-            {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()},
+            blocks,
             [
                 migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
                 for migration in load_migrations("postgres")

@@ -44,7 +44,7 @@ SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoint_ns)s, 1))
 
 -- name: insert_checkpoint
--- What most checkpoints are: new ones that refer to nothing. The checks of put_checkpoint would take four times as long.
+-- differs: what most checkpoints are, new ones that refer to nothing; the checks of put_checkpoint take twice as long.
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -58,8 +58,8 @@ VALUES (
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
 
--- name: insert_checkpoint_with_blobs
--- differs: one statement; on SQLite put_blobs goes first.
+-- name: insert_blobs
+-- differs: starts a statement that insert_checkpoint ends.
 WITH stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
     SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
@@ -68,18 +68,6 @@ WITH stored_blobs AS (
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
 )
-INSERT INTO langgraph_checkpoint.checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
-)
-VALUES (
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
-    %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s
-)
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
-RETURNING true
 
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta

@@ -34,7 +34,7 @@ class SqliteDialect(SqlDialect):
 
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """Blobs and checkpoint."""
-        return self._send(*self._put_blobs(encoded), self.statement("insert_checkpoint", **self._columns(encoded)))
+        return self._send(*self._put_blobs(encoded), self.statement("put_checkpoint", **self._columns(encoded)))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""

@@ -24,24 +24,9 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
--- name: insert_checkpoint
--- What most checkpoints are: new ones that refer to nothing.
-INSERT INTO checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
-)
-VALUES (
-    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
-    :inline_channels, :delta_channels, :blob_channels, :blob_versions,
-    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
-)
-ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
-RETURNING true
-
 -- name: put_checkpoint
 -- differs: the blobs go first, by put_blobs; what is gone is told afterwards, by put_gone, and if it is anything the
--- transaction goes on or is rolled back.
+-- transaction goes on or is rolled back. Where nothing has to be checked, the row says that all is stored.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -59,6 +44,7 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     blob_versions = excluded.blob_versions, checkpoint_type = excluded.checkpoint_type,
     checkpoint = excluded.checkpoint, metadata_type = excluded.metadata_type, metadata = excluded.metadata,
     metadata_filter = excluded.metadata_filter
+RETURNING true
 
 -- name: put_blobs
 -- differs: see put_checkpoint.
