@@ -171,7 +171,7 @@ class SqlDialect(ABC):
         return self._send(self._read(name, params))
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
-        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`."""
+        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `core/history.py`."""
         return self._send(
             self.statement(
                 "select_delta_history",
@@ -179,7 +179,6 @@ class SqlDialect(ABC):
                 checkpoint_ns=key.checkpoint_ns,
                 checkpoint_id=key.checkpoint_id,
                 asked=self.array(channels),
-                asked_count=len(channels),
             )
         )
 

@@ -207,9 +207,9 @@ CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpo
 WHERE p.format < 4
 
 -- name: select_delta_history
--- One row a parent: `closed` are the channels whose seed lies nearer to the target, `seeds` those that have it here.
--- A chain that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta
--- channels, told since its parent may have gone.
+-- See postgres.sql.
+-- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
+-- text of a list before the list is read, which takes five times as long; `line` is a look-up for each write.
 WITH RECURSIVE target AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed, (
         SELECT json_group_array(value)
@@ -222,30 +222,45 @@ WITH RECURSIVE target AS MATERIALIZED (
         WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
     ))
-), walk (checkpoint_id, parent_id, replayed, closed, seeds) AS (
-    SELECT checkpoint_id, parent_id, replayed, '[]', '[]' FROM target
+), quoted AS MATERIALIZED (
+    SELECT json_quote(value) AS channel FROM json_each(:asked)
+), walk (top, bottom, parent_id, replayed, open, left_open) AS (
+    SELECT NULL, checkpoint_id, parent_id, replayed, :asked, :asked FROM target
     UNION
     SELECT
-        c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END,
-        CASE child.seeds WHEN '[]' THEN child.closed ELSE (
-            SELECT json_group_array(value)
-            FROM (SELECT value FROM json_each(child.closed) UNION ALL SELECT value FROM json_each(child.seeds))
-        ) END,
+        child.parent_id, c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END, child.left_open,
         (
-            SELECT json_group_array(value) FROM (
-                SELECT value FROM json_each(c.inline_channels) UNION ALL SELECT value FROM json_each(c.blob_channels)
-                ORDER BY 1
-            )
-            WHERE value IN (SELECT value FROM json_each(:asked))
-            AND value NOT IN (SELECT value FROM json_each(child.closed))
-            AND value NOT IN (SELECT value FROM json_each(child.seeds))
+            SELECT json_group_array(value) FROM json_each(child.left_open)
+            WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
+            AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
         )
     FROM walk child
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
-        AND c.checkpoint_id = child.parent_id
-    WHERE json_array_length(child.closed) + json_array_length(child.seeds) < :asked_count
-), ancestors AS MATERIALIZED (
-    SELECT * FROM walk WHERE checkpoint_id <> (SELECT checkpoint_id FROM target)
+        AND c.checkpoint_id = (
+            SELECT e.checkpoint_id FROM checkpoints e
+            WHERE e.thread_id = :thread_id AND e.checkpoint_ns = :checkpoint_ns AND e.checkpoint_id <= child.parent_id
+            AND (
+                e.parent_id IS NULL
+                OR e.parent_id IS NOT (
+                    SELECT n.checkpoint_id FROM checkpoints n
+                    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns
+                    AND n.checkpoint_id < e.checkpoint_id
+                    ORDER BY n.checkpoint_id DESC LIMIT 1
+                )
+                OR EXISTS (
+                    SELECT 1 FROM quoted q
+                    WHERE (instr(e.inline_channels, q.channel) OR instr(e.blob_channels, q.channel))
+                    AND instr(child.left_open, q.channel)
+                )
+            )
+            ORDER BY e.checkpoint_id DESC LIMIT 1
+        )
+    WHERE child.left_open <> '[]' AND EXISTS (
+        SELECT 1 FROM checkpoints p
+        WHERE p.thread_id = :thread_id AND p.checkpoint_ns = :checkpoint_ns AND p.checkpoint_id = child.parent_id
+    )
+), runs AS MATERIALIZED (
+    SELECT * FROM walk WHERE top IS NOT NULL
 )
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
@@ -254,33 +269,39 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'checkpoint', NULL, NULL, a.checkpoint_id, a.parent_id, NULL, NULL, NULL, c.checkpoint_type, c.checkpoint,
-    NULL, NULL, a.seeds, a.replayed
-FROM ancestors a
-LEFT JOIN checkpoints c ON a.seeds <> '[]' AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
-    AND c.checkpoint_id = a.checkpoint_id
+    'run', NULL, NULL, r.bottom, r.parent_id, r.top, NULL, json_array_length(r.open), c.checkpoint_type, c.checkpoint,
+    NULL, NULL, CASE WHEN r.open <> r.left_open THEN (
+        SELECT json_group_array(value) FROM json_each(r.open)
+        WHERE value NOT IN (SELECT value FROM json_each(r.left_open))
+    ) ELSE '[]' END, r.replayed
+FROM runs r
+LEFT JOIN checkpoints c ON r.open <> r.left_open AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+    AND c.checkpoint_id = r.bottom
     AND EXISTS (
-        SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(a.seeds))
+        SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(r.open))
     )
 UNION ALL
 SELECT
-    'blob', NULL, NULL, a.checkpoint_id, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM ancestors a
+    'blob', NULL, NULL, r.bottom, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM runs r
 CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
-    AND c.checkpoint_id = a.checkpoint_id
-CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(a.seeds))
+    AND c.checkpoint_id = r.bottom
+CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(r.open))
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = n.value
     AND b.version = (SELECT v.value FROM json_each(c.blob_versions) AS v WHERE v.key = n.key)
-WHERE a.seeds <> '[]'
+WHERE r.open <> r.left_open
 UNION ALL
 SELECT
-    'write', NULL, NULL, a.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    'write', NULL, NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
-FROM ancestors a
+FROM runs r
 CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoint_ns
-    AND w.checkpoint_id = a.checkpoint_id
-    AND w.channel IN (SELECT value FROM json_each(:asked))
-    AND w.channel NOT IN (SELECT value FROM json_each(a.closed))
+    AND w.checkpoint_id BETWEEN r.bottom AND r.top
+WHERE w.channel IN (SELECT value FROM json_each(:asked)) AND (r.open = :asked OR instr(r.open, json_quote(w.channel)))
+AND EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+)
 
 -- name: delete_thread_checkpoints
 DELETE FROM checkpoints WHERE thread_id = :thread_id
