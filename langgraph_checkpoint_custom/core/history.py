@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
@@ -20,10 +20,31 @@ from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
 
-# Where a write is: its checkpoint, and its place among those in the order in which LangGraph applies them
-# (`writes_sort_key`): path, task, index.
-_CHECKPOINT = itemgetter(3)
-_PLACE = itemgetter(3, 6, 5, 7)
+class HistoryRow(NamedTuple):
+    """A row of a reply with values; of a write there may be many thousands, so these are left as they come.
+
+    - `target`, `run`: as in `lineage`; of a run, `type` and `value` are the document of its last checkpoint if that has
+      a seed in it
+    - `line`: `channels` are the ids of all checkpoints of the run from `key` down to `checkpoint_id`
+    - `blob`: a seed at the end of a run; `name` is the channel, `key` its version
+    - None, a write: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep
+    """
+
+    kind: str | None
+    checkpoint_id: str
+    name: str | None
+    key: str | None
+    path: str | None
+    idx: int | None
+    type: str | None
+    value: bytes | None
+    channels: Any
+    versions: Any
+
+
+# Of a write: its checkpoint; and its place in the order in which LangGraph applies them, see `writes_sort_key`.
+_CHECKPOINT = itemgetter(1)
+_PLACE = itemgetter(1, 4, 3, 5)
 
 
 @operation("read")
@@ -41,13 +62,18 @@ def get_delta_channel_history(
     if not channels:
         return {}
     asked = sorted(set(channels))
-    (rows,) = yield d.select_delta_history(key, asked)
-    size = sum(len(row[9] or b"") for row in rows)
+    (rows,) = yield d.select_delta_values(key, asked)
+    size = sum(len(row[7] or b"") for row in rows)
     histories: dict[str, DeltaChannelHistory] = yield Offload(size, lambda: _collect(d, codec, key, asked, rows))
     return {channel: histories[channel] for channel in channels}
 
 
-def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tuple[Sequence[TupleRow], Sequence[str]]:
+_Ancestor = TypeVar("_Ancestor", TupleRow, HistoryRow)
+
+
+def lineage(
+    d: SqlDialect, asked: Sequence[str], rows: Sequence[_Ancestor]
+) -> tuple[Sequence[_Ancestor], Sequence[str]]:
     """The runs of ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
 
     A run are all checkpoints from `key` down to `checkpoint_id`, each the parent of the one above it; `name` is the
@@ -55,8 +81,8 @@ def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tu
     target's `channels` are all that have a value there; one that has is not missed. In `versions`, both have their
     delta channels if they are hidden.
     """
-    runs: dict[str | None, TupleRow] = {}
-    last: TupleRow | None = None
+    runs: dict[str | None, _Ancestor] = {}
+    last: _Ancestor | None = None
     for row in rows:
         if row.kind == "target":
             last = row
@@ -67,7 +93,7 @@ def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tu
     if last is None:
         return [], []
     has = d.names(last.channels)
-    found: list[TupleRow] = []
+    found: list[_Ancestor] = []
     remaining, seen = set(asked), {last.checkpoint_id}
     while remaining and last.name is not None:
         if last.name not in runs:
@@ -86,7 +112,7 @@ def _collect(
     d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, DeltaChannelHistory]:
     """Decode what the ancestors have of each channel."""
-    heads = d.rows([row for row in rows if row[0] != "write"])
+    heads = [HistoryRow._make(row) for row in rows if row[0] is not None]
     runs, gone = lineage(d, asked, heads)
     if gone:
         raise CheckpointNotFound(
@@ -94,25 +120,33 @@ def _collect(
             f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they go back to was pruned or deleted. Go on "
             "from the newest checkpoint"
         )
-    # Of each run, nearest first, its writes and the channels that may take them.
-    writes = sorted((row for row in rows if row[0] == "write"), key=_CHECKPOINT)
-    places = [row[3] for row in writes]
+    writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
+    places = [row[1] for row in writes]
     if len(set(places)) < len(places):  # In a chain that loops, a write may come twice.
         by_place = {_PLACE(row): row for row in writes}
         writes = [by_place[place] for place in sorted(by_place)]
-        places = [row[3] for row in writes]
+        places = [row[1] for row in writes]
+
+    lines = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
+    taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
+    # Of each run, nearest first, its writes and the channels that take them.
     found: list[tuple[Sequence[Row], set[str]]] = []
     remaining = set(asked)
     for run in runs:
-        inside = writes[bisect_left(places, run.checkpoint_id) : bisect_right(places, run.key or "")]
+        line = set(d.names(lines[run.checkpoint_id, run.key]))
         if run.channels is None:
-            inside = _without_loop(inside, heads, found)
+            line.difference_update(*taken)
+        taken.append(line)
+        range_of_run = slice(bisect_left(places, run.checkpoint_id), bisect_right(places, run.key or ""))
+        inside = writes[range_of_run]
+        if not line.issuperset(places[range_of_run]):
+            inside = [row for row in inside if row[1] in line]
         found.append((inside, remaining))
         remaining = remaining.difference(d.names(run.channels))
 
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in asked}
-    for inside, takers in reversed(found):
-        _decode(codec, key, inside, {channel: collected[channel] for channel in takers})
+    for rows_of_run, takers in reversed(found):
+        _decode(codec, key, rows_of_run, {channel: collected[channel] for channel in takers})
     seeds = _seeds(d, codec, key, runs, heads)
     histories: dict[str, DeltaChannelHistory] = {}
     for channel in asked:
@@ -122,15 +156,6 @@ def _collect(
     return histories
 
 
-def _without_loop(
-    inside: Sequence[Row], heads: Sequence[TupleRow], found: Sequence[tuple[Sequence[Row], object]]
-) -> Sequence[Row]:
-    """The writes of the run that closes a loop, without those of nearer runs and of the target."""
-    taken = {row[3] for nearer, _ in found for row in nearer}
-    taken.update(row.checkpoint_id for row in heads if row.kind == "target")
-    return [row for row in inside if row[3] not in taken]
-
-
 def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
     """Decode writes and add each to its channel's.
 
@@ -138,7 +163,7 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
     """
     loads = codec.loads
     for row in rows:
-        _, _, _, checkpoint_id, channel, task_id, _, idx, type_, data, _, _, _, _ = row
+        _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
         writes = collected.get(channel)
         if writes is None:
             continue
@@ -146,12 +171,14 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
             value = loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
         except Exception:
             # The same again, for the error that says where.
-            value = Decoder(codec, key.thread_id, key.checkpoint_ns, checkpoint_id).write(TupleRow._make(row))
+            place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
+            whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
+            value = Decoder(codec, *place).write(whole)
         writes.append((task_id, channel, value))
 
 
 def _seeds(
-    d: SqlDialect, codec: Values, key: Key, runs: Sequence[TupleRow], heads: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, key: Key, runs: Sequence[HistoryRow], heads: Sequence[HistoryRow]
 ) -> dict[str, Any]:
     """Decode the values at the ends of the runs."""
     blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}

@@ -252,12 +252,14 @@ CROSS JOIN LATERAL (
 ) AS w
 WHERE p.format < 4
 
--- name: select_delta_history
+-- delta_runs starts a statement that delta_lineage ends, for what a checkpoint is rebuilt from, or delta_values, for its values.
+
+-- name: delta_runs
 -- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
 -- that ends where the parent is not the next lower id, or where one of the channels still `open` has its seed; `left_open`
 -- are those that go on. So a chain costs a scan and not a descent for each parent (5,000 of them: 125 -> 20 ms). A chain
 -- that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta channels, told
--- since its parent may have gone. Writes without a checkpoint can lie in a range, so they are looked up in `line`.
+-- since its parent may have gone.
 WITH RECURSIVE target AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed,
         inline_channels || blob_channels AS populated
@@ -301,15 +303,9 @@ WITH RECURSIVE target AS MATERIALIZED (
     )
 ), runs AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
-), line AS MATERIALIZED (
-    SELECT c.checkpoint_id FROM runs r
-    CROSS JOIN LATERAL (
-        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
-        AND c.checkpoint_id BETWEEN r.bottom AND r.top
-        OFFSET 0
-    ) AS c
 )
+
+-- name: delta_lineage
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
@@ -317,8 +313,21 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'run', NULL, NULL, r.bottom, r.parent_id, r.top, NULL, cardinality(r.open), c.checkpoint_type, c.checkpoint,
-    NULL, NULL, ARRAY(SELECT o FROM unnest(r.open) AS o WHERE o <> ALL (r.left_open)), r.replayed
+    'run', NULL, NULL, bottom, parent_id, top, NULL, cardinality(open), NULL, NULL, NULL, NULL,
+    ARRAY(SELECT o FROM unnest(open) AS o WHERE o <> ALL (left_open)), replayed
+FROM runs
+
+-- name: delta_values
+-- Without the columns that would be empty, since there can be many thousands of writes. Some may be without a checkpoint,
+-- and not in `line`.
+SELECT
+    'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL::integer AS idx, NULL AS type,
+    NULL::bytea AS value, populated AS channels, replayed AS versions
+FROM target
+UNION ALL
+SELECT
+    'run', r.bottom, r.parent_id, r.top, NULL, cardinality(r.open), c.checkpoint_type, c.checkpoint,
+    ARRAY(SELECT o FROM unnest(r.open) AS o WHERE o <> ALL (r.left_open)), r.replayed
 FROM runs r
 LEFT JOIN LATERAL (
     SELECT c.checkpoint_type, c.checkpoint FROM langgraph_checkpoint.checkpoints c
@@ -328,7 +337,15 @@ LEFT JOIN LATERAL (
 ) AS c ON r.open <> r.left_open
 UNION ALL
 SELECT
-    'blob', NULL, NULL, r.bottom, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+    'line', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, ARRAY(
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
+        AND c.checkpoint_id BETWEEN r.bottom AND r.top
+    ), NULL
+FROM runs r
+UNION ALL
+SELECT
+    'blob', r.bottom, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
 FROM runs r
 CROSS JOIN LATERAL (
     SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
@@ -346,14 +363,12 @@ CROSS JOIN LATERAL (
 WHERE r.open <> r.left_open
 UNION ALL
 SELECT
-    'write', NULL, NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
+    NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
 FROM runs r
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
     WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = %(checkpoint_ns)s
     AND w.checkpoint_id BETWEEN r.bottom AND r.top AND w.channel = ANY (r.open)
-    AND (w.checkpoint_id IN (SELECT checkpoint_id FROM line)) IS TRUE
     OFFSET 0
 ) AS w
 

@@ -48,7 +48,7 @@ OFFLOAD_BYTES = 65_536
 
 # Statements that a run sends again and again; the others are planned afresh, knowing their arrays.
 HOT = frozenset(
-    {"put_checkpoint", "insert_writes", "page_latest", "page_exact", "page_of_namespace", "select_delta_history"}
+    {"put_checkpoint", "insert_writes", "page_latest", "page_exact", "page_of_namespace", "select_delta_values"}
 )
 
 # The process that answers, and if that is the expected one, so that the session is ours alone: generic plans. Otherwise
