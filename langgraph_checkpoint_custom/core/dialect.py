@@ -57,6 +57,8 @@ class SqlDialect(ABC):
         self._tenant = ""
         self._around: tuple[Statement, Statement] | None = None
         self._reads = {name: f"{body}\n{blocks['tuple_rows']}" for name, body in blocks.items() if name[:5] == "page_"}
+        self._reads["select_delta_history"] = f"{blocks['delta_runs']}\n{blocks['delta_lineage']}"
+        self._reads["select_delta_values"] = f"{blocks['delta_runs']}\n{blocks['delta_values']}"
 
     def for_tenant(self, tenant: str) -> Self:
         """The same statements, confined to a tenant's rows."""
@@ -175,17 +177,15 @@ class SqlDialect(ABC):
         return self._send(self._read(name, params))
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
-        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`."""
-        return self._send(
-            self.statement(
-                "select_delta_history",
-                thread_id=key.thread_id,
-                checkpoint_ns=key.checkpoint_ns,
-                checkpoint_id=key.checkpoint_id,
-                asked=self.array(channels),
-                asked_count=len(channels),
-            )
-        )
+        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
+        return self._send(self._delta("select_delta_history", key, channels))
+
+    def select_delta_values(self, key: Key, channels: Sequence[str]) -> Trip:
+        """The same with their writes and values: `HistoryRow`."""
+        return self._send(self._delta("select_delta_values", key, channels))
+
+    def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
+        return self._read(name, key._asdict() | {"asked": self.array(channels)})
 
     def delete_thread(self, thread_id: str) -> Trip:
         """Delete every row of a thread."""

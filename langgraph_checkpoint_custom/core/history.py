@@ -5,19 +5,46 @@ Must not know: SQL, connections, reducers.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import Key, TupleRow
-from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
-from langgraph_checkpoint_custom.core.read import in_order, size_of
+from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
+from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
+
+
+class HistoryRow(NamedTuple):
+    """A row of a reply with values; of a write there may be many thousands, so these are left as they come.
+
+    - `target`, `run`: as in `lineage`; of a run, `type` and `value` are the document of its last checkpoint if that has
+      a seed in it
+    - `line`: `channels` are the ids of all checkpoints of the run from `key` down to `checkpoint_id`
+    - `blob`: a seed at the end of a run; `name` is the channel, `key` its version
+    - None, a write: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep
+    """
+
+    kind: str | None
+    checkpoint_id: str
+    name: str | None
+    key: str | None
+    path: str | None
+    idx: int | None
+    type: str | None
+    value: bytes | None
+    channels: Any
+    versions: Any
+
+
+# Of a write: its checkpoint; and its place in the order in which LangGraph applies them, see `writes_sort_key`.
+_CHECKPOINT = itemgetter(1)
+_PLACE = itemgetter(1, 4, 3, 5)
 
 
 @operation("read")
@@ -35,39 +62,46 @@ def get_delta_channel_history(
     if not channels:
         return {}
     asked = sorted(set(channels))
-    (rows,) = yield d.select_delta_history(key, asked)
-    rows = d.rows(rows)
-    histories: dict[str, DeltaChannelHistory] = yield Offload(
-        size_of(rows), lambda: _collect(d, codec, key, asked, rows)
-    )
+    (rows,) = yield d.select_delta_values(key, asked)
+    size = sum(len(row[7] or b"") for row in rows)
+    histories: dict[str, DeltaChannelHistory] = yield Offload(size, lambda: _collect(d, codec, key, asked, rows))
     return {channel: histories[channel] for channel in channels}
 
 
-def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tuple[Sequence[TupleRow], Sequence[str]]:
-    """The ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
+_Ancestor = TypeVar("_Ancestor", TupleRow, HistoryRow)
 
-    In `channels`, the target has all channels that have a value there, an ancestor those that have their seed there. In
-    `versions`, both have their delta channels if they are hidden. A channel with a value in the target is not missed.
-    In a chain that loops, an ancestor comes twice, the second time with fewer channels.
+
+def lineage(
+    d: SqlDialect, asked: Sequence[str], rows: Sequence[_Ancestor]
+) -> tuple[Sequence[_Ancestor], Sequence[str]]:
+    """The runs of ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
+
+    A run are all checkpoints from `key` down to `checkpoint_id`, each the parent of the one above it; `name` is the
+    parent of the last one, `channels` have their seed there and `idx` is the number of those that had none before. The
+    target's `channels` are all that have a value there; one that has is not missed. In `versions`, both have their
+    delta channels if they are hidden.
     """
-    by_id: dict[str, TupleRow] = {}
-    last: TupleRow | None = None
+    runs: dict[str | None, _Ancestor] = {}
+    last: _Ancestor | None = None
     for row in rows:
         if row.kind == "target":
             last = row
-        elif row.kind == "checkpoint":
-            twin = by_id.get(row.checkpoint_id)
-            if twin is None or len(d.names(twin.channels)) < len(d.names(row.channels)):
-                by_id[row.checkpoint_id] = row
+        elif row.kind == "run":
+            twin = runs.get(row.key)  # In a chain that loops there is another one, with fewer channels.
+            if twin is None or (twin.idx or 0) < (row.idx or 0):
+                runs[row.key] = row
     if last is None:
         return [], []
     has = d.names(last.channels)
-    found: list[TupleRow] = []
+    found: list[_Ancestor] = []
     remaining, seen = set(asked), {last.checkpoint_id}
-    while remaining and last.name is not None and last.name not in seen:
-        if last.name not in by_id:
+    while remaining and last.name is not None:
+        if last.name not in runs:
             return found, sorted(remaining.intersection(d.names(last.versions)).difference(has))
-        last = by_id[last.name]
+        last = runs[last.name]
+        if last.checkpoint_id in seen:  # The chain loops, and the run ends where an earlier one did.
+            found.append(last._replace(channels=None))
+            break
         seen.add(last.checkpoint_id)
         found.append(last)
         remaining.difference_update(d.names(last.channels))
@@ -75,51 +109,92 @@ def lineage(d: SqlDialect, asked: Sequence[str], rows: Sequence[TupleRow]) -> tu
 
 
 def _collect(
-    d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[TupleRow]
+    d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, DeltaChannelHistory]:
     """Decode what the ancestors have of each channel."""
-    ancestors, gone = lineage(d, asked, rows)
+    heads = [HistoryRow._make(row) for row in rows if row[0] is not None]
+    runs, gone = lineage(d, asked, heads)
     if gone:
         raise CheckpointNotFound(
             f"channels {', '.join(map(repr, gone))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
             f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they go back to was pruned or deleted. Go on "
             "from the newest checkpoint"
         )
-    blobs: dict[tuple[str, str], TupleRow] = {}
-    writes: defaultdict[str, dict[tuple[str | None, int | None], TupleRow]] = defaultdict(dict)
-    for row in rows:
-        if row.kind == "blob":
-            blobs[row.checkpoint_id, row.name or ""] = row
-        elif row.kind == "write":  # In a chain that loops it may come twice.
-            writes[row.checkpoint_id][row.key, row.idx] = row
+    writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
+    places = [row[1] for row in writes]
+    if len(set(places)) < len(places):  # In a chain that loops, a write may come twice.
+        by_place = {_PLACE(row): row for row in writes}
+        writes = [by_place[place] for place in sorted(by_place)]
+        places = [row[1] for row in writes]
+
+    lines = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
+    taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
+    # Of each run, nearest first, its writes and the channels that take them.
+    found: list[tuple[Sequence[Row], set[str]]] = []
+    remaining = set(asked)
+    for run in runs:
+        line = set(d.names(lines[run.checkpoint_id, run.key]))
+        if run.channels is None:
+            line.difference_update(*taken)
+        taken.append(line)
+        range_of_run = slice(bisect_left(places, run.checkpoint_id), bisect_right(places, run.key or ""))
+        inside = writes[range_of_run]
+        if not line.issuperset(places[range_of_run]):
+            inside = [row for row in inside if row[1] in line]
+        found.append((inside, remaining))
+        remaining = remaining.difference(d.names(run.channels))
 
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in asked}
-    seeds: dict[str, Any] = {}
-    remaining = set(asked)
-    for ancestor in ancestors:
-        place = ancestor.checkpoint_id
-        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, place)
-        for row in reversed(in_order(writes[place].values())):
-            channel = row.name or ""
-            if channel in remaining:
-                collected[channel].append((row.key or "", channel, decoder.write(row)))
-        inline: Mapping[str, Any] = {}
-        for channel in remaining.intersection(d.names(ancestor.channels)):
-            blob = blobs.get((place, channel))
-            if blob is not None:
-                seeds[channel] = decoder.blob(channel, blob.key or "", blob.type, blob.value)
-            else:
-                if ancestor.value is None:
-                    raise decoder.corrupt("the stored value is gone", channel)
-                inline = inline or decoder.document(ancestor.type, ancestor.value)["channel_values"]
-                if channel not in inline:
-                    raise decoder.corrupt("the stored value is gone", channel)
-                seeds[channel] = inline[channel]
-            remaining.discard(channel)
-
+    for rows_of_run, takers in reversed(found):
+        _decode(codec, key, rows_of_run, {channel: collected[channel] for channel in takers})
+    seeds = _seeds(d, codec, key, runs, heads)
     histories: dict[str, DeltaChannelHistory] = {}
     for channel in asked:
-        histories[channel] = {"writes": collected[channel][::-1]}
+        histories[channel] = {"writes": collected[channel]}
         if channel in seeds:
             histories[channel]["seed"] = seeds[channel]
     return histories
+
+
+def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
+    """Decode writes and add each to its channel's.
+
+    There can be many thousands, so what each costs matters: a tuple and a decoder for each took half of the time.
+    """
+    loads = codec.loads
+    for row in rows:
+        _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
+        writes = collected.get(channel)
+        if writes is None:
+            continue
+        try:
+            value = loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
+        except Exception:
+            # The same again, for the error that says where.
+            place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
+            whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
+            value = Decoder(codec, *place).write(whole)
+        writes.append((task_id, channel, value))
+
+
+def _seeds(
+    d: SqlDialect, codec: Values, key: Key, runs: Sequence[HistoryRow], heads: Sequence[HistoryRow]
+) -> dict[str, Any]:
+    """Decode the values at the ends of the runs."""
+    blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}
+    seeds: dict[str, Any] = {}
+    for run in runs:
+        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, run.checkpoint_id)
+        inline: Mapping[str, Any] = {}
+        for channel in d.names(run.channels):
+            blob = blobs.get((run.checkpoint_id, channel))
+            if blob is not None:
+                seeds[channel] = decoder.blob(channel, blob.key or "", blob.type, blob.value)
+            else:
+                if run.value is None:
+                    raise decoder.corrupt("the stored value is gone", channel)
+                inline = inline or decoder.document(run.type, run.value)["channel_values"]
+                if channel not in inline:
+                    raise decoder.corrupt("the stored value is gone", channel)
+                seeds[channel] = inline[channel]
+    return seeds

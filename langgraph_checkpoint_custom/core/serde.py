@@ -51,6 +51,7 @@ _OPTIONS = (
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
+_READ = ormsgpack.OPT_NON_STR_KEYS
 _ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
 
 SINGLE = jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG
@@ -131,7 +132,7 @@ class Faithful(SerializerProtocol):
         if kind == "msgpack":
             reader = _Reader(self._serde)
             try:
-                return reader.unpack(stored)
+                return ormsgpack.unpackb(stored, ext_hook=reader.revive, option=_READ)
             except ValueError as error:
                 raise reader.failure or error from None
         strict = self._serde._allowed_msgpack_modules is not True
@@ -145,16 +146,15 @@ class Faithful(SerializerProtocol):
 class _Reader:
     """Reads one value. ormsgpack drops what went wrong inside an extension, so `failure` keeps it."""
 
+    # One is made for each value, thousands for a history, so making it does next to nothing.
+    __slots__ = ("_serde", "failure")
+
     def __init__(self, serde: JsonPlusSerializer) -> None:
         self._serde = serde
-        self._allowed = serde._allowed_msgpack_modules
         self.failure: UnreadableValue | None = None
 
-    def unpack(self, data: bytes) -> Any:
-        """A value, or a ValueError."""
-        return ormsgpack.unpackb(data, ext_hook=self._revive, option=ormsgpack.OPT_NON_STR_KEYS)
-
-    def _revive(self, code: int, data: bytes) -> Any:
+    def revive(self, code: int, data: bytes) -> Any:
+        """An object from an extension, for ormsgpack."""
         try:
             return self._object(code, data)
         except UnreadableValue as error:
@@ -168,7 +168,7 @@ class _Reader:
             if found is None:
                 raise UnreadableValue(f"msgpack extension {code} is unknown to this version of langgraph-checkpoint")
             return found
-        content = self.unpack(data)
+        content = ormsgpack.unpackb(data, ext_hook=self.revive, option=_READ)
         if code == DELTA:
             return _DeltaSnapshot(content)
         if code == NUMPY:
@@ -198,9 +198,10 @@ class _Reader:
     def _check_allowed(self, module: str, name: str) -> None:
         if (module, name) in SAFE_MSGPACK_TYPES:
             return
-        if self._allowed is True:
+        allowed = self._serde._allowed_msgpack_modules
+        if allowed is True:
             emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": name})
-        elif not self._allowed or (module, name) not in self._allowed:
+        elif not allowed or (module, name) not in allowed:
             emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": name})
             raise UnreadableValue(
                 f"{module}.{name} is not allowed to be read; if it should be, pass allow=[({module!r}, {name!r})] "

@@ -57,6 +57,7 @@ HOT = frozenset(
         "page_latest",
         "page_exact",
         "page_of_namespace",
+        "select_delta_values",
     }
 )
 

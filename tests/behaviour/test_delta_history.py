@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
@@ -181,6 +182,51 @@ async def test_a_checkpoint_that_is_its_own_parent_has_no_ancestors(face: Face) 
     where = await put(face, "1", {"a": ["own"]}, parent=config(checkpoint_id="1"))
     await face.put_writes(where, [("a", 1)], "task")
     assert await face.history(where, ["a"]) == {"a": {"writes": []}}
+
+
+async def test_a_chain_that_loops_through_the_target_leaves_out_its_value_and_writes(face: Face) -> None:
+    """Ids go down from 4 to 1, so the way back to the target lies among others that follow one another."""
+    for step, parent in (("1", "4"), ("2", "1"), ("3", "2"), ("4", "3")):
+        where = await put(face, step, {"a": ["own"]} if step == "3" else {}, parent=config(checkpoint_id=parent))
+        await face.put_writes(where, [("a", step)], "task")
+    expected = [("task", "a", step) for step in ("4", "1", "2")]
+    assert await face.history(config(checkpoint_id="3"), ["a"]) == {"a": {"writes": expected}}
+
+
+@pytest.mark.leaves_writes("of checkpoints that never came")
+async def test_writes_without_a_checkpoint_change_nothing(face: Face, next_id: NextId) -> None:
+    ids = [next_id() for _ in range(9)]
+    chain = await put_delta_chain(face, iter(ids[::2]).__next__, 5, {1})
+    for checkpoint_id in ids[1::2]:
+        await face.put_writes(config(checkpoint_id=checkpoint_id), [("delta", "never")], "task")
+    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 4)}
+
+
+async def test_any_parents_are_walked(face: Face) -> None:
+    """Against a walk in Python over random parents, which may be missing, come later by id or make a loop."""
+    for seed in range(12):
+        chance, thread_id = random.Random(seed), str(seed)
+        size = 12
+        parents = {n: n - 1 if chance.random() < 0.7 else chance.randrange(-1, size) for n in range(size)}
+        held = {n: {channel: [n] for channel in "ab" if chance.random() < 0.15} for n in range(size)}
+        for n in range(size):
+            parent = config(thread_id, f"{parents[n]:02}")
+            where = await put(face, f"{n:02}", held[n], thread_id=thread_id, parent=parent)
+            for task in range(chance.randrange(3)):
+                await face.put_writes(where, [("a", n), ("b", n)], f"task {task}")
+        tasks = {n: (await face.get_tuple(config(thread_id, f"{n:02}"))).pending_writes for n in range(size)}  # type: ignore[union-attr]
+        for target in range(size):
+            expected: dict[str, Any] = {}
+            for channel in "ab":
+                entry, seen, here = expected.setdefault(channel, {"writes": []}), {target}, parents[target]
+                while here in parents and here not in seen:
+                    seen.add(here)
+                    entry["writes"][:0] = [write for write in tasks[here] or () if write[1] == channel]
+                    if channel in held[here]:
+                        entry["seed"] = held[here][channel]
+                        break
+                    here = parents[here]
+            assert await face.history(config(thread_id, f"{target:02}"), ["a", "b"]) == expected, (seed, target)
 
 
 async def test_its_cost_grows_with_the_distance_to_the_seed(store: Store, face: Face) -> None:
