@@ -5,7 +5,6 @@ Must not know: SQL, connections.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -116,15 +115,14 @@ def build_tuples(
     """The checkpoints of a reply that match a filter, newest first; each has objects of its own."""
     heads: list[TupleRow] = []
     blobs: dict[tuple[str, str, str, str], TupleRow] = {}
-    writes: defaultdict[tuple[str, str, str], list[TupleRow]] = defaultdict(list)
-    sends: defaultdict[tuple[str, str, str], list[TupleRow]] = defaultdict(list)
+    writes: dict[tuple[Any, ...], list[TupleRow]] = {}  # By kind and checkpoint.
     for row in rows:
         if row.kind == "checkpoint":
             heads.append(row)
         elif row.kind == "blob":
             blobs[row.thread_id, row.checkpoint_ns, row.name or "", row.key or ""] = row
         else:
-            (writes if row.kind == "write" else sends)[row[1:4]].append(row)
+            writes.setdefault(row[:4], []).append(row)
     heads.sort(key=lambda row: (row.checkpoint_id, row.thread_id, row.checkpoint_ns), reverse=True)
 
     tuples = []
@@ -132,7 +130,7 @@ def build_tuples(
         thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
         decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
         metadata = decoder.metadata(head.type2, head.value2)
-        if not matches(metadata, wanted):
+        if wanted and not matches(metadata, wanted):
             continue
         document = decoder.document(head.type, head.value)
         values = document["channel_values"]
@@ -144,12 +142,12 @@ def build_tuples(
             if blob is None:
                 raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
             values[channel] = decoder.blob(channel, version, blob.type, blob.value)
-        if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and sends[place]:
-            values[TASKS] = [decoder.write(row, head.name) for row in in_order(sends[place])]
+        if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and (sends := writes.get(("send", *place))):
+            values[TASKS] = [decoder.write(row, head.name) for row in in_order(sends)]
             versions = document.setdefault("channel_versions", {})
             versions[TASKS] = max(versions.values()) if versions else next_version(None, None)
         pending: list[PendingWrite] = [
-            (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes[place])
+            (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
         tuples.append(
             CheckpointTuple(

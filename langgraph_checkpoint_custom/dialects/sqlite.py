@@ -13,6 +13,9 @@ from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
 
+_first_value = json.JSONDecoder().raw_decode  # `json.loads` asks first what it was given.
+
+
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
@@ -27,7 +30,7 @@ class SqliteDialect(SqlDialect):
     @staticmethod
     def names(value: Any) -> list[str]:
         """A list from JSON."""
-        return json.loads(value) if value else []
+        return _first_value(value)[0] if value else []
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
