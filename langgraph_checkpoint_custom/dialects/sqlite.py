@@ -12,7 +12,6 @@ from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
-
 _first_value = json.JSONDecoder().raw_decode  # `json.loads` asks first what it was given.
 
 
