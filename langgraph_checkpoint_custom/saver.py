@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import islice
 from types import TracebackType
 from typing import Any, TypedDict
 
@@ -238,9 +239,11 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         texts = wanted(filter)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
-            reply = self._driver.run(self._list_page(page, texts))
-            yield from reply.tuples[:limit]
-            page, limit = _next_page(page, reply, limit)
+            reply, number = self._driver.run(self._list_page(page, texts, lazily=True)), 0
+            for found in islice(reply.tuples, limit):
+                number += 1
+                yield found
+            page, limit = _next_page(page, reply, number, limit)
 
     async def alist(
         self,
@@ -254,10 +257,11 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         texts = wanted(filter)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
-            reply = await self._driver.arun(self._list_page(page, texts))
-            for found in reply.tuples[:limit]:
+            reply, number = await self._driver.arun(self._list_page(page, texts, lazily=False)), 0
+            for found in islice(reply.tuples, limit):
+                number += 1
                 yield found
-            page, limit = _next_page(page, reply, limit)
+            page, limit = _next_page(page, reply, number, limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -424,8 +428,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         size = PAGE if limit is None else min(limit, PAGE)
         return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
 
-    def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
-        return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
+    def _list_page(self, page: Page, filter: Mapping[str, str], *, lazily: bool) -> Operation[PageReply]:
+        return list_page(self._dialect, self._codec, self.get_next_version, page, filter, lazily=lazily)
 
     def _prunes(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[None]]:
         """An operation, and so a transaction, a thread."""
@@ -443,14 +447,14 @@ def _sum(one: Renewal, other: Renewal) -> Renewal:
     )
 
 
-def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
-    """The page to ask for after a reply, and what is left of the limit."""
+def _next_page(page: Page, reply: PageReply, number: int, limit: int | None) -> tuple[Page | None, int | None]:
+    """The page to ask for after a reply that had `number` tuples, and what is left of the limit."""
     if limit is not None:
-        limit -= len(reply.tuples)
+        limit -= number
         if limit <= 0:
             return None, limit
     if reply.after is None:
         return None, limit
     # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
-    decided = len(reply.tuples) == page.limit
+    decided = number == page.limit
     return reply.after._replace(limit=min(limit, PAGE) if limit is not None and decided else PAGE), limit

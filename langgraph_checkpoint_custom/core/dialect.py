@@ -56,7 +56,7 @@ class SqlDialect(ABC):
         self._schema = schema
         self._tenant = ""
         self._around: tuple[Statement, Statement] | None = None
-        self._reads = {name: f"{body}\n{blocks['tuple_rows']}" for name, body in blocks.items() if name[:5] == "page_"}
+        self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
         self._reads["select_delta_history"] = f"{blocks['delta_runs']}\n{blocks['delta_lineage']}"
         self._reads["select_delta_values"] = f"{blocks['delta_runs']}\n{blocks['delta_values']}"
 
@@ -239,6 +239,12 @@ class SqlDialect(ABC):
                 if name == group or name.startswith(f"{group}_")
             )
         )
+
+    def _read_of(self, name: str) -> str:
+        """The text of a read: which checkpoints, and then what is read of them."""
+        blobs = "rows_blobs_of_page" if name.startswith("page_of_") else "rows_blobs_of_one"
+        parts = ("rows_checkpoint", blobs, "rows_writes", "rows_sends")
+        return f"{self._blocks[name]}\n" + "\nUNION ALL\n".join(self._blocks[part] for part in parts)
 
     def _read(self, name: str, params: dict[str, Any]) -> Statement:
         return Statement(name, self._reads[name], self._confined(params))

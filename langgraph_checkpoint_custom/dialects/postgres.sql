@@ -165,7 +165,8 @@ SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
 ORDER BY checkpoint_id DESC LIMIT 1
 
--- Each page_ block starts a statement that tuple_rows ends.
+-- Each page_ block starts a statement that the rows_ blocks end, joined by UNION ALL; of one checkpoint no blob can
+-- come twice.
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -185,7 +186,7 @@ WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
     AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s AND NOT hidden
-    AND NOT EXISTS (
+    AND (%(filter)s = '{}' OR NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
         WHERE f.value <> CASE
             WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
@@ -193,7 +194,7 @@ WITH page AS MATERIALIZED (
             ELSE 'null'
         END
         OFFSET 0
-    )
+    ))
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
 
@@ -205,7 +206,7 @@ WITH page AS MATERIALIZED (
     ) AS t
     WHERE checkpoint_id >= %(floor)s AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    AND NOT EXISTS (
+    AND (%(filter)s = '{}' OR NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
         WHERE f.value <> CASE
             WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
@@ -213,7 +214,7 @@ WITH page AS MATERIALIZED (
             ELSE 'null'
         END
         OFFSET 0
-    )
+    ))
     ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 
@@ -222,7 +223,7 @@ WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    AND NOT EXISTS (
+    AND (%(filter)s = '{}' OR NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
         WHERE f.value <> CASE
             WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
@@ -230,17 +231,30 @@ WITH page AS MATERIALIZED (
             ELSE 'null'
         END
         OFFSET 0
-    )
+    ))
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 
--- name: tuple_rows
+-- name: rows_checkpoint
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
     blob_channels AS channels, blob_versions AS versions
 FROM page
-UNION ALL
+
+-- name: rows_blobs_of_one
+SELECT
+    'blob', p.thread_id, p.checkpoint_ns, NULL, u.channel, u.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+CROSS JOIN LATERAL (
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+    AND b.channel = u.channel AND b.version = u.version
+    LIMIT 1
+) AS b
+
+-- name: rows_blobs_of_page
 SELECT
     'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM (
@@ -253,7 +267,8 @@ CROSS JOIN LATERAL (
     AND b.channel = r.channel AND b.version = r.version
     LIMIT 1
 ) AS b
-UNION ALL
+
+-- name: rows_writes
 SELECT
     'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
@@ -263,7 +278,9 @@ CROSS JOIN LATERAL (
     WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
     OFFSET 0
 ) AS w
-UNION ALL
+
+-- name: rows_sends
+-- What a checkpoint older than format 4 has still to send is with its parent.
 SELECT
     'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL

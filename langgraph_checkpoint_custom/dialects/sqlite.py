@@ -14,6 +14,7 @@ from langgraph_checkpoint_custom.migrations import load_migrations
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+_DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was given.
 
 
 class SqliteDialect(SqlDialect):
@@ -30,7 +31,7 @@ class SqliteDialect(SqlDialect):
     @staticmethod
     def names(value: Any) -> list[str]:
         """A list from JSON."""
-        return json.loads(value) if value else []
+        return _DECODE(value)[0] if value else []
 
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """Blobs and checkpoint."""

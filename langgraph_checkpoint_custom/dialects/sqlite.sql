@@ -106,7 +106,8 @@ SELECT checkpoint_id FROM checkpoints
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
 ORDER BY checkpoint_id DESC LIMIT 1
 
--- Each page_ block starts a statement that tuple_rows ends.
+-- Each page_ block starts a statement that the rows_ blocks end, joined by UNION ALL; of one checkpoint no blob can
+-- come twice.
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -126,14 +127,14 @@ WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id >= :floor AND checkpoint_id < :before AND NOT hidden
-    AND NOT EXISTS (
+    AND (:filter = '{}' OR NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
         WHERE f.value <> CASE
             WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
             WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
             ELSE 'null'
         END
-    )
+    ))
     ORDER BY checkpoint_id DESC LIMIT :limit
 )
 
@@ -143,14 +144,14 @@ WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
     AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
-    AND NOT EXISTS (
+    AND (:filter = '{}' OR NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
         WHERE f.value <> CASE
             WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
             WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
             ELSE 'null'
         END
-    )
+    ))
     ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 
@@ -159,40 +160,51 @@ WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
-    AND NOT EXISTS (
+    AND (:filter = '{}' OR NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
         WHERE f.value <> CASE
             WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
             WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
             ELSE 'null'
         END
-    )
+    ))
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 
--- name: tuple_rows
+-- name: rows_checkpoint
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
     blob_channels AS channels, blob_versions AS versions
 FROM page
-UNION ALL
+
+-- name: rows_blobs_of_one
+SELECT
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM page p CROSS JOIN json_each(p.blob_channels) AS c
+CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+    AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
+
+-- name: rows_blobs_of_page
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM (
-    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, v.value AS version
-    FROM page p, json_each(p.blob_channels) AS c, json_each(p.blob_versions) AS v WHERE v.key = c.key
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
+    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
 ) AS r
 CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
     AND b.channel = r.channel AND b.version = r.version
-UNION ALL
+
+-- name: rows_writes
 SELECT
     'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
 FROM page p
 CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
     AND w.checkpoint_id = p.checkpoint_id
-UNION ALL
+
+-- name: rows_sends
+-- What a checkpoint older than format 4 has still to send is with its parent.
 SELECT
     'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection, pq
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -179,7 +179,7 @@ class PostgresDriver:
             with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
                     cursor.execute(statement.sql, statement.params, prepare=False)
-            return request.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
+            return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -199,7 +199,7 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     connection.rollback()
                 raise
-        return request.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
+        return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # Async, the same
 
@@ -273,7 +273,7 @@ class PostgresDriver:
             async with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
                     await cursor.execute(statement.sql, statement.params, prepare=False)
-            return request.reply([await cursor.fetchall() if cursor.description else [] for cursor in cursors])
+            return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -293,7 +293,7 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     await connection.rollback()
                 raise
-        return request.reply([await cursor.fetchall() if cursor.description else [] for cursor in cursors])
+        return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # What both colours share
 
@@ -376,6 +376,11 @@ def _forget_password(error: psycopg.Error) -> None:
 def _in_transaction(connection: AnyConnection) -> bool:
     """Whether what is sent becomes part of a transaction that somebody else ends."""
     return not connection.autocommit or connection.info.transaction_status != pq.TransactionStatus.IDLE
+
+
+def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
+    """Whether a statement gives rows, even none; `description` would make an object for each of their columns."""
+    return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
 
 
 def _how(statement: Statement, direct: bool) -> bool | None:

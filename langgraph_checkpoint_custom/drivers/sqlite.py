@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
@@ -160,37 +160,32 @@ class SqliteDriver:
                     raise self._wrapped(error, operation, None) from error
             yield self._held.writer
 
-    @contextmanager
-    def _reader(self, operation: str) -> Iterator[sqlite3.Connection]:
-        """A reader connection that nobody else has meanwhile."""
-        if self._shared:
-            with self._writer(operation) as connection:
-                yield connection
-            return
-        ticket = object()
+    def _lend(self, reader: object, operation: str) -> sqlite3.Connection:
+        """A reader connection that nobody else has until it is taken back."""
         while True:
-            self._held.lent.add(ticket)
+            self._held.lent.add(reader)
             if self._held.writer is not None:
                 break
-            self._held.lent.discard(ticket)  # A fork waits for those that are lent, with the lock.
+            self._held.lent.discard(reader)  # A fork waits for those that are lent, with the lock.
             with self._writer(operation):
                 pass
         try:
-            try:
-                connection = self._held.idle.pop()
-            except IndexError:
-                try:
-                    connection = self._connect(read_only=True)
-                except sqlite3.Error as error:
-                    raise self._wrapped(error, operation, None) from error
-            try:
-                yield connection
-            finally:
-                self._held.idle.append(connection)
-                if self._held.closed:
-                    self._held.close_idle()
-        finally:
-            self._held.lent.discard(ticket)
+            return self._held.idle.pop()
+        except IndexError:
+            pass
+        try:
+            return self._connect(read_only=True)
+        except BaseException as error:
+            self._held.lent.discard(reader)
+            if isinstance(error, sqlite3.Error):
+                raise self._wrapped(error, operation, None) from error
+            raise
+
+    def _take_back(self, reader: object, connection: sqlite3.Connection) -> None:
+        self._held.idle.append(connection)
+        if self._held.closed:
+            self._held.close_idle()
+        self._held.lent.discard(reader)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -306,7 +301,7 @@ class _Session:
         self._driver = driver
         self._op = op
         self._connection: sqlite3.Connection | None = None
-        self._borrowed: Any = None
+        self._turn: AbstractContextManager[sqlite3.Connection] | None = None  # At the writer.
 
     def __enter__(self) -> _Session:
         return self
@@ -327,10 +322,12 @@ class _Session:
             raise self._driver._wrapped(error, self._op.name, names.pop() if len(names) == 1 else None) from error
 
     def _begin(self) -> sqlite3.Connection:
-        borrow = self._driver._writer if self._op.access == "write" else self._driver._reader
-        self._borrowed = borrow(self._op.name)
-        connection: sqlite3.Connection = self._borrowed.__enter__()
-        self._connection = connection
+        driver, name = self._driver, self._op.name
+        if self._op.access == "write" or driver._shared:
+            self._turn = driver._writer(name)
+            self._connection = connection = self._turn.__enter__()
+        else:
+            self._connection = connection = driver._lend(self, name)
         if self._op.access == "write":
             self._word(connection, "BEGIN IMMEDIATE")
         return connection
@@ -348,7 +345,10 @@ class _Session:
         finally:
             if connection.in_transaction:  # The commit failed: a full disk, say.
                 connection.rollback()
-            self._borrowed.__exit__(None, None, None)
+            if self._turn is None:
+                self._driver._take_back(self, connection)
+            else:
+                self._turn.__exit__(None, None, None)
 
     def _word(self, connection: sqlite3.Connection, sql: str) -> None:
         try:
