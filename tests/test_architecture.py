@@ -98,7 +98,7 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     """No statement that a run sends reads rows of more than one thread."""
     for database in ("postgres", "sqlite"):
         blocks = load_blocks(f"{database}.sql")
-        across_threads = {"page_of_store", "doom_runs", "erase_run_writes", "claim_sweep"}
+        across_threads = {"page_of_store", "delta_lineage", "doom_runs", "erase_run_writes", "claim_sweep"}
         across_threads |= {name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_"))}
         across_threads |= {"enter_tenant", "leave_tenant"}
         for name, body in blocks.items():

@@ -159,7 +159,7 @@ def _collect(
 def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
     """Decode writes and add each to its channel's.
 
-    There can be many thousands, so what each costs matters: a tuple and a decoder for each took half of the time.
+    There can be many thousands, so none has a decoder of its own.
     """
     loads = codec.loads
     for row in rows:

@@ -298,7 +298,7 @@ WHERE p.format < 4
 -- name: delta_runs
 -- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
 -- that ends where the parent is not the next lower id, or where one of the channels still `open` has its seed; `left_open`
--- are those that go on. So a chain costs a scan and not a descent for each parent (5,000 of them: 125 -> 20 ms). A chain
+-- are those that go on. So a chain costs a scan and not a descent for each parent. A chain
 -- that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta channels, told
 -- since its parent may have gone.
 WITH RECURSIVE target AS MATERIALIZED (

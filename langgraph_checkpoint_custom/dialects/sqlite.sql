@@ -217,7 +217,7 @@ WHERE p.format < 4
 
 -- name: delta_runs
 -- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
--- text of a list before the list is read, which takes five times as long.
+-- text of a list before the list is read, which takes longer.
 WITH RECURSIVE target AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed, (
         SELECT json_group_array(value)
