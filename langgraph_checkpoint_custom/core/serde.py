@@ -397,7 +397,7 @@ def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
 
 def _pydantic(cls: Any, stored: Any) -> Any:
     """A pydantic model from its dump, validated, since that is what makes nested models again."""
-    if not isinstance(stored, Mapping) or getattr(cls, "__pydantic_root_model__", False):
+    if not isinstance(stored, dict) or getattr(cls, "__pydantic_root_model__", False):
         return cls.model_validate(stored)
     known = _known_fields(cls)
     if known is not None and not stored.keys() <= known:
@@ -424,9 +424,10 @@ _KNOWN: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
 
 def _known_fields(cls: Any) -> frozenset[str] | None:
     """The keys that a dump of a model may have; None if that may be any."""
-    if cls not in _KNOWN:
-        _KNOWN[cls] = _ask_known_fields(cls)
-    return _KNOWN[cls]
+    try:
+        return _KNOWN[cls]
+    except KeyError:
+        return _KNOWN.setdefault(cls, _ask_known_fields(cls))
 
 
 def _ask_known_fields(cls: Any) -> frozenset[str] | None:
