@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import islice
 from types import TracebackType
 from typing import Any, TypedDict
 
@@ -239,11 +238,9 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         texts = wanted(filter)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
-            reply, number = self._driver.run(self._list_page(page, texts, lazily=True)), 0
-            for found in islice(reply.tuples, limit):
-                number += 1
-                yield found
-            page, limit = _next_page(page, reply, number, limit)
+            reply = self._driver.run(self._list_page(page, texts))
+            yield from reply.tuples[:limit]
+            page, limit = _next_page(page, reply, limit)
 
     async def alist(
         self,
@@ -257,11 +254,10 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         texts = wanted(filter)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
-            reply, number = await self._driver.arun(self._list_page(page, texts, lazily=False)), 0
-            for found in islice(reply.tuples, limit):
-                number += 1
+            reply = await self._driver.arun(self._list_page(page, texts))
+            for found in reply.tuples[:limit]:
                 yield found
-            page, limit = _next_page(page, reply, number, limit)
+            page, limit = _next_page(page, reply, limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -428,8 +424,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         size = PAGE if limit is None else min(limit, PAGE)
         return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
 
-    def _list_page(self, page: Page, filter: Mapping[str, str], *, lazily: bool) -> Operation[PageReply]:
-        return list_page(self._dialect, self._codec, self.get_next_version, page, filter, lazily=lazily)
+    def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
+        return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
 
     def _prunes(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[None]]:
         """An operation, and so a transaction, a thread."""
@@ -447,14 +443,14 @@ def _sum(one: Renewal, other: Renewal) -> Renewal:
     )
 
 
-def _next_page(page: Page, reply: PageReply, number: int, limit: int | None) -> tuple[Page | None, int | None]:
-    """The page to ask for after a reply that had `number` tuples, and what is left of the limit."""
+def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
+    """The page to ask for after a reply, and what is left of the limit."""
     if limit is not None:
-        limit -= number
+        limit -= len(reply.tuples)
         if limit <= 0:
             return None, limit
     if reply.after is None:
         return None, limit
     # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
-    decided = number == page.limit
+    decided = len(reply.tuples) == page.limit
     return reply.after._replace(limit=min(limit, PAGE) if limit is not None and decided else PAGE), limit

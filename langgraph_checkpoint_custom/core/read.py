@@ -5,7 +5,7 @@ Must not know: SQL, connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
@@ -27,7 +27,7 @@ NextVersion = Callable[[None, None], str]
 class PageReply(NamedTuple):
     """The tuples of a page that match, and the page after it, or None if this was the last."""
 
-    tuples: Iterable[CheckpointTuple]
+    tuples: list[CheckpointTuple]
     after: Page | None
 
 
@@ -59,10 +59,8 @@ def get_tuple(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key)
     """
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    found: CheckpointTuple | None = yield Offload(
-        size_of(rows), lambda: next(tuples_of(d, codec, next_version, rows, {}), None)
-    )
-    return found
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
+    return tuples[0] if tuples else None
 
 
 @operation("read")
@@ -78,18 +76,15 @@ def get_tuple_to_write(d: SqlDialect, codec: Values, next_version: NextVersion, 
         (newest,) = yield d.select_newest_id(key)
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    found = yield Offload(size_of(rows), lambda: next(tuples_of(d, codec, next_version, rows, {}), None))
-    return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
+    return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
 @operation("read")
 def list_page(
-    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str], *, lazily: bool
+    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
 ) -> Steps[PageReply]:
     """One page of a list, newest first; a page can hold fewer tuples than rows were read, even none.
-
-    `lazily` decodes each when it is asked for: a list of a thousand then takes half the time, since what is dropped at
-    once never grows old for Python's garbage collector.
 
     Trips: 1.
     Snapshot: one read snapshot over the page.
@@ -98,22 +93,25 @@ def list_page(
     """
     (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted)))
     rows = d.rows(rows)
-    places = [(row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"]
+    places = sorted(
+        ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
+        reverse=True,
+    )
     after = None
     if len(places) == page.limit:
-        before, thread_below, ns_below = min(places)
+        before, thread_below, ns_below = places[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
-    found = tuples_of(d, codec, next_version, rows, wanted)
-    return PageReply(found if lazily else (yield Offload(size_of(rows), lambda: list(found))), after)
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, wanted))
+    return PageReply(tuples, after)
 
 
-def tuples_of(
+def build_tuples(
     d: SqlDialect,
     codec: Values,
     next_version: NextVersion,
     rows: Sequence[TupleRow],
     wanted: Mapping[str, str],
-) -> Iterator[CheckpointTuple]:
+) -> list[CheckpointTuple]:
     """The checkpoints of a reply that match a filter, newest first; each has objects of its own."""
     heads: list[TupleRow] = []
     blobs: dict[tuple[str, str, str, str], TupleRow] = {}
@@ -127,6 +125,7 @@ def tuples_of(
             writes.setdefault(row[:4], []).append(row)
     heads.sort(key=lambda row: (row.checkpoint_id, row.thread_id, row.checkpoint_ns), reverse=True)
 
+    tuples = []
     for head in heads:
         thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
         decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
@@ -150,10 +149,13 @@ def tuples_of(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
-        yield CheckpointTuple(
-            config_of(*place),
-            cast("Checkpoint", document),
-            cast("CheckpointMetadata", metadata),
-            config_of(thread_id, checkpoint_ns, head.name) if head.name else None,
-            pending,
+        tuples.append(
+            CheckpointTuple(
+                config_of(*place),
+                cast("Checkpoint", document),
+                cast("CheckpointMetadata", metadata),
+                config_of(thread_id, checkpoint_ns, head.name) if head.name else None,
+                pending,
+            )
         )
+    return tuples

@@ -63,7 +63,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
     [
         (lambda d: get_tuple(d, CODEC, next_version, Key("t", "", None)), 1),
         (lambda d: get_tuple(d, CODEC, next_version, Key("t", "", "id")), 1),
-        (lambda d: list_page(d, CODEC, next_version, first_page("t", "", None, None, {}, 10), {}, lazily=False), 1),
+        (lambda d: list_page(d, CODEC, next_version, first_page("t", "", None, None, {}, 10), {}), 1),
         (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), ["a", "b"]), 1),
         (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), []), 0),
         (
