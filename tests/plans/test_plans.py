@@ -213,8 +213,7 @@ def test_sqlite_reads_by_index(
             details = sqlite_plan(connection, statement)
             scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
             scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_doomed" not in text]
-            if not statement.name.startswith("page_"):  # Their `writes` still have one.
-                scans += [text for text in details if "BLOOM FILTER" in text]
+            scans += [text for text in details if "BLOOM FILTER" in text]
             assert (statement.name, scans) == (statement.name, [])
     connection.close()
 
