@@ -47,7 +47,7 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
     text,
 )
-from langgraph_checkpoint_custom.core.serde import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 

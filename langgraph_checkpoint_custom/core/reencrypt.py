@@ -21,8 +21,8 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_metadata,
     place_of_write,
 )
+from langgraph_checkpoint_custom.core.objects import UnreadableValue
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
-from langgraph_checkpoint_custom.core.serde import UnreadableValue
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 

@@ -26,7 +26,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.core.model import Place
-from langgraph_checkpoint_custom.core.serde import UnreadableValue, faithful
+from langgraph_checkpoint_custom.core.objects import UnreadableValue
+from langgraph_checkpoint_custom.core.serde import faithful
 from langgraph_checkpoint_custom.errors import ConfigError
 
 COMPRESSED = "z"
