@@ -59,7 +59,7 @@ INLINE_BYTES = 256
 class Encoded(NamedTuple):
     """A checkpoint ready to be stored.
 
-    `blobs` are the values that are new, `kept` those that should be there from earlier checkpoints, `replayed` the
+    `blobs` are the values that are new, `kept` those that may be there from earlier checkpoints, `replayed` the
     `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
     by channel. `claim` is the token without which nothing may be stored.
     """
@@ -169,6 +169,8 @@ def encode_checkpoint(
             inline[text("channel", channel, MAX_CHANNEL)] = value
         elif _is_inline(value):
             inline[channel] = value
+    counters = whole.get("counters_since_delta_snapshot")
+    delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
     for channel in sorted(versions):
         text("channel", channel, MAX_CHANNEL)
         if channel in inline:
@@ -176,11 +178,9 @@ def encode_checkpoint(
         if channel in new_versions:
             if channel in values:
                 blobs.append(blob(channel))
-        elif channel in values:
-            kept.append(BlobRef(channel, version_key(versions[channel])))
+        elif channel in values or channel in delta:
+            kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
 
-    counters = whole.get("counters_since_delta_snapshot")
-    delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
     replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
     delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
 
@@ -201,8 +201,8 @@ def encode_checkpoint(
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
-            [*(blob.channel for blob in blobs), *(ref.channel for ref in kept)],
-            [*(blob.version for blob in blobs), *(ref.version for ref in kept)],
+            [*(blob.channel for blob in blobs), *(ref.channel for ref in kept if ref.required)],
+            [*(blob.version for blob in blobs), *(ref.version for ref in kept if ref.required)],
             *_dumps(codec, "the checkpoint", document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
             *_dumps(codec, "the metadata", stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
             project(whole, codec.shown),

@@ -85,10 +85,14 @@ class BlobRow(NamedTuple):
 
 
 class BlobRef(NamedTuple):
-    """A blob that should already be there: the value of a channel that has not changed."""
+    """A blob that may already be there: a `required` one has the value of a channel that has not changed.
+
+    One that is not is of a `DeltaChannel` that the checkpoint comes without, since its snapshot has been stored before.
+    """
 
     channel: str
     version: str
+    required: bool
 
 
 class WriteRow(NamedTuple):

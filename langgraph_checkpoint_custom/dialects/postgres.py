@@ -67,6 +67,7 @@ class PostgresDialect(SqlDialect):
         params = _with_blobs(encoded) | {
             "kept_channels": ManyTexts(ref.channel for ref in encoded.kept),
             "kept_versions": ManyTexts(ref.version for ref in encoded.kept),
+            "kept_required": [ref.required for ref in encoded.kept],
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,

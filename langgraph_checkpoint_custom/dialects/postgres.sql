@@ -73,8 +73,9 @@ WITH stored_blobs AS (
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
 WITH kept AS MATERIALIZED (
-    SELECT k.channel, held.channel IS NOT NULL AS found
-    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS k (channel, version)
+    SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
+    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_required)s::boolean[])
+        AS k (channel, version, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
@@ -89,7 +90,7 @@ WITH kept AS MATERIALIZED (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
     FOR SHARE
 ), gone AS MATERIALIZED (
-    SELECT 'value' AS what, channel FROM kept WHERE NOT found
+    SELECT 'value' AS what, channel FROM kept WHERE required AND NOT found
     UNION ALL
     SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (SELECT FROM claim)
     UNION ALL
@@ -125,7 +126,8 @@ WITH kept AS MATERIALIZED (
     SELECT
         %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
         %(inline_channels)s::text[], %(delta_channels)s::text[],
-        %(blob_channels)s::text[], %(blob_versions)s::text[],
+        %(blob_channels)s::text[] || ARRAY(SELECT channel FROM kept WHERE found AND NOT required),
+        %(blob_versions)s::text[] || ARRAY(SELECT version FROM kept WHERE found AND NOT required),
         %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET

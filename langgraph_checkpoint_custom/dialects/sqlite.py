@@ -40,7 +40,7 @@ class SqliteDialect(SqlDialect):
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Blobs, checkpoint, and what is gone."""
         params = self._columns(encoded) | {
-            "kept": self.array(encoded.kept),
+            "kept": self.array([ref for ref in encoded.kept if ref.required]),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
@@ -57,6 +57,7 @@ class SqliteDialect(SqlDialect):
             "delta_channels": self.array(row.delta_channels),
             "blob_channels": self.array(row.blob_channels),
             "blob_versions": self.array(row.blob_versions),
+            "optional": self.array([ref for ref in encoded.kept if not ref.required]),
         }
 
     def _put_blobs(self, encoded: Encoded) -> list[Statement]:

@@ -36,11 +36,28 @@ INSERT INTO checkpoints (
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
-VALUES (
-    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
-    :inline_channels, :delta_channels, :blob_channels, :blob_versions,
-    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
+WITH found AS MATERIALIZED (
+    SELECT o.value ->> 0 AS channel, o.value ->> 1 AS version FROM json_each(:optional) AS o
+    WHERE EXISTS (
+        SELECT 1 FROM blobs b
+        WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
+        AND b.channel = o.value ->> 0 AND b.version = o.value ->> 1
+    )
+    ORDER BY 1
 )
+SELECT
+    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
+    :inline_channels, :delta_channels,
+    CASE :optional WHEN '[]' THEN :blob_channels ELSE (
+        SELECT json_group_array(value)
+        FROM (SELECT value FROM json_each(:blob_channels) UNION ALL SELECT channel FROM found)
+    ) END,
+    CASE :optional WHEN '[]' THEN :blob_versions ELSE (
+        SELECT json_group_array(value)
+        FROM (SELECT value FROM json_each(:blob_versions) UNION ALL SELECT version FROM found)
+    ) END,
+    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
+WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,

@@ -9,9 +9,9 @@ It gets the operations that it lacks, each in the simplest form that is right, a
  3. A value of a channel without a version stays with its checkpoint. `InMemorySaver` loses it.
  4. A returned config holds the three keys. `InMemorySaver` gives back the caller's config.
  5. A filter compares as JSON: True is not 1, and a tuple is a list. `InMemorySaver` compares as Python.
- 6. A checkpoint that comes without a small value that its version once had is read without it: small values belong to
-    checkpoints (1), not to versions. `InMemorySaver` shows it in every checkpoint with that version. LangGraph leaves
-    out only `DeltaChannel`s, whose history then ends one checkpoint further up, with the same value.
+ 6. A checkpoint that comes without a value that its version once had is read without it. `InMemorySaver` shows it in
+    every checkpoint with that version. LangGraph leaves out only `DeltaChannel`s, whose snapshots are shown here, too,
+    unless they are small (1): the history then ends one checkpoint further up, with the same value.
  7. Which channels of a checkpoint have a value is decided when it is stored. `InMemorySaver` decides when it is read.
  8. Metadata keeps NUL characters and takes no request-scoped keys from the config (`langgraph_auth_*`,
     `langgraph_request_id`). `InMemorySaver` drops the former and keeps the latter.
@@ -150,7 +150,9 @@ class Oracle(InMemorySaver):
             raise CheckpointNotFound
         own = {channel: held for channel, held in values.items() if is_small(held) or channel not in versions}  # 1, 3
         kept = self._kept(key, checkpoint, new_versions)
-        stored = {channel for channel in versions if channel not in own and (channel in values or channel in kept)}
+        delta = set(metadata.get("counters_since_delta_snapshot", {}))  # 6
+        shown = set(values) | (kept & delta)
+        stored = {channel for channel in versions if channel not in own and channel in shown}
         self.shown[key] = frozenset(stored)  # 7
         self.own[key] = self.serde.dumps_typed(own)
         for channel in (stored & set(values)) - set(new_versions):
