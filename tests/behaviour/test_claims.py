@@ -112,8 +112,8 @@ async def test_others_are_told_who_has_it_and_until_when(face: Face) -> None:
 
 
 async def test_the_heart_beats_as_long_as_the_block_lasts(face: Face) -> None:
-    async with claimed(face, ttl_seconds=0.6):
-        end = time.monotonic() + 1.5  # Two and a half lives of the claim.
+    async with claimed(face, ttl_seconds=1.5):  # A beat may be a second late, on a busy machine.
+        end = time.monotonic() + 2.5
         while time.monotonic() < end:
             with pytest.raises(ThreadBusy):
                 async with claimed(face):
