@@ -75,7 +75,7 @@ class Contestant:
         self.since = time.monotonic()
         try:
             yield
-        except Exception:
+        except Exception:  # Whatever a call says whose connection was ended under it.
             if self.hung:
                 raise TimeoutError(f"it hangs: nothing came for {HANGS} s") from None
             raise
@@ -182,7 +182,7 @@ _WATCHED: weakref.WeakSet[Contestant] = weakref.WeakSet()
 
 def _watch() -> None:
     while True:
-        time.sleep(0.5)
+        time.sleep(0.5)  # Often enough for what is given up after seconds.
         for each in list(_WATCHED):
             connection = getattr(each.saver, "conn", None)
             if (

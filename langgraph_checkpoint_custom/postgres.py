@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
 
 try:
     from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
-    from langgraph_checkpoint_custom.drivers.postgres_pools import Source, connections_from
+    from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
     raise ImportError("PostgresSaver needs psycopg: pip install 'langgraph-checkpoint-custom[postgres]'") from error
 

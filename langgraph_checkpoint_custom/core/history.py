@@ -169,8 +169,7 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
             continue
         try:
             value = loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception:
-            # The same again, for the error that says where.
+        except Exception:  # Whatever it is: the same again, for the error that says where.
             place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
             whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
             value = Decoder(codec, *place).write(whole)

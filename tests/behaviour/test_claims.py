@@ -229,7 +229,7 @@ def take_over(saver: CheckpointSaver) -> Lease:
         try:
             return saver.claim("thread", owner="second").__enter__()
         except ThreadBusy:
-            time.sleep(0.05)
+            time.sleep(0.05)  # Nobody is told when a claim expires.
     raise AssertionError("the claim does not expire")
 
 

@@ -79,7 +79,7 @@ class FaultyProxy(Proxy):
                 self._deaf.add(source)
         connected = False
         for message in super()._from_server(source):
-            time.sleep(self._pause)
+            time.sleep(self._pause)  # The slow network that a test asks for.
             if source in self._deaf:
                 continue
             last = message[:1] == b"Z"  # Ready for the next query: what was asked for is committed.

@@ -115,7 +115,7 @@ async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations
     def end_what_waits(blocker: psycopg.Connection[Any]) -> None:
         with blocker, psycopg.connect(postgres_url, autocommit=True) as watcher:
             while not (waiting := watcher.execute(WAITING).fetchall()):
-                time.sleep(0.005)
+                time.sleep(0.005)  # Nobody is told when a session begins to wait.
             for (pid,) in waiting:
                 ended.append(watcher.execute("SELECT pg_terminate_backend(%s, 5000)", [pid]).fetchall())
 

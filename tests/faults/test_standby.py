@@ -46,7 +46,7 @@ def follow(primary: psycopg.Connection[Any], standby: psycopg.Connection[Any]) -
     position = primary.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
     assert position is not None
     while standby.execute("SELECT pg_last_wal_replay_lsn() >= %s", position).fetchone() != (True,):
-        time.sleep(0.01)
+        time.sleep(0.01)  # Nobody is told when a standby has replayed.
 
 
 @pytest.mark.parametrize("colour", COLOURS)
