@@ -35,10 +35,11 @@ def disk(postgres_programs: None) -> Iterator[Path]:
 
 
 def fill_up(disk: Path, *, leave: int) -> Path:
-    """A file that leaves so many bytes of a disk."""
-    space = os.statvfs(disk)
+    """A file that leaves at most so many bytes of a disk, on which a server writes meanwhile."""
     ballast = disk / "ballast"
-    ballast.write_bytes(bytes(space.f_bavail * space.f_frsize - leave))
+    with ballast.open("wb", buffering=0) as file:
+        while (space := os.statvfs(disk)).f_bavail * space.f_frsize > leave:
+            file.write(bytes(MEGABYTE))
     return ballast
 
 
@@ -66,6 +67,7 @@ async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_t
         with psycopg.connect(cluster.url(), autocommit=True) as server:
             server.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
             server.execute("CREATE DATABASE on_small TABLESPACE small")
+            server.execute("CHECKPOINT")  # or its files would go on growing: they are made with holes
         url = cluster.url("on_small")
         async with PostgresSaver(url, max_size=2) as saver:
             saver.setup()
