@@ -92,8 +92,11 @@ class SqlDialect(ABC):
         """A list of texts as it comes back in a row."""
 
     @abstractmethod
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
-        """Store a checkpoint and its blobs if that can be done without a check; the last statement's row says so."""
+    def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
+        """Store a new checkpoint whose parent has what it needs, and its blobs; the last statement's row says so.
+
+        None if `put_checkpoint` would not take longer.
+        """
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:

@@ -20,8 +20,8 @@ from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNot
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[None]:
     """Store a checkpoint with the values that are new in it.
 
-    Trips: 1; one more if a value that earlier checkpoints held is gone, because the thread was pruned or deleted while
-        a run went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
+    Trips: 1; two more if a value that the parent held is gone, because the thread was pruned or deleted while a run
+        went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
         `DeltaChannel` needs it. One more if the checkpoint is there already.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
@@ -30,8 +30,8 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
-    if not (encoded.kept or encoded.replayed or encoded.claim or only_newest):
-        reply = yield d.insert_checkpoint(encoded)
+    if not (encoded.claim or only_newest) and (short := d.insert_checkpoint(encoded)):
+        reply = yield short
         if reply[-1]:
             return
     parent_is_whole = False

@@ -57,17 +57,18 @@ class PostgresDialect(SqlDialect):
         return value or []
 
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
-        """One statement, which is shorter where there are no blobs."""
-        if not encoded.blobs:
-            return self._send(self.statement("insert_checkpoint", **_columns(encoded.row)))
-        return self._send(self.statement("insert_checkpoint_with_blobs", **_with_blobs(encoded)))
+        """One statement, which is shorter where there are no blobs, or nothing has to be there already."""
+        if encoded.kept or encoded.replayed:
+            return self._send(self.statement("extend_checkpoint", **_with_blobs(encoded), **_kept(encoded)))
+        if encoded.blobs:
+            return self._send(self.statement("insert_checkpoint_with_blobs", **_with_blobs(encoded)))
+        return self._send(self.statement("insert_checkpoint", **_columns(encoded.row)))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """One statement for the checkpoint and its blobs."""
-        params = _with_blobs(encoded) | {
-            "kept_channels": ManyTexts(ref.channel for ref in encoded.kept),
-            "kept_versions": ManyTexts(ref.version for ref in encoded.kept),
-            "kept_required": [ref.required for ref in encoded.kept],
+        params = {
+            **_with_blobs(encoded),
+            **_kept(encoded),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
@@ -99,6 +100,18 @@ def _columns(row: CheckpointRow) -> dict[str, Any]:
         "delta_channels": ManyTexts(row.delta_channels),
         "blob_channels": ManyTexts(row.blob_channels),
         "blob_versions": ManyTexts(row.blob_versions),
+    }
+
+
+def _kept(encoded: Encoded) -> dict[str, Any]:
+    """What a checkpoint refers to, as lists."""
+    kept = [ref for ref in encoded.kept if ref.required]
+    optional = [ref for ref in encoded.kept if not ref.required]
+    return {
+        "kept_channels": ManyTexts(ref.channel for ref in kept),
+        "kept_versions": ManyTexts(ref.version for ref in kept),
+        "optional_channels": ManyTexts(ref.channel for ref in optional),
+        "optional_versions": ManyTexts(ref.version for ref in optional),
     }
 
 

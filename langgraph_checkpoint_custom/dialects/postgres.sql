@@ -44,7 +44,7 @@ SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoint_ns)s, 1))
 
 -- name: insert_checkpoint
--- differs: what most checkpoints are, new ones that refer to nothing; the checks of put_checkpoint take twice as long.
+-- differs: a checkpoint that refers to nothing; the checks of put_checkpoint take twice as long.
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -69,13 +69,60 @@ WITH stored_blobs AS (
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
 )
 
+-- name: extend_checkpoint
+-- differs: a checkpoint whose parent has all that it refers to. To lock the parent is enough, since nobody removes what an
+-- unhidden checkpoint refers to, and whoever hides or removes the parent waits or is waited for.
+WITH parent AS MATERIALIZED (
+    SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
+    WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = %(parent_id)s
+    AND NOT p.hidden
+    FOR KEY SHARE
+), whole AS MATERIALIZED (
+    SELECT p.blob_channels, p.blob_versions FROM parent p WHERE NOT EXISTS (
+        SELECT FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS k (channel, version)
+        WHERE p.blob_versions[array_position(p.blob_channels, k.channel)] IS DISTINCT FROM k.version
+    )
+), stored_blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
+    FROM whole, unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
+        AS n (channel, version, type, value)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+)
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+SELECT
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(inline_channels)s::text[], %(delta_channels)s::text[],
+    %(blob_channels)s::text[] || ARRAY(
+        SELECT o.channel FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS o (channel, version)
+        WHERE o.version = whole.blob_versions[array_position(whole.blob_channels, o.channel)]
+    ),
+    %(blob_versions)s::text[] || ARRAY(
+        SELECT o.version FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS o (channel, version)
+        WHERE o.version = whole.blob_versions[array_position(whole.blob_channels, o.channel)]
+    ),
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
+FROM whole
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
 WITH kept AS MATERIALIZED (
     SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
-    FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_required)s::boolean[])
-        AS k (channel, version, required)
+    FROM (
+        SELECT channel, version, true
+        FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS u (channel, version)
+        UNION ALL
+        SELECT channel, version, false
+        FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS u (channel, version)
+    ) AS k (channel, version, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s

@@ -33,8 +33,10 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return _DECODE(value)[0] if value else []
 
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
         """Blobs and checkpoint."""
+        if encoded.kept or encoded.replayed:
+            return None
         return self._send(*self._put_blobs(encoded), self.statement("put_checkpoint", **self._columns(encoded)))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:

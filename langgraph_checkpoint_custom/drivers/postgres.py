@@ -52,6 +52,7 @@ HOT = frozenset(
     {
         "insert_checkpoint",
         "insert_checkpoint_with_blobs",
+        "extend_checkpoint",
         "put_checkpoint",
         "insert_writes",
         "page_latest",

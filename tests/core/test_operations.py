@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import CheckpointNotFound, SchemaMissing, SchemaOutdated, ThreadExists
-from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
@@ -48,6 +48,13 @@ class Script:
     @property
     def names(self) -> list[list[str]]:
         return [[statement.name for statement in trip.statements] for trip in self.trips]
+
+
+def refusals(d: SqlDialect, encoded: Encoded, problem: tuple[str, str | None]) -> list[Reply]:
+    """What a `put` is told that cannot be done: by the short way, if there is one, and then with the reason."""
+    short = d.insert_checkpoint(encoded)
+    checked = d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False)
+    return [*([[[]]] if short else []), [*([] for _ in checked.statements[1:]), [problem]]]
 
 
 def next_version(current: None, channel: None) -> str:
@@ -114,13 +121,13 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
         CODEC, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
     )
     assert [ref.channel for ref in encoded.kept] == ["kept"]
-    first: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
-    script = Script([*first, [("value", "kept")]])
+    replies = refusals(d, encoded, ("value", "kept"))
+    script = Script(*replies)
     drive(put(d, encoded), script)
-    assert len(script.trips) == 2
-    sent = str(script.trips[1])
+    assert len(script.trips) == len(replies) + 1
+    sent = str(script.trips[-1])
     assert "kept" in sent
-    assert sent != str(script.trips[0])
+    assert sent != str(script.trips[-2])
 
 
 def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
@@ -128,9 +135,8 @@ def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     encoded = encode_checkpoint(CODEC, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
     assert encoded.replayed == ["log"]
-    others: Reply = [[] for _ in d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False).statements[1:]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
-        drive(put(d, encoded), Script([*others, [("parent", None)]]))
+        drive(put(d, encoded), Script(*refusals(d, encoded, ("parent", None))))
 
 
 def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
