@@ -9,7 +9,7 @@ caller's objects is read before the operation is made: steps may start later, on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
@@ -35,11 +35,13 @@ class Statement(NamedTuple):
 class Trip(NamedTuple):
     """Statements sent together and atomic together; the reply is a list of rows for each of them.
 
-    `around` is sent too, its first before them and its second after, and is not part of the reply.
+    `around` is sent too, its first before them and its second after, and is not part of the reply. `share` says how it
+    can be one with other trips, if it can.
     """
 
     statements: Sequence[Statement]
     around: tuple[Statement, Statement] | None = None
+    share: Share | None = None
 
     def sent(self) -> Sequence[Statement]:
         """All statements, in order."""
@@ -50,6 +52,27 @@ class Trip(NamedTuple):
     def reply(self, replies: Sequence[Any]) -> Sequence[Any]:
         """What is answered, of the replies to all statements."""
         return replies if self.around is None else replies[1:-1]
+
+
+class Share(NamedTuple):
+    """What makes one trip of many, which do the same for different rows.
+
+    Trips of one `kind` can be one, unless two have the same `key`: a statement changes no row twice. Without one there
+    is nothing that they could both change. `size` is in bytes; `merge` takes the `part` of each.
+    """
+
+    kind: Hashable
+    key: Hashable | None
+    size: int
+    part: Any
+    merge: Callable[[Sequence[Any]], Merged]
+
+
+class Merged(NamedTuple):
+    """One trip for many, and what turns its reply into theirs."""
+
+    trip: Trip
+    split: Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class Offload(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, ManyTexts, WriteRow
-from langgraph_checkpoint_custom.core.operation import Trip
+from langgraph_checkpoint_custom.core.operation import Merged, Row, Share, Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
@@ -89,8 +90,64 @@ class PostgresDialect(SqlDialect):
             "values": ManyBytes(row.value for row in rows),
             "claim": claim,
         }
-        checks = [self.statement("select_lost_claim", **params)] if claim else []
-        return self._send(self.statement("insert_writes", **params), *checks)
+        statement = self.statement("insert_writes", **params)
+        if claim is not None:
+            return self._send(statement, self.statement("select_lost_claim", **params))
+        share = Share(
+            ("insert_writes", self._tenant),
+            (*key, rows[0].task_id),
+            sum(len(row.value) for row in rows),
+            (key, rows),
+            self._insert_writes_of_many,
+        )
+        return self._send(statement)._replace(share=share)
+
+    def _insert_writes_of_many(self, parts: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Merged:
+        # In one order, so that no two groups wait for one another.
+        flat = [
+            (key, row) for key, rows in sorted(parts, key=lambda part: (part[0], part[1][0].task_id)) for row in rows
+        ]
+        statement = self.statement(
+            "insert_writes_of_many",
+            **self._keys([key for key, _ in flat]),
+            task_ids=ManyTexts(row.task_id for _, row in flat),
+            idxs=[row.idx for _, row in flat],
+            task_paths=ManyTexts(row.task_path for _, row in flat),
+            run_ids=ManyTexts(row.run_id for _, row in flat),
+            channels=ManyTexts(row.channel for _, row in flat),
+            types=ManyTexts(row.type for _, row in flat),
+            values=ManyBytes(row.value for _, row in flat),
+        )
+        return Merged(self._send(statement), lambda _: [[[]]] * len(parts))
+
+    def select_checkpoint(self, key: Key) -> Trip:
+        """One statement, which can be one for many."""
+        trip = super().select_checkpoint(key)
+        kind = trip.statements[0].name, self._tenant
+        return trip._replace(share=Share(kind, None, 0, key, self._select_checkpoints))
+
+    def _select_checkpoints(self, keys: Sequence[Key]) -> Merged:
+        name = "page_of_latest" if keys[0].checkpoint_id is None else "page_of_exact"
+
+        def split(reply: Sequence[Any]) -> Sequence[Any]:
+            found: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+            for row in reply[0]:
+                found[row[1], row[2]].append(row)
+            return [
+                # A blob names no checkpoint: it may be of several.
+                [[row for row in found[self.stored_thread(thread), ns] if exact is None or row[3] in (exact, None)]]
+                for thread, ns, exact in keys
+            ]
+
+        return Merged(self._send(self._read(name, self._keys(list(dict.fromkeys(keys))))), split)
+
+    def _keys(self, keys: Sequence[Key]) -> dict[str, Any]:
+        """Keys as lists."""
+        return {
+            "thread_ids": ManyTexts(self.stored_thread(key.thread_id) for key in keys),
+            "namespaces": ManyTexts(key.checkpoint_ns for key in keys),
+            "checkpoint_ids": ManyTexts(key.checkpoint_id for key in keys),
+        }
 
 
 def _columns(row: CheckpointRow) -> dict[str, Any]:

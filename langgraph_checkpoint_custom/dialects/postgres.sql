@@ -204,6 +204,21 @@ SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED
     type = EXCLUDED.type, value = EXCLUDED.value
 WHERE EXCLUDED.idx < 0
 
+-- name: insert_writes_of_many
+-- differs: the writes of many tasks, without claims.
+INSERT INTO langgraph_checkpoint.writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+SELECT * FROM unnest(
+    %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
+    %(idxs)s::integer[], %(task_paths)s::text[], %(run_ids)s::text[], %(channels)s::text[], %(types)s::text[],
+    %(values)b::bytea[]
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, run_id = EXCLUDED.run_id, channel = EXCLUDED.channel,
+    type = EXCLUDED.type, value = EXCLUDED.value
+WHERE EXCLUDED.idx < 0
+
 -- name: select_lost_claim
 SELECT 1 WHERE NOT EXISTS (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
@@ -228,6 +243,29 @@ WITH page AS MATERIALIZED (
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+)
+
+-- name: page_of_latest
+-- differs: page_latest for many.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+)
+
+-- name: page_of_exact
+-- differs: page_exact for many.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
+        AS k (thread_id, checkpoint_ns, checkpoint_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
 )
 
 -- name: page_of_namespace

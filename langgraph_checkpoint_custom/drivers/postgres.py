@@ -18,18 +18,20 @@ import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Statement, Trip, adrive, drive
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Share, Statement, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
 from langgraph_checkpoint_custom.drivers import postgres_arrays  # noqa: F401  # Registers what psycopg is to do.
 from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
+from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
@@ -55,8 +57,11 @@ HOT = frozenset(
         "extend_checkpoint",
         "put_checkpoint",
         "insert_writes",
+        "insert_writes_of_many",
         "page_latest",
         "page_exact",
+        "page_of_latest",
+        "page_of_exact",
         "page_of_namespace",
         "select_delta_values",
     }
@@ -104,6 +109,7 @@ class PostgresDriver:
         self._closed = False
         self._direct: weakref.WeakKeyDictionary[AnyConnection, bool] = weakref.WeakKeyDictionary()
         self._decoders: ThreadPoolExecutor | None = None
+        self._share_anew()
         tell_of_forks(self)
 
     def before_fork(self) -> None:
@@ -114,6 +120,7 @@ class PostgresDriver:
         if child:
             self._connections.forget()
             self._decoders = None
+            self._share_anew()
 
     # Sync
 
@@ -155,8 +162,13 @@ class PostgresDriver:
     def _perform(self, name: str, request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        with self._borrow(name, request.statements) as connection:
-            return self._reply(connection, request)
+        if self._shares(request.share):
+            return self._worker_sharing.send(name, request, request.share)
+        return self._send(name, request.statements, request)
+
+    def _send(self, name: str, statements: Sequence[Statement], trip: Trip) -> Any:
+        with self._borrow(name, statements) as connection:
+            return self._reply(connection, trip)
 
     @contextmanager
     def _borrow(self, name: str, statements: Sequence[Statement]) -> Iterator[Connection[Any]]:
@@ -250,8 +262,13 @@ class PostgresDriver:
             if request.size < OFFLOAD_BYTES:
                 return request.work()
             return await asyncio.get_running_loop().run_in_executor(self._decoder(), request.work)
-        async with self._aborrow(name, request.statements) as connection:
-            return await self._areply(connection, request)
+        if self._shares(request.share):
+            return await self._loop_sharing().send(name, request, request.share)
+        return await self._asend(name, request.statements, request)
+
+    async def _asend(self, name: str, statements: Sequence[Statement], trip: Trip) -> Any:
+        async with self._aborrow(name, statements) as connection:
+            return await self._areply(connection, trip)
 
     @asynccontextmanager
     async def _aborrow(self, name: str, statements: Sequence[Statement]) -> AsyncIterator[AsyncConnection[Any]]:
@@ -297,6 +314,24 @@ class PostgresDriver:
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # What both colours share
+
+    def _share_anew(self) -> None:
+        self._worker_sharing = WorkerSharing(self._send)
+        self._loops_sharing: dict[asyncio.AbstractEventLoop, LoopSharing] = {}
+
+    def _loop_sharing(self) -> LoopSharing:
+        loop = asyncio.get_running_loop()
+        found = self._loops_sharing.get(loop)
+        if found is None:
+            for other in list(self._loops_sharing):  # Other OS threads come and go meanwhile.
+                if other.is_closed():
+                    self._loops_sharing.pop(other, None)
+            found = self._loops_sharing[loop] = LoopSharing(self._asend)
+        return found
+
+    def _shares(self, share: Share | None) -> TypeGuard[Share]:
+        """Whether a trip may be one with others: not on a caller's one connection."""
+        return share is not None and share.size <= GROUP_BYTES and self._connections.replaceable
 
     def _check_open(self) -> None:
         if self._closed:

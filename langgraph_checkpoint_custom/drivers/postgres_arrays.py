@@ -20,15 +20,16 @@ from langgraph_checkpoint_custom.core.model import ManyBytes, ManyTexts
 _HEAD = struct.Struct("!iiIii")  # Dimensions, has it NULLs, type of an element, length, number of the first one.
 _EMPTY = struct.Struct("!iiI")
 _LENGTH = struct.Struct("!i").pack
+_NULL = _LENGTH(-1)
 
 
-def _array(oid: int, elements: Sequence[bytes]) -> bytes:
+def _array(oid: int, elements: Sequence[bytes | None]) -> bytes:
     """The wire format of an array with one dimension."""
     if not elements:
         return _EMPTY.pack(0, 0, oid)
-    parts = [_HEAD.pack(1, 0, oid, len(elements), 1)]
+    parts = [_HEAD.pack(1, None in elements, oid, len(elements), 1)]
     for element in elements:
-        parts += (_LENGTH(len(element)), element)
+        parts += (_NULL,) if element is None else (_LENGTH(len(element)), element)
     return b"".join(parts)
 
 
@@ -37,7 +38,7 @@ class _TextsDumper(Dumper):
     oid = postgres.types["text"].array_oid
 
     def dump(self, obj: Any) -> bytes:
-        return _array(postgres.types["text"].oid, [element.encode() for element in obj])
+        return _array(postgres.types["text"].oid, [None if text is None else text.encode() for text in obj])
 
 
 class _BytesDumper(Dumper):

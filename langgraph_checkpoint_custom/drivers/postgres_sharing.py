@@ -1,0 +1,197 @@
+"""How calls share trips: their waiting, in both colours; `core/sharing.py` decides who goes with whom.
+
+A call that finds nobody on the way makes its trip itself, and so do those whose trip together was refused: each then
+fails or succeeds by itself, whatever its neighbours do. If the connection was lost, or there was none, each is told so
+and tries again by its own count.
+
+In an event loop a group is a task of its own, so that whoever is cancelled takes nobody along. Among OS threads the
+first of a group makes the trip for all and wakes the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any
+
+from psycopg_pool import PoolTimeout
+
+from langgraph_checkpoint_custom.core.operation import Share, Statement, Trip
+from langgraph_checkpoint_custom.core.sharing import Lanes
+from langgraph_checkpoint_custom.errors import ClosedError, ConnectionLost
+
+# Seconds to wait for others: more than any trip takes, unless it waits for a lock. That may be none of one's own.
+PATIENCE = 1.0
+
+# Makes a trip; the operation and the statements are those that an error names.
+Perform = Callable[[str, Sequence[Statement], Trip], Any]
+APerform = Callable[[str, Sequence[Statement], Trip], Awaitable[Any]]
+
+_ALONE = object()  # An answer: make your trip yourself.
+
+
+class _Member:
+    """A call that waits."""
+
+    def __init__(self, trip: Trip, share: Share) -> None:
+        self.trip = trip
+        self.share = share
+
+
+class LoopSharing:
+    """The calls of an event loop."""
+
+    def __init__(self, perform: APerform) -> None:
+        self._perform = perform
+        self._lanes: Lanes[_LoopMember] = Lanes()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, name: str, trip: Trip, share: Share) -> Any:
+        """Make a trip, perhaps with others."""
+        kind = name, share.kind
+        if self._lanes.enter(kind):
+            try:
+                return await self._perform(name, trip.statements, trip)
+            finally:
+                self._next(name, kind)
+        member = _LoopMember(trip, share)
+        self._lanes.wait(kind, member)
+        timer = asyncio.get_running_loop().call_later(PATIENCE, self._lose_patience, kind, member)
+        try:
+            answer = await member.answer
+        except asyncio.CancelledError:
+            self._lanes.give_up(kind, member)
+            raise
+        finally:
+            timer.cancel()
+        return await self._perform(name, trip.statements, trip) if answer is _ALONE else _told(answer)
+
+    def _lose_patience(self, kind: Hashable, member: _LoopMember) -> None:
+        if self._lanes.give_up(kind, member):
+            member.tell(_ALONE)
+
+    def _next(self, name: str, kind: Hashable) -> None:
+        if group := self._lanes.leave(kind):
+            task = asyncio.get_running_loop().create_task(self._go(name, kind, group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _go(self, name: str, kind: Hashable, group: Sequence[_LoopMember]) -> None:
+        answers: Sequence[Any] = [_ALONE] * len(group)
+        try:
+            merged = group[0].share.merge([member.share.part for member in group])
+            answers = merged.split(await self._perform(name, group[0].trip.statements, merged.trip))
+        except Exception as error:
+            answers = _failed(group, error)
+        finally:
+            self._next(name, kind)
+            for member, answer in zip(group, answers, strict=True):
+                member.tell(answer)
+
+
+class _LoopMember(_Member):
+    def __init__(self, trip: Trip, share: Share) -> None:
+        super().__init__(trip, share)
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def tell(self, answer: Any) -> None:
+        if not self.answer.done():  # It may be cancelled.
+            self.answer.set_result(answer)
+
+
+class WorkerSharing:
+    """The calls of all OS threads."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+        self._lanes: Lanes[_WorkerMember] = Lanes()
+        self._mutex = threading.Lock()
+
+    def send(self, name: str, trip: Trip, share: Share) -> Any:
+        """Make a trip, perhaps with others."""
+        kind = name, share.kind
+        with self._mutex:
+            goes = self._lanes.enter(kind)
+            if not goes:
+                member = _WorkerMember(trip, share)
+                self._lanes.wait(kind, member)
+        if goes:
+            try:
+                return self._perform(name, trip.statements, trip)
+            finally:
+                self._next(kind)
+        self._wait(kind, member)
+        answer = self._go(name, kind, member.group) if member.group else member.answer
+        return self._perform(name, trip.statements, trip) if answer is _ALONE else _told(answer)
+
+    def _wait(self, kind: Hashable, member: _WorkerMember) -> None:
+        try:
+            if not member.ready.acquire(timeout=PATIENCE):
+                with self._mutex:
+                    gave_up = self._lanes.give_up(kind, member)
+                if not gave_up:
+                    member.ready.acquire()
+        except BaseException:  # Such as a KeyboardInterrupt.
+            with self._mutex:
+                self._lanes.give_up(kind, member)
+                group = member.group
+            if group:
+                self._end(kind, group, [_ALONE] * len(group))
+            raise
+
+    def _next(self, kind: Hashable) -> None:
+        with self._mutex:
+            group = self._lanes.leave(kind)
+            if group:
+                group[0].group = group
+        if group:
+            group[0].ready.release()
+
+    def _go(self, name: str, kind: Hashable, group: Sequence[_WorkerMember]) -> Any:
+        answers: Sequence[Any] = [_ALONE] * len(group)
+        try:
+            merged = group[0].share.merge([member.share.part for member in group])
+            answers = merged.split(self._perform(name, group[0].trip.statements, merged.trip))
+        except Exception as error:
+            answers = _failed(group, error)
+        finally:
+            self._end(kind, group, answers)
+        return answers[0]
+
+    def _end(self, kind: Hashable, group: Sequence[_WorkerMember], answers: Sequence[Any]) -> None:
+        self._next(kind)
+        for member, answer in zip(group[1:], answers[1:], strict=True):
+            member.answer = answer
+            member.ready.release()
+
+
+class _WorkerMember(_Member):
+    def __init__(self, trip: Trip, share: Share) -> None:
+        super().__init__(trip, share)
+        self.ready = threading.Lock()
+        self.ready.acquire()
+        self.group: Sequence[_WorkerMember] = ()
+        self.answer: Any = _ALONE
+
+
+def _failed(group: Sequence[_Member], error: Exception) -> Sequence[Any]:
+    """What each is told when their trip together was for nothing."""
+    if isinstance(error, (ConnectionLost, ClosedError)) or isinstance(error.__cause__, PoolTimeout):
+        return [_twin(error) for _ in group]
+    return [_ALONE] * len(group)
+
+
+def _twin(error: Exception) -> Exception:
+    """The same error, for another caller to raise."""
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(error.__dict__)
+    twin.__cause__ = error.__cause__
+    return twin
+
+
+def _told(answer: Any) -> Any:
+    """An answer as a result, or raised."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
