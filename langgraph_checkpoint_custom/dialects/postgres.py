@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from typing_extensions import Self
@@ -60,10 +60,61 @@ class PostgresDialect(SqlDialect):
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement, which is shorter where there are no blobs, or nothing has to be there already."""
         if encoded.kept or encoded.replayed:
-            return self._send(self.statement("extend_checkpoint", **_with_blobs(encoded), **_kept(encoded)))
-        if encoded.blobs:
-            return self._send(self.statement("insert_checkpoint_with_blobs", **_with_blobs(encoded)))
-        return self._send(self.statement("insert_checkpoint", **_columns(encoded.row)))
+            statement = self.statement("extend_checkpoint", **_with_blobs(encoded), **_kept(encoded))
+        elif encoded.blobs:
+            statement = self.statement("insert_checkpoint_with_blobs", **_with_blobs(encoded))
+        else:
+            statement = self.statement("insert_checkpoint", **_columns(encoded.row))
+        row = encoded.row
+        size = len(row.checkpoint) + len(row.metadata) + sum(len(blob.value) for blob in encoded.blobs)
+        # In one namespace checkpoints have blobs in common, and the next one looks for its parent.
+        key = row.thread_id, row.checkpoint_ns
+        kind = "insert_checkpoints", self._tenant
+        return self._send(statement)._replace(share=Share(kind, key, size, encoded, self._insert_checkpoints))
+
+    def _insert_checkpoints(self, parts: Sequence[Encoded]) -> Merged:
+        # In one order, so that no two groups wait for one another.
+        ordered = sorted(parts, key=lambda part: part.row[:2])
+        rows = [part.row for part in ordered]
+        blobs = [(member, blob) for member, part in enumerate(ordered, 1) for blob in part.blobs]
+        required = [[ref for ref in part.kept if ref.required] for part in ordered]
+        optional = [[ref for ref in part.kept if not ref.required] for part in ordered]
+        statement = self.statement(
+            "insert_checkpoints",
+            **self._keys([Key(*row[:3]) for row in rows]),
+            parent_ids=ManyTexts(row.parent_id for row in rows),
+            root_ids=ManyTexts(row.root_id for row in rows),
+            run_ids=ManyTexts(row.run_id for row in rows),
+            formats=[row.format for row in rows],
+            inline_channels=ManyTexts(_literal(row.inline_channels) for row in rows),
+            delta_channels=ManyTexts(_literal(row.delta_channels) for row in rows),
+            blob_channels=ManyTexts(_literal(row.blob_channels) for row in rows),
+            blob_versions=ManyTexts(_literal(row.blob_versions) for row in rows),
+            checkpoint_types=ManyTexts(row.checkpoint_type for row in rows),
+            checkpoints=ManyBytes(row.checkpoint for row in rows),
+            metadata_types=ManyTexts(row.metadata_type for row in rows),
+            metadata=ManyBytes(row.metadata for row in rows),
+            metadata_filters=ManyTexts(row.metadata_filter for row in rows),
+            kept_channels=ManyTexts(
+                _literal(ref.channel for ref in refs) if part.kept or part.replayed else None
+                for part, refs in zip(ordered, required, strict=True)
+            ),
+            kept_versions=ManyTexts(_literal(ref.version for ref in refs) for refs in required),
+            optional_channels=ManyTexts(_literal(ref.channel for ref in refs) for refs in optional),
+            optional_versions=ManyTexts(_literal(ref.version for ref in refs) for refs in optional),
+            members=[member for member, _ in blobs],
+            channels=ManyTexts(blob.channel for _, blob in blobs),
+            versions=ManyTexts(blob.version for _, blob in blobs),
+            types=ManyTexts(blob.type for _, blob in blobs),
+            values=ManyBytes(blob.value for _, blob in blobs),
+        )
+
+        def split(reply: Sequence[Any]) -> Sequence[Any]:
+            stored = {tuple(row) for row in reply[0]}
+            keys = ((self.stored_thread(part.row.thread_id), part.row.checkpoint_ns) for part in parts)
+            return [[[[True]] if key in stored else []] for key in keys]
+
+        return Merged(self._send(statement), split)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """One statement for the checkpoint and its blobs."""
@@ -148,6 +199,11 @@ class PostgresDialect(SqlDialect):
             "namespaces": ManyTexts(key.checkpoint_ns for key in keys),
             "checkpoint_ids": ManyTexts(key.checkpoint_id for key in keys),
         }
+
+
+def _literal(texts: Iterable[str]) -> str:
+    """An array in an array, which would have to be as long as all others, as text."""
+    return "{" + ",".join('"' + text.replace("\\", r"\\").replace('"', r"\"") + '"' for text in texts) + "}"
 
 
 def _columns(row: CheckpointRow) -> dict[str, Any]:

@@ -111,6 +111,68 @@ FROM whole
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
 
+-- name: insert_checkpoints
+-- differs: insert_checkpoint and extend_checkpoint for many, each in a namespace of its own; a checkpoint's own lists
+-- are array literals, and `kept_channels` is NULL where nothing has to be there. The rows are those that were stored.
+WITH whole AS MATERIALIZED (
+    SELECT m.*, p.blob_channels AS held_channels, p.blob_versions AS held_versions
+    FROM unnest(
+        %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(parent_ids)s::text[],
+        %(root_ids)s::text[], %(run_ids)s::text[], %(formats)s::integer[],
+        %(inline_channels)s::text[], %(delta_channels)s::text[], %(blob_channels)s::text[], %(blob_versions)s::text[],
+        %(checkpoint_types)s::text[], %(checkpoints)b::bytea[], %(metadata_types)s::text[], %(metadata)b::bytea[],
+        %(metadata_filters)s::text[], %(kept_channels)s::text[], %(kept_versions)s::text[],
+        %(optional_channels)s::text[], %(optional_versions)s::text[]
+    ) WITH ORDINALITY AS m (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter,
+        kept_channels, kept_versions, optional_channels, optional_versions, member
+    )
+    LEFT JOIN LATERAL (
+        SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
+        WHERE m.kept_channels IS NOT NULL
+        AND p.thread_id = m.thread_id AND p.checkpoint_ns = m.checkpoint_ns AND p.checkpoint_id = m.parent_id
+        AND NOT p.hidden
+        FOR KEY SHARE
+    ) AS p ON true
+    WHERE m.kept_channels IS NULL OR (p.blob_channels IS NOT NULL AND NOT EXISTS (
+        SELECT FROM unnest(m.kept_channels::text[], m.kept_versions::text[]) AS k (channel, version)
+        WHERE p.blob_versions[array_position(p.blob_channels, k.channel)] IS DISTINCT FROM k.version
+    ))
+), stored_blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
+    SELECT w.thread_id, w.checkpoint_ns, n.channel, n.version, n.type, n.value
+    FROM unnest(
+        %(members)s::integer[], %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[]
+    ) WITH ORDINALITY AS n (member, channel, version, type, value, place)
+    JOIN whole w ON w.member = n.member
+    ORDER BY n.place
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+)
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+SELECT
+    w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.parent_id, w.root_id, w.run_id, w.format,
+    w.inline_channels::text[], w.delta_channels::text[],
+    w.blob_channels::text[] || ARRAY(
+        SELECT o.channel FROM unnest(w.optional_channels::text[], w.optional_versions::text[]) AS o (channel, version)
+        WHERE o.version = w.held_versions[array_position(w.held_channels, o.channel)]
+    ),
+    w.blob_versions::text[] || ARRAY(
+        SELECT o.version FROM unnest(w.optional_channels::text[], w.optional_versions::text[]) AS o (channel, version)
+        WHERE o.version = w.held_versions[array_position(w.held_channels, o.channel)]
+    ),
+    w.checkpoint_type, w.checkpoint, w.metadata_type, w.metadata, w.metadata_filter::jsonb
+FROM whole w
+ORDER BY w.member
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING thread_id, checkpoint_ns
+
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.

@@ -55,6 +55,7 @@ HOT = frozenset(
         "insert_checkpoint",
         "insert_checkpoint_with_blobs",
         "extend_checkpoint",
+        "insert_checkpoints",
         "put_checkpoint",
         "insert_writes",
         "insert_writes_of_many",
