@@ -55,18 +55,17 @@ HOT = frozenset(
         "insert_checkpoint",
         "insert_checkpoint_with_blobs",
         "extend_checkpoint",
-        "insert_checkpoints",
         "put_checkpoint",
         "insert_writes",
-        "insert_writes_of_many",
         "page_latest",
         "page_exact",
-        "page_of_latest",
-        "page_of_exact",
         "page_of_namespace",
         "select_delta_values",
     }
 )
+
+# Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
+MANY = frozenset({"insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
 
 # The process that answers, and if that is the expected one, so that the session is ours alone: generic plans. Otherwise
 # PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so finds the generic
@@ -422,4 +421,6 @@ def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
 
 def _how(statement: Statement, direct: bool) -> bool | None:
     """The `prepare` of psycopg: None prepares what comes often."""
-    return None if direct and statement.name in HOT else False
+    if not direct:
+        return False
+    return True if statement.name in MANY else None if statement.name in HOT else False

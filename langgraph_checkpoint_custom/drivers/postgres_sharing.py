@@ -4,8 +4,10 @@ A call that finds nobody on the way makes its trip itself, and so do those whose
 fails or succeeds by itself, whatever its neighbours do. If the connection was lost, or there was none, each is told so
 and tries again by its own count.
 
-In an event loop a group is a task of its own, so that whoever is cancelled takes nobody along. Among OS threads the
-first of a group makes the trip for all and wakes the others.
+In an event loop a group is a task of its own, so that whoever is cancelled takes nobody along. Calls that come back
+together come again one after the other, within one pass of the loop, so the first of them waits for the end of that
+pass: 64 tasks then send a third of the statements. Among OS threads, for which there is no such thing, the first of a
+group makes the trip for all and wakes the others.
 """
 
 from __future__ import annotations
@@ -38,6 +40,11 @@ class _Member:
         self.trip = trip
         self.share = share
 
+    @property
+    def gone(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return False
+
 
 class LoopSharing:
     """The calls of an event loop."""
@@ -46,23 +53,24 @@ class LoopSharing:
         self._perform = perform
         self._lanes: Lanes[_LoopMember] = Lanes()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._crowded = False  # Whether the last group had company.
 
     async def send(self, name: str, trip: Trip, share: Share) -> Any:
         """Make a trip, perhaps with others."""
         kind = name, share.kind
+        loop = asyncio.get_running_loop()
         if self._lanes.enter(kind):
-            try:
-                return await self._perform(name, trip.statements, trip)
-            finally:
-                self._next(name, kind)
+            if not self._crowded:
+                try:
+                    return await self._perform(name, trip.statements, trip)
+                finally:
+                    self._next(name, kind)
+            loop.call_soon(self._next, name, kind)
         member = _LoopMember(trip, share)
         self._lanes.wait(kind, member)
-        timer = asyncio.get_running_loop().call_later(PATIENCE, self._lose_patience, kind, member)
+        timer = loop.call_later(PATIENCE, self._lose_patience, kind, member)
         try:
             answer = await member.answer
-        except asyncio.CancelledError:
-            self._lanes.give_up(kind, member)
-            raise
         finally:
             timer.cancel()
         return await self._perform(name, trip.statements, trip) if answer is _ALONE else _told(answer)
@@ -73,6 +81,7 @@ class LoopSharing:
 
     def _next(self, name: str, kind: Hashable) -> None:
         if group := self._lanes.leave(kind):
+            self._crowded = len(group) > 1
             task = asyncio.get_running_loop().create_task(self._go(name, kind, group))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -95,8 +104,12 @@ class _LoopMember(_Member):
         super().__init__(trip, share)
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
+    @property
+    def gone(self) -> bool:
+        return self.answer.cancelled()
+
     def tell(self, answer: Any) -> None:
-        if not self.answer.done():  # It may be cancelled.
+        if not self.gone:
             self.answer.set_result(answer)
 
 
