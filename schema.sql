@@ -53,14 +53,18 @@ CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHE
 CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
 CREATE INDEX checkpoints_doomed ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE doomed;
 
--- Channel values too large for the document, once for each version however many checkpoints have it.
+-- Channel values too large for the document, once for each version however many checkpoints have it; and the parts of
+-- large ones, once for however many versions.
 CREATE TABLE langgraph_checkpoint.blobs (
     thread_id text COLLATE "C" NOT NULL,
     checkpoint_ns text COLLATE "C" NOT NULL,
     channel text COLLATE "C" NOT NULL,
+    -- Of a part, its name: "#/" and a random text.
     version text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,
+    -- The names of the parts that make this value, in their order: a JSON array. NULL if it is in one piece.
+    parts text,
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
 );
 

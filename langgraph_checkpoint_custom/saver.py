@@ -55,11 +55,13 @@ from langgraph_checkpoint_custom.core.read import (
     get_tuple_to_write,
     list_page,
 )
+from langgraph_checkpoint_custom.core.recent import Recent
 from langgraph_checkpoint_custom.core.reencrypt import TABLES, Renewal, reencrypt_page
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.values import Values, ciphers_of
 from langgraph_checkpoint_custom.core.write import put, put_writes
+from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 
@@ -134,6 +136,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = driver
+        self._recent = Recent()
+        tell_of_forks(self._recent)
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
@@ -183,9 +187,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
-        encoded = encode_checkpoint(self._codec, config, checkpoint, metadata, new_versions)
-        self._driver.run(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
-        return config_of(*encoded.row[:3])
+        encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        return self._stored(self._driver.run(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))))
 
     async def aput(
         self,
@@ -195,9 +198,10 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
-        encoded = encode_checkpoint(self._codec, config, checkpoint, metadata, new_versions)
-        await self._driver.arun(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
-        return config_of(*encoded.row[:3])
+        encoded = self._encoded(config, checkpoint, metadata, new_versions)
+        return self._stored(
+            await self._driver.arun(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
+        )
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -390,8 +394,30 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         """How values are stored and read; `serde` may be another one with each call."""
         return Values(self.serde, earlier=self._earlier, clear=self._clear, raw=self._on_unreadable == "raw")
 
-    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Key]:
-        return self._dialect, self._codec, self.get_next_version, key_of(config)
+    def _encoded(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Encoded:
+        codec, parent = self._codec, self._stored_key(key_of(config))
+        return encode_checkpoint(
+            codec, config, checkpoint, metadata, new_versions, self._recent.of(parent, codec.cipher)
+        )
+
+    def _stored(self, encoded: Encoded) -> RunnableConfig:
+        """The config of a checkpoint that was stored."""
+        thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
+        key = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
+        self._recent.note(key, self._codec.cipher, encoded.divided, key._replace(checkpoint_id=parent_id))
+        return config_of(thread_id, checkpoint_ns, checkpoint_id)
+
+    def _stored_key(self, key: Key) -> Key:
+        return key._replace(thread_id=self._dialect.stored_thread(key.thread_id))
+
+    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Recent, Key]:
+        return self._dialect, self._codec, self.get_next_version, self._recent, key_of(config)
 
     def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember where a run may begin."""

@@ -5,8 +5,8 @@ breaks a rule. The same is checked after every test that uses the fixture `store
 says what may be left (`tests/conftest.py`). The rules:
 
 - nothing is doomed
-- every blob that a checkpoint names is there, and a channel is either in the document or a blob
-- every blob is named by a checkpoint of its thread and namespace
+- every blob that a checkpoint names is there, with its parts, and a channel is either in the document or a blob
+- every blob is named by a checkpoint of its thread and namespace, or is a part of one that is
 - a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
   there is rebuilt from it, or it is the parent that holds the sends of a checkpoint older than format 4
 - writes belong to a checkpoint, but for those that came before theirs or after it had gone, which the caller names
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,7 @@ class Tables(NamedTuple):
 
     checkpoints: Sequence[CheckpointRow]
     blobs: Sequence[BlobKey]
+    parts: Mapping[BlobKey, Sequence[str]]
     writes: Sequence[WriteKey]
 
 
@@ -133,12 +134,13 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
 
 
 def named_blobs(tables: Tables) -> set[BlobKey]:
-    """The blobs that checkpoints name, whether they are there or not."""
-    return {
+    """The blobs that checkpoints name, with their parts, whether they are there or not."""
+    named = {
         BlobKey(row.thread_id, row.checkpoint_ns, channel, version)
         for row in tables.checkpoints
         for channel, version in zip(row.blob_channels, row.blob_versions, strict=False)
     }
+    return named | {blob._replace(version=name) for blob in named for name in tables.parts.get(blob, ())}
 
 
 def needed(tables: Tables) -> set[tuple[str, str, str]]:
@@ -194,7 +196,8 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
             checkpoints, blobs, writes = (server.execute(sql.SQL(query).format(place)).fetchall() for query in _QUERIES)
     return Tables(
         [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],
-        [BlobKey(*row) for row in blobs],
+        [BlobKey(*row[:4]) for row in blobs],
+        {BlobKey(*row[:4]): json.loads(row[4]) for row in blobs if row[4] is not None},
         [WriteKey(*row) for row in writes],
     )
 
@@ -202,7 +205,7 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
 _QUERIES = (
     "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, doomed, "
     "inline_channels, delta_channels, blob_channels, blob_versions FROM {}checkpoints",
-    "SELECT thread_id, checkpoint_ns, channel, version FROM {}blobs",
+    "SELECT thread_id, checkpoint_ns, channel, version, parts FROM {}blobs",
     "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",
 )
 

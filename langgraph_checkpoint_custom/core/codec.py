@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -48,6 +48,7 @@ from langgraph_checkpoint_custom.core.model import (
     text,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
@@ -55,13 +56,16 @@ from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigErro
 # with its index entry (about 200 bytes on either database).
 INLINE_BYTES = 256
 
+T = TypeVar("T")
+
 
 class Encoded(NamedTuple):
     """A checkpoint ready to be stored.
 
     `blobs` are the values that are new, `kept` those that may be there from earlier checkpoints, `replayed` the
     `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
-    by channel. `claim` is the token without which nothing may be stored.
+    by channel. `claim` is the token without which nothing may be stored. `divided` are the values in parts, also those
+    that are kept.
     """
 
     row: CheckpointRow
@@ -70,6 +74,15 @@ class Encoded(NamedTuple):
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
     claim: str | None
+    divided: Mapping[str, Divided]
+
+    def without(self, lost: Sequence[str]) -> Encoded:
+        """The same, storing these channels whole, since what it would share or keep of them is gone."""
+        return self._replace(
+            blobs=[*(blob for blob in self.blobs if blob.channel not in lost), *self.spare(lost)],
+            kept=[ref for ref in self.kept if ref.channel not in lost],
+            divided={channel: value for channel, value in self.divided.items() if channel not in lost},
+        )
 
 
 def version_key(version: object) -> str:
@@ -98,8 +111,12 @@ def _is_unicode(value: str) -> bool:
 
 
 def _dumps(values: Values, what: str, value: Any, place: Place) -> Stored:
+    return _encoded(what, lambda: values.dumps(value, place))
+
+
+def _encoded(what: str, dumps: Callable[[], T]) -> T:
     try:
-        return values.dumps(value, place)
+        return dumps()
     except UnstorableValue as error:
         raise CheckpointEncodeError(f"{what} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
@@ -148,19 +165,31 @@ def encode_checkpoint(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
+    before: Mapping[str, Divided] | None = None,
 ) -> Encoded:
-    """Encode a checkpoint with the values of the channels in `new_versions`."""
+    """Encode a checkpoint with the values of the channels in `new_versions`.
+
+    Large ones share what they have in common with those of the parent that are known, `before`.
+    """
     thread_id, checkpoint_ns, parent_id = key_of(config)
     checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
     values = dict(checkpoint.get("channel_values") or {})  # `spare` may need them when the graph has dropped them.
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def blob(channel: str) -> BlobRow:
+    def blob(channel: str, shared: Divided | None = None) -> list[BlobRow]:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        return BlobRow(channel, version, *_dumps(codec, f"the value of channel {channel!r}", values[channel], place))
+        stored = _encoded(f"the value of channel {channel!r}", lambda: codec.dumps_blob(values[channel], place, shared))
+        if isinstance(stored, Stored):
+            return [BlobRow(channel, version, *stored)]
+        divided[channel] = stored.divided
+        return [
+            BlobRow(channel, version, *stored.whole, stored.divided.names),
+            *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
+        ]
 
+    divided: dict[str, Divided] = {}
     inline: dict[str, Any] = {}
     blobs: list[BlobRow] = []
     kept: list[BlobRef] = []
@@ -175,17 +204,24 @@ def encode_checkpoint(
         text("channel", channel, MAX_CHANNEL)
         if channel in inline:
             continue
+        shared = before.get(channel) if before else None
         if channel in new_versions:
             if channel in values:
-                blobs.append(blob(channel))
+                blobs += blob(channel, shared)
+                if shared and channel in divided:
+                    kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
+            if shared and shared.version == kept[-1].version:
+                divided[channel] = shared
 
     replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
     delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
 
     parents = whole.get("parents")
     root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
+    named = [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
+    named += [ref[:2] for ref in kept if ref.required and not ref.begins]
     document = {**checkpoint, "channel_values": inline}
     stored = dict(whole)
     if "thread_id" in stored:
@@ -201,8 +237,8 @@ def encode_checkpoint(
             int(checkpoint.get("v", 1)),
             list(inline),
             sorted(delta),
-            [*(blob.channel for blob in blobs), *(ref.channel for ref in kept if ref.required)],
-            [*(blob.version for blob in blobs), *(ref.version for ref in kept if ref.required)],
+            [channel for channel, _ in named],
+            [version for _, version in named],
             *_dumps(codec, "the checkpoint", document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
             *_dumps(codec, "the metadata", stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
             project(whole, codec.shown),
@@ -210,8 +246,9 @@ def encode_checkpoint(
         blobs,
         kept,
         replayed,
-        lambda channels: [blob(channel) for channel in channels],
+        lambda channels: [row for channel in channels for row in blob(channel)],
         claim_of(config),
+        divided,
     )
 
 
@@ -235,16 +272,44 @@ def encode_writes(
     return key, list(rows.values()), claim_of(config)
 
 
+class StoredBlob(Protocol):
+    """A row of a channel's blob, see `TupleRow`."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def type(self) -> str | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
 class Decoder:
     """Turns stored bytes of one checkpoint into values, and says where they came from when that fails."""
 
     def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
         self._codec = codec
         self._place = (thread_id, checkpoint_ns, checkpoint_id)
+        # What can be known of the values in parts that were decoded, by channel.
+        self.in_parts: dict[str, Callable[[], Divided]] = {}
 
-    def blob(self, channel: str, version: str, type_: str | None, data: bytes | None) -> Any:
-        """The value of a channel."""
-        return self._value(channel, type_, data, place_of_blob(self._place[1], channel, version))
+    def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
+        """The value of a channel; `find` gives a part of it, by channel and name."""
+        channel, version = row.name or "", row.key or ""
+        place = place_of_blob(self._place[1], channel, version)
+        if row.path is None:
+            return self._value(channel, row.type, row.value, place)
+        names = row.path
+        whole = self._stored(channel, row)
+        parts = {name: self._stored(channel, find(channel, name)) for name in json.loads(names)}
+        value, contents = self._checked(
+            channel, whole.type, lambda: self._codec.loads_parts(whole, names, parts, place)
+        )
+        self.in_parts[channel] = lambda: as_divided(version, names, contents, value)
+        return value
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
         """The value of a write, which may be another checkpoint's."""
@@ -253,11 +318,19 @@ class Decoder:
         place = place_of_write(checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel)
         return self._value(channel, row.type, row.value, place)
 
+    def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
+        if row is None or row.type is None or row.value is None:
+            raise self.corrupt("a part of the stored value is gone", channel)
+        return Stored(row.type, row.value)
+
     def _value(self, channel: str, type_: str | None, data: bytes | None, place: Place) -> Any:
         if type_ is None or data is None:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
+        return self._checked(channel, type_, lambda: self._codec.loads(type_, data, place))
+
+    def _checked(self, channel: str, type_: str, loads: Callable[[], T]) -> T:
         try:
-            return self._codec.loads(type_, data, place)
+            return loads()
         except UnreadableValue as error:
             raise self.corrupt(f"a stored value cannot be read: {error}", channel, type_) from error
         except Exception as error:

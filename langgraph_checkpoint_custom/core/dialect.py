@@ -100,13 +100,17 @@ class SqlDialect(ABC):
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
-        """Store a checkpoint and its blobs, unless something it needs is gone.
+        """Store a checkpoint and its blobs, unless something it needs is gone; with `store_checked` if there is such.
 
         The last statement's rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if
         the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts,
         ("claim", None) if the claim that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the
         parent is not the newest. If there are any, nothing was stored.
         """
+
+    @abstractmethod
+    def store_checked(self, encoded: Encoded) -> Trip | None:
+        """What is left to do after a `put_checkpoint` that found nothing in the way; None if that has stored it."""
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
@@ -245,9 +249,9 @@ class SqlDialect(ABC):
 
     def _read_of(self, name: str) -> str:
         """The text of a read: which checkpoints, and then what is read of them."""
-        blobs = "rows_blobs_of_page" if name.startswith("page_of_") else "rows_blobs_of_one"
-        parts = ("rows_checkpoint", blobs, "rows_writes", "rows_sends")
-        return f"{self._blocks[name]}\n" + "\nUNION ALL\n".join(self._blocks[part] for part in parts)
+        blobs = "blobs_of_page" if name.startswith("page_of_") else "blobs_of_one"
+        rows = ("rows_checkpoint", "rows_blobs", "rows_parts", "rows_writes", "rows_sends")
+        return f"{self._blocks[name]}{self._blocks[blobs]}\n" + "\nUNION ALL\n".join(self._blocks[row] for row in rows)
 
     def _read(self, name: str, params: dict[str, Any]) -> Statement:
         return Statement(name, self._reads[name], self._confined(params))

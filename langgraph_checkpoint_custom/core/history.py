@@ -26,7 +26,8 @@ class HistoryRow(NamedTuple):
     - `target`, `run`: as in `lineage`; of a run, `type` and `value` are the document of its last checkpoint if that has
       a seed in it
     - `line`: `channels` are the ids of all checkpoints of the run from `key` down to `checkpoint_id`
-    - `blob`: a seed at the end of a run; `name` is the channel, `key` its version
+    - `blob`: a seed at the end of a run; `name` is the channel, `key` its version, `path` the names of its parts
+    - `part`: one of these parts, with its name as `key`
     - None, a write: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep
     """
 
@@ -181,6 +182,7 @@ def _seeds(
 ) -> dict[str, Any]:
     """Decode the values at the ends of the runs."""
     blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}
+    parts = {(row.name, row.key): row for row in heads if row.kind == "part"}
     seeds: dict[str, Any] = {}
     for run in runs:
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, run.checkpoint_id)
@@ -188,7 +190,7 @@ def _seeds(
         for channel in d.names(run.channels):
             blob = blobs.get((run.checkpoint_id, channel))
             if blob is not None:
-                seeds[channel] = decoder.blob(channel, blob.key or "", blob.type, blob.value)
+                seeds[channel] = decoder.blob(blob, lambda *place: parts.get(place))
             else:
                 if run.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)

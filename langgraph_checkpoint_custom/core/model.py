@@ -76,23 +76,30 @@ class ManyBytes(list[bytes]):
 
 
 class BlobRow(NamedTuple):
-    """A channel value that has a row of its own; `value` in bytes, no upper bound."""
+    """A channel value that has a row of its own, or a part of one; `value` in bytes, no upper bound.
+
+    `parts` are the names of the parts that it consists of, as JSON.
+    """
 
     channel: str
     version: str
     type: str
     value: bytes
+    parts: str | None = None
 
 
 class BlobRef(NamedTuple):
-    """A blob that may already be there: a `required` one has the value of a channel that has not changed.
+    """A blob that may already be there.
 
-    One that is not is of a `DeltaChannel` that the checkpoint comes without, since its snapshot has been stored before.
+    A `required` one has the value of a channel that has not changed, or, where `begins` is given, parts that the new
+    value shares: the names of its parts have to begin so. One that is not required is of a `DeltaChannel` that the
+    checkpoint comes without, since its snapshot has been stored before.
     """
 
     channel: str
     version: str
     required: bool
+    begins: str = ""
 
 
 class WriteRow(NamedTuple):
@@ -135,7 +142,8 @@ class TupleRow(NamedTuple):
 
     - `checkpoint`: `name` is the parent's id, `type`/`value` the document, `type2`/`value2` the metadata,
       `channels`/`versions` the blobs that belong to it
-    - `blob`: `name` is the channel, `key` its version
+    - `blob`: `name` is the channel, `key` its version, `path` the names of its parts as JSON; or one of these parts,
+      with its name as `key`
     - `write`, `send`: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep; a `send` is a
       write of the parent that a checkpoint older than format 4 needs
     """

@@ -6,6 +6,7 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
@@ -16,6 +17,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.recent import Recent
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
@@ -49,7 +51,9 @@ def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
 
 
 @operation("read")
-def get_tuple(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key) -> Steps[CheckpointTuple | None]:
+def get_tuple(
+    d: SqlDialect, codec: Values, next_version: NextVersion, recent: Recent | None, key: Key
+) -> Steps[CheckpointTuple | None]:
     """The checkpoint of a key with its pending writes, or None.
 
     Trips: 1.
@@ -59,12 +63,14 @@ def get_tuple(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key)
     """
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, recent))
     return tuples[0] if tuples else None
 
 
 @operation("read")
-def get_tuple_to_write(d: SqlDialect, codec: Values, next_version: NextVersion, key: Key) -> Steps[Reading]:
+def get_tuple_to_write(
+    d: SqlDialect, codec: Values, next_version: NextVersion, recent: Recent | None, key: Key
+) -> Steps[Reading]:
     """As `get_tuple`, and whether there is a newer checkpoint.
 
     Trips: 1, or 2 for a checkpoint by its id. The newest is looked up first: a run that comes in between makes a
@@ -76,7 +82,7 @@ def get_tuple_to_write(d: SqlDialect, codec: Values, next_version: NextVersion, 
         (newest,) = yield d.select_newest_id(key)
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}))
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, recent))
     return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
@@ -105,16 +111,26 @@ def list_page(
     return PageReply(tuples, after)
 
 
+def _part(
+    blobs: Mapping[tuple[str, ...], TupleRow], thread_id: str, checkpoint_ns: str, channel: str, name: str
+) -> TupleRow | None:
+    return blobs.get((thread_id, checkpoint_ns, channel, name))
+
+
 def build_tuples(
     d: SqlDialect,
     codec: Values,
     next_version: NextVersion,
     rows: Sequence[TupleRow],
     wanted: Mapping[str, str],
+    recent: Recent | None = None,
 ) -> list[CheckpointTuple]:
-    """The checkpoints of a reply that match a filter, newest first; each has objects of its own."""
+    """The checkpoints of a reply that match a filter, newest first; each has objects of its own.
+
+    What can be known of their parts is noted in `recent`.
+    """
     heads: list[TupleRow] = []
-    blobs: dict[tuple[str, str, str, str], TupleRow] = {}
+    blobs: dict[tuple[str, ...], TupleRow] = {}
     writes: dict[tuple[Any, ...], list[TupleRow]] = {}  # By kind and checkpoint.
     for row in rows:
         if row.kind == "checkpoint":
@@ -141,7 +157,7 @@ def build_tuples(
             blob = blobs.get((thread_id, checkpoint_ns, channel, version))
             if blob is None:
                 raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
-            values[channel] = decoder.blob(channel, version, blob.type, blob.value)
+            values[channel] = decoder.blob(blob, partial(_part, blobs, thread_id, checkpoint_ns))
         if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and (sends := writes.get(("send", *place))):
             values[TASKS] = [decoder.write(row, head.name) for row in in_order(sends)]
             versions = document.setdefault("channel_versions", {})
@@ -149,6 +165,9 @@ def build_tuples(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
+        if recent and decoder.in_parts:
+            key = Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
+            recent.note(key, codec.cipher, {channel: known() for channel, known in decoder.in_parts.items()})
         tuples.append(
             CheckpointTuple(
                 config_of(*place),

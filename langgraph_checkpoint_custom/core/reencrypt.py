@@ -84,8 +84,9 @@ def _checkpoint(codec: Values, row: Row) -> Mapping[str, Any]:
 
 
 def _blob(codec: Values, row: Row) -> Mapping[str, Any]:
-    _, checkpoint_ns, channel, version, type_, value = row
-    return _value(codec, type_, value, place_of_blob(checkpoint_ns, channel, version))
+    _, checkpoint_ns, channel, version, type_, value, names = row
+    place = place_of_blob(checkpoint_ns, channel, version)
+    return _value(codec, type_, value, place if names is None else (*place, names))
 
 
 def _write(codec: Values, row: Row) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ from langgraph_checkpoint_custom.core.objects import (
 )
 from langgraph_checkpoint_custom.errors import ConfigError
 
+MSGPACK = "msgpack"
 _READ = ormsgpack.OPT_NON_STR_KEYS
 
 
@@ -84,7 +85,7 @@ class Faithful(SerializerProtocol):
         if obj is None or isinstance(obj, (bytes, bytearray)):
             return self._serde.dumps_typed(obj)
         try:
-            return "msgpack", pack(obj)
+            return MSGPACK, pack(obj)
         except ormsgpack.MsgpackEncodeError as error:
             if self._serde.pickle_fallback:
                 return "pickle", pickle.dumps(obj)
@@ -101,7 +102,7 @@ class Faithful(SerializerProtocol):
         Raises: UnreadableValue if it cannot be what it was.
         """
         kind, stored = data
-        if kind == "msgpack":
+        if kind == MSGPACK:
             reader = _Reader(self._serde)
             try:
                 return ormsgpack.unpackb(stored, ext_hook=reader.revive, option=_READ)

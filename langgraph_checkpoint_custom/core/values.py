@@ -5,6 +5,7 @@ Must not know: SQL, connections, checkpoints.
 The type in a row is the serializer's own word. Where something was laid around the serializer's bytes, a bar and a
 letter for each layer follow:
 
+- `p`: in parts; these are the bytes that tell how to put them together, see `parts`.
 - `z`: compressed with Zstandard, where that saves a tenth.
 - `b`: encrypted together with a digest of its type and its place, so that it can be read there and nowhere else. Such
   bytes are not compressed: the length would tell something about the text.
@@ -15,7 +16,8 @@ a thread is copied inside the database, without a key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,13 +25,16 @@ from weakref import WeakKeyDictionary
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from ormsgpack import MsgpackEncodeError
 from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.core.model import Place
-from langgraph_checkpoint_custom.core.objects import UnreadableValue
-from langgraph_checkpoint_custom.core.serde import faithful
+from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
+from langgraph_checkpoint_custom.core.parts import Divided, contents, divide, is_large, put_together
+from langgraph_checkpoint_custom.core.serde import MSGPACK, Faithful, faithful
 from langgraph_checkpoint_custom.errors import ConfigError
 
+DIVIDED = "p"
 COMPRESSED = "z"
 BOUND = "b"
 DIGEST = 16  # Bytes; nobody can look for a collision without the key.
@@ -39,7 +44,9 @@ COMPRESS_FROM = 1000
 LEVEL = 1  # Level 3 saves 5 % more of a chat and takes twice as long.
 # Bytes that no row of either database could have held before it was compressed; a row that claims more is a trap.
 LARGEST = 2**30
-_IDLE: list[ZstdCompressor] = []  # They are dear to make, and only one OS thread may use one at a time.
+# They are dear to make, and only one OS thread may use one at a time.
+_COMPRESSORS: list[ZstdCompressor] = []
+_DECOMPRESSORS: list[ZstdDecompressor] = []
 
 # What a serializer is asked to store once, to see whether it can be read there.
 PROBE = {"can this key be read?": "can this value be read?"}
@@ -51,6 +58,14 @@ class Stored(NamedTuple):
 
     type: str
     value: bytes
+
+
+class InParts(NamedTuple):
+    """A value in parts as its rows have them: its own, and by name those of the parts that are new."""
+
+    whole: Stored
+    new: Mapping[str, Stored]
+    divided: Divided
 
 
 class Ciphers(NamedTuple):
@@ -103,6 +118,11 @@ class Values:
         self._raw = raw
 
     @property
+    def cipher(self) -> CipherProtocol | None:
+        """What encrypts; only values with the same one share their parts."""
+        return self._cipher
+
+    @property
     def shown(self) -> Collection[str] | None:
         """The metadata keys whose values may be readable in the database; None is all."""
         return self._clear if self._cipher is not None or _hides(self._given) else None
@@ -112,34 +132,67 @@ class Values:
         type_, data = self._serde.dumps_typed(value)
         return self._close(type_, bytes(data), place)
 
+    def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
+        """A channel value as bytes or, if it is a large one, as parts that it may share with the value before."""
+        found = self._divide(value, place, before) if before else None
+        if found is None:
+            type_, data = self._serde.dumps_typed(value)
+            if is_large(value, len(data)):
+                found = self._divide(value, place, None)
+            if found is None:
+                return self._close(type_, bytes(data), place)
+        divided, new = found
+        return InParts(
+            self._close(MSGPACK, contents(value, divided), (*place, divided.names), DIVIDED),
+            {name: self._close(MSGPACK, data, (*place[:-1], name)) for name, data in new.items()},
+            divided,
+        )
+
     def loads(self, type_: str, data: bytes, place: Place) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
         return self._serde.loads_typed(self._open(type_, data, place))
 
+    def loads_parts(self, whole: Stored, names: str, parts: Mapping[str, Stored], place: Place) -> tuple[Any, bytes]:
+        """The value of parts, and what `as_divided` has to know; raises as `loads` does."""
+        stored = self._open(*whole, (*place, names), DIVIDED)[1]
+        data = [self._open(*part, (*place[:-1], name))[1] for name, part in parts.items()]
+        return put_together(stored, data, lambda joined: self._serde.loads_typed((MSGPACK, joined))), stored
+
     def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:
         """The same bytes as they would be stored now, or None if they are. No object is made of them."""
-        if _layers(type_)[1] == BOUND and self._cipher is not None:
-            try:
-                self._cipher.decrypt(_of_cipher(_layers(type_)[0])[1], data)
-            except Exception:  # Whatever a cipher says to another key's text.
-                return self._close(*self._open(type_, data, place), place)
-            return None
-        renewed = self._close(*self._open(type_, data, place), place)
-        return None if renewed.type == type_ else renewed
+        own, layers = _layers(type_)
+        if layers.endswith(BOUND) and self._cipher is not None:
+            with suppress(Exception):  # Whatever a cipher says to another key's text.
+                self._cipher.decrypt(_of_cipher(own)[1], data)
+                return None
+        form = DIVIDED if layers.startswith(DIVIDED) else ""
+        renewed = self._close(*self._open(type_, data, place, form), place, form)
+        return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
-    def _close(self, type_: str, data: bytes, place: Place) -> Stored:
+    def _divide(self, value: Any, place: Place, before: Divided | None) -> tuple[Divided, Mapping[str, bytes]] | None:
+        if not isinstance(self._serde, Faithful):
+            return None
+        try:
+            return divide(value, place[-1], before, pack)
+        except MsgpackEncodeError:
+            return None  # The serializer may have another form for it, or says what is wrong.
+
+    def _close(self, type_: str, data: bytes, place: Place, form: str = "") -> Stored:
         if self._cipher is not None:
             name, data = self._cipher.encrypt(_digest(type_, place) + data)
-            return Stored(f"{type_}+{name}|{BOUND}", data)
+            return Stored(f"{type_}+{name}|{form}{BOUND}", data)
         if len(data) >= COMPRESS_FROM and not _hides(self._given):
             compressed = _compress(data)
             if len(compressed) < len(data) * 0.9:
-                return Stored(f"{type_}|{COMPRESSED}", compressed)
-        return Stored(f"{type_}|" if "|" in type_ else type_, data)
+                return Stored(f"{type_}|{form}{COMPRESSED}", compressed)
+        return Stored(f"{type_}|{form}" if form or "|" in type_ else type_, data)
 
-    def _open(self, stored_type: str, data: bytes, place: Place) -> tuple[str, bytes]:
+    def _open(self, stored_type: str, data: bytes, place: Place, form: str = "") -> tuple[str, bytes]:
         """The serializer's own type and bytes."""
         type_, layers = _layers(stored_type)
+        if layers.startswith(DIVIDED) != (form == DIVIDED):
+            raise UnreadableValue(f"it is stored as {stored_type!r}, but " + ("in parts" if form else "without parts"))
+        layers = layers.removeprefix(form)
         if layers == BOUND:
             return self._decrypt(type_, data, place)
         if layers not in ("", COMPRESSED):
@@ -195,19 +248,26 @@ def _layers(type_: str) -> tuple[str, str]:
 
 def _compress(data: bytes) -> bytes:
     try:
-        compressor = _IDLE.pop()
+        compressor = _COMPRESSORS.pop()
     except IndexError:
         compressor = ZstdCompressor(level=LEVEL)
     try:
         return compressor.compress(data)
     finally:
-        _IDLE.append(compressor)
+        _COMPRESSORS.append(compressor)
 
 
 def _decompress(data: bytes) -> bytes:
     if not 0 <= frame_content_size(data) <= LARGEST:
         raise UnreadableValue(f"it would have more than {LARGEST:,} bytes, or does not say how many")
-    return ZstdDecompressor().decompress(data)
+    try:
+        decompressor = _DECOMPRESSORS.pop()
+    except IndexError:
+        decompressor = ZstdDecompressor()
+    try:
+        return decompressor.decompress(data)
+    finally:
+        _DECOMPRESSORS.append(decompressor)
 
 
 def _of_cipher(type_: str) -> tuple[str, str]:

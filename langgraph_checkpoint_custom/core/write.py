@@ -17,8 +17,8 @@ from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNot
 
 
 @operation("write")
-def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[None]:
-    """Store a checkpoint with the values that are new in it.
+def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
+    """Store a checkpoint with the values that are new in it; returns it as it was stored.
 
     Trips: 1; two more if a value that the parent held is gone, because the thread was pruned or deleted while a run
         went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
@@ -33,13 +33,15 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
     if not (encoded.claim or only_newest) and (short := d.insert_checkpoint(encoded)):
         reply = yield short
         if reply[-1]:
-            return
+            return encoded
     parent_is_whole = False
     while True:
         reply = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
         problems = [tuple(row) for row in reply[-1]]
         if not problems:
-            return
+            if rest := d.store_checked(encoded):
+                yield rest
+            return encoded
         newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
         if newer:
             raise _conflict(encoded.row, newer[0])
@@ -53,11 +55,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
             if gone:
                 raise _pruned(encoded.row, gone)
             parent_is_whole = True
-        lost = [channel for what, channel in problems if what == "value"]
-        encoded = encoded._replace(
-            blobs=[*encoded.blobs, *encoded.spare(lost)],
-            kept=[ref for ref in encoded.kept if ref.channel not in lost],
-        )
+        encoded = encoded.without([channel for what, channel in problems if what == "value"])
 
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:

@@ -129,6 +129,9 @@ class PostgresDialect(SqlDialect):
         locks = [self.statement("put_lock", **params)] if only_newest else []
         return self._send(*locks, self.statement("put_checkpoint", **params))
 
+    def store_checked(self, encoded: Encoded) -> None:
+        """Nothing: one statement checks and stores."""
+
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""
         params = key._asdict() | {
@@ -223,6 +226,7 @@ def _kept(encoded: Encoded) -> dict[str, Any]:
     return {
         "kept_channels": ManyTexts(ref.channel for ref in kept),
         "kept_versions": ManyTexts(ref.version for ref in kept),
+        "kept_begins": ManyTexts(ref.begins for ref in kept),
         "optional_channels": ManyTexts(ref.channel for ref in optional),
         "optional_versions": ManyTexts(ref.version for ref in optional),
     }
@@ -235,4 +239,5 @@ def _with_blobs(encoded: Encoded) -> dict[str, Any]:
         "versions": ManyTexts(blob.version for blob in encoded.blobs),
         "types": ManyTexts(blob.type for blob in encoded.blobs),
         "values": ManyBytes(blob.value for blob in encoded.blobs),
+        "parts": [blob.parts for blob in encoded.blobs],
     }

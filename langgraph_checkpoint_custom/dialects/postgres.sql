@@ -61,17 +61,19 @@ RETURNING true
 -- name: insert_blobs
 -- differs: starts a statement that insert_checkpoint ends.
 WITH stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
-    FROM unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
-        AS n (channel, version, type, value)
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
+    FROM unnest(
+        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
+    ) AS n (channel, version, type, value, parts)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
 
 -- name: extend_checkpoint
 -- differs: a checkpoint whose parent has all that it refers to. To lock the parent is enough, since nobody removes what an
--- unhidden checkpoint refers to, and whoever hides or removes the parent waits or is waited for.
+-- unhidden checkpoint refers to, and whoever hides or removes the parent waits or is waited for. Where new values share
+-- parts with the parent's, these begin as given, or somebody has stored the same version anew, in other parts.
 WITH parent AS MATERIALIZED (
     SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
     WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = %(parent_id)s
@@ -79,16 +81,24 @@ WITH parent AS MATERIALIZED (
     FOR KEY SHARE
 ), whole AS MATERIALIZED (
     SELECT p.blob_channels, p.blob_versions FROM parent p WHERE NOT EXISTS (
-        SELECT FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS k (channel, version)
+        SELECT FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_begins)s::text[])
+            AS k (channel, version, begins)
         WHERE p.blob_versions[array_position(p.blob_channels, k.channel)] IS DISTINCT FROM k.version
+        OR k.begins <> '' AND NOT EXISTS (
+            SELECT FROM langgraph_checkpoint.blobs b
+            WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+            AND b.channel = k.channel AND b.version = k.version AND starts_with(b.parts, k.begins)
+            OFFSET 0
+        )
     )
 ), stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
-    FROM whole, unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
-        AS n (channel, version, type, value)
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
+    FROM whole, unnest(
+        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
+    ) AS n (channel, version, type, value, parts)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
@@ -179,16 +189,18 @@ RETURNING thread_id, checkpoint_ns
 WITH kept AS MATERIALIZED (
     SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
     FROM (
-        SELECT channel, version, true
-        FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[]) AS u (channel, version)
+        SELECT channel, version, begins, true
+        FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_begins)s::text[])
+            AS u (channel, version, begins)
         UNION ALL
-        SELECT channel, version, false
+        SELECT channel, version, '', false
         FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS u (channel, version)
-    ) AS k (channel, version, required)
+    ) AS k (channel, version, begins, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = k.channel AND b.version = k.version
+        AND (k.begins = '' OR starts_with(b.parts, k.begins))
         FOR KEY SHARE
     ) AS held ON true
 ), parent AS MATERIALIZED (
@@ -219,13 +231,14 @@ WITH kept AS MATERIALIZED (
     ) AS newest
     WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
 ), stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value
-    FROM unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[])
-        AS n (channel, version, type, value)
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
+    FROM unnest(
+        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
+    ) AS n (channel, version, type, value, parts)
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 ), stored AS (
     INSERT INTO langgraph_checkpoint.checkpoints (
         thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
@@ -391,29 +404,50 @@ SELECT
     blob_channels AS channels, blob_versions AS versions
 FROM page
 
--- name: rows_blobs_of_one
-SELECT
-    'blob', p.thread_id, p.checkpoint_ns, NULL, u.channel, u.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-CROSS JOIN LATERAL (
-    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
-    AND b.channel = u.channel AND b.version = u.version
-    LIMIT 1
-) AS b
+-- name: blobs_of_one
+, found AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.parts
+    FROM page p
+    CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+)
 
--- name: rows_blobs_of_page
+-- name: blobs_of_page
+, found AS MATERIALIZED (
+    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.parts
+    FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
+        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+        LIMIT 1
+    ) AS b
+)
+
+-- name: rows_blobs
 SELECT
-    'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+FROM found
+
+-- name: rows_parts
+SELECT
+    'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM (
-    SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
-    FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-) AS r
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+) AS f
 CROSS JOIN LATERAL (
     SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version
+    WHERE b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
+    AND b.channel = f.channel AND b.version = f.name
     LIMIT 1
 ) AS b
 
@@ -510,6 +544,24 @@ FROM runs
 -- name: delta_values
 -- Without the columns that would be empty, since there can be many thousands of writes. Some may be without a checkpoint,
 -- and not in `line`.
+, seeds AS MATERIALIZED (
+    SELECT r.bottom, b.channel, b.version, b.type, b.value, b.parts
+    FROM runs r
+    CROSS JOIN LATERAL (
+        SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
+        AND u.channel = ANY (r.open)
+        OFFSET 0
+    ) AS u
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+    WHERE r.open <> r.left_open
+)
 SELECT
     'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL::integer AS idx, NULL AS type,
     NULL::bytea AS value, populated AS channels, replayed AS versions
@@ -535,22 +587,19 @@ SELECT
 FROM runs r
 UNION ALL
 SELECT
-    'blob', r.bottom, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
-FROM runs r
+    'blob', bottom, channel, version, parts, NULL, type, value, NULL, NULL
+FROM seeds
+UNION ALL
+SELECT
+    'part', NULL, s.channel, n.name, NULL, NULL, b.type, b.value, NULL, NULL
+FROM seeds s
+CROSS JOIN LATERAL json_array_elements_text(s.parts::json) AS n (name)
 CROSS JOIN LATERAL (
-    SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
-    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
-    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
-    AND u.channel = ANY (r.open)
-    OFFSET 0
-) AS u
-CROSS JOIN LATERAL (
-    SELECT * FROM langgraph_checkpoint.blobs b
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
-    AND b.channel = u.channel AND b.version = u.version
+    AND b.channel = s.channel AND b.version = n.name
     LIMIT 1
 ) AS b
-WHERE r.open <> r.left_open
 UNION ALL
 SELECT
     NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
@@ -759,6 +808,48 @@ WITH children AS MATERIALIZED (
 UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
 WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
 
+-- name: sweep_parts
+-- Of blobs that go, the parts that no blob shares which stays.
+WITH doomed AS MATERIALIZED (
+    SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
+    FROM langgraph_checkpoint.checkpoints d
+    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
+    WHERE d.doomed
+), going AS MATERIALIZED (
+    SELECT d.thread_id, d.checkpoint_ns, d.channel, n.name
+    FROM doomed d
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = d.thread_id AND b.checkpoint_ns = d.checkpoint_ns
+        AND b.channel = d.channel AND b.version = d.version
+        LIMIT 1
+    ) AS b
+    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+), staying AS MATERIALIZED (
+    SELECT DISTINCT g.thread_id, g.checkpoint_ns, u.channel, u.version
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
+    CROSS JOIN LATERAL (
+        SELECT c.blob_channels, c.blob_versions FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+), unshared AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, name FROM going
+    EXCEPT
+    SELECT s.thread_id, s.checkpoint_ns, s.channel, n.name
+    FROM staying s
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns
+        AND b.channel = s.channel AND b.version = s.version
+        LIMIT 1
+    ) AS b
+    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+)
+DELETE FROM langgraph_checkpoint.blobs b USING unshared u
+WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.name
+
 -- name: sweep_blobs
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
@@ -834,8 +925,8 @@ WITH own AS MATERIALIZED (
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 ), blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
-    SELECT %(target)s, checkpoint_ns, channel, version, type, value
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(target)s, checkpoint_ns, channel, version, type, value, parts
     FROM langgraph_checkpoint.blobs WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ), writes AS (
@@ -890,7 +981,7 @@ AND tenant = %(tenant)s
 ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: stored_blobs
-SELECT thread_id, checkpoint_ns, channel, version, type, value FROM langgraph_checkpoint.blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM langgraph_checkpoint.blobs
 WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
 AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
 ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s

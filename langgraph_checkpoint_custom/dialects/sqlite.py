@@ -35,22 +35,27 @@ class SqliteDialect(SqlDialect):
 
     def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
         """Blobs and checkpoint."""
-        if encoded.kept or encoded.replayed:
-            return None
-        return self._send(*self._put_blobs(encoded), self.statement("put_checkpoint", **self._columns(encoded)))
+        return None if encoded.kept or encoded.replayed else self.store_checked(encoded)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
-        """Blobs, checkpoint, and what is gone."""
-        params = self._columns(encoded) | {
+        """What is gone; nobody else writes between this and what follows."""
+        row = encoded.row
+        params = {
+            "thread_id": row.thread_id,
+            "checkpoint_ns": row.checkpoint_ns,
+            "checkpoint_id": row.checkpoint_id,
+            "parent_id": row.parent_id,
             "kept": self.array([ref for ref in encoded.kept if ref.required]),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        return self._send(
-            *self._put_blobs(encoded), self.statement("put_checkpoint", **params), self.statement("put_gone", **params)
-        )
+        return self._send(self.statement("put_gone", **params))
+
+    def store_checked(self, encoded: Encoded) -> Trip:
+        """Blobs and checkpoint."""
+        return self._send(*self._put_blobs(encoded), self.statement("put_checkpoint", **self._columns(encoded)))
 
     def _columns(self, encoded: Encoded) -> dict[str, Any]:
         row = encoded.row

@@ -29,8 +29,8 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
 -- name: put_checkpoint
--- differs: the blobs go first, by put_blobs; what is gone is told afterwards, by put_gone, and if it is anything the
--- transaction goes on or is rolled back. Where nothing has to be checked, the row says that all is stored.
+-- differs: what is gone is told first, by put_gone, where anything has to be checked; the blobs go before it, by
+-- put_blobs. The row says that all is stored.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -69,10 +69,10 @@ RETURNING true
 
 -- name: put_blobs
 -- differs: see put_checkpoint.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value)
-VALUES (:thread_id, :checkpoint_ns, :channel, :version, :type, :value)
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+VALUES (:thread_id, :checkpoint_ns, :channel, :version, :type, :value, :parts)
 ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-DO UPDATE SET type = excluded.type, value = excluded.value
+DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
 
 -- name: put_gone
 -- differs: see put_checkpoint.
@@ -81,6 +81,7 @@ WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
+    AND (k.value ->> 3 = '' OR substr(b.parts, 1, length(k.value ->> 3)) = k.value ->> 3)
 )
 UNION ALL
 SELECT 'parent', NULL WHERE :needs_parent AND NOT EXISTS (
@@ -195,22 +196,38 @@ SELECT
     blob_channels AS channels, blob_versions AS versions
 FROM page
 
--- name: rows_blobs_of_one
-SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
-    AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
+-- name: blobs_of_one
+, found AS NOT MATERIALIZED (
+    SELECT b.*
+    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
+)
 
--- name: rows_blobs_of_page
+-- name: blobs_of_page
+, found AS NOT MATERIALIZED (
+    SELECT b.* FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
+        FROM page p CROSS JOIN json_each(p.blob_channels) AS c
+    ) AS r
+    CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+)
+
+-- name: rows_blobs
+SELECT
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+FROM found
+
+-- name: rows_parts
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM (
-    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
-    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-) AS r
-CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
+    FROM found f CROSS JOIN json_each(f.parts) AS n
+) AS f
+CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
+    AND b.channel = f.channel AND b.version = f.name
 
 -- name: rows_writes
 SELECT
@@ -305,6 +322,16 @@ FROM runs
 -- name: delta_values
 -- Without the columns that would be empty, since there can be many thousands of writes. Some may be without a checkpoint,
 -- and not in `line`.
+, seeds AS NOT MATERIALIZED (
+    SELECT r.bottom, b.*
+    FROM runs r
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+        AND c.checkpoint_id = r.bottom
+    CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(r.open))
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = n.value
+        AND b.version = (SELECT v.value FROM json_each(c.blob_versions) AS v WHERE v.key = n.key)
+    WHERE likelihood(r.open <> r.left_open, 0.00001)
+)
 SELECT
     'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL AS idx, NULL AS type,
     NULL AS value, populated AS channels, replayed AS versions
@@ -331,14 +358,15 @@ SELECT
 FROM runs r
 UNION ALL
 SELECT
-    'blob', r.bottom, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
-FROM runs r
-CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
-    AND c.checkpoint_id = r.bottom
-CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(r.open))
-CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = n.value
-    AND b.version = (SELECT v.value FROM json_each(c.blob_versions) AS v WHERE v.key = n.key)
-WHERE likelihood(r.open <> r.left_open, 0.00001)
+    'blob', bottom, channel, version, parts, NULL, type, value, NULL, NULL
+FROM seeds
+UNION ALL
+SELECT
+    'part', NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
+FROM seeds s
+CROSS JOIN json_each(s.parts) AS n
+CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = s.channel
+    AND b.version = n.value
 UNION ALL
 SELECT
     NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
@@ -478,6 +506,39 @@ UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpo
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 )
 
+-- name: sweep_parts
+-- Of blobs that go, the parts that no blob shares which stays.
+DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
+    WITH going AS MATERIALIZED (
+        SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value AS name
+        FROM (
+            SELECT DISTINCT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
+            FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
+            WHERE d.doomed AND v.key = n.key
+        ) AS r
+        CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+            AND b.channel = r.channel AND b.version = r.version
+        CROSS JOIN json_each(b.parts) AS n
+    )
+    SELECT thread_id, checkpoint_ns, channel, name FROM going
+    EXCEPT
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, p.value
+    FROM (
+        SELECT DISTINCT c.thread_id, c.checkpoint_ns, n.value AS channel, v.value AS version
+        FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
+        CROSS JOIN checkpoints c ON c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.doomed
+        CROSS JOIN json_each(c.blob_channels) AS n
+        CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+        WHERE likelihood(g.thread_id IS NOT NULL, 0.00001)
+    ) AS s
+    CROSS JOIN blobs b ON b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns AND b.channel = s.channel
+        AND b.version = s.version
+    CROSS JOIN json_each(b.parts) AS p
+) AS g
+CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoint_ns AND b.channel = g.channel
+    AND b.version = g.name
+)
+
 -- name: sweep_blobs
 DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     SELECT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
@@ -552,8 +613,8 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: copy_thread_blobs
 -- differs: see copy_thread.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value)
-SELECT :target, checkpoint_ns, channel, version, type, value FROM blobs WHERE thread_id = :source
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+SELECT :target, checkpoint_ns, channel, version, type, value, parts FROM blobs WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: copy_thread_writes
@@ -605,7 +666,7 @@ AND +tenant = :tenant
 ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
 
 -- name: stored_blobs
-SELECT thread_id, checkpoint_ns, channel, version, type, value FROM blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM blobs
 WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
 AND tenant = :tenant
 ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit

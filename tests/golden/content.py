@@ -101,6 +101,7 @@ def write(saver: CheckpointSaver) -> None:
     _write_values(saver)
     _write_deltas(saver)
     _write_old_format(saver)
+    _write_large(saver)
     saver.copy_thread("values", "copy")
 
 
@@ -126,6 +127,16 @@ def _write_values(saver: CheckpointSaver) -> None:
     where = saver.put(where, second, metadata(1, mine="é", run_id="run 2"), changed)
     below = {"configurable": {**where["configurable"], "checkpoint_ns": "sub:task", "checkpoint_id": None}}
     saver.put(below, checkpoint("3", {"a": [1]}, {"a": 1}), metadata(1, parents={"": "2"}), {"a": 1})  # type: ignore[arg-type]
+
+
+def _write_large(saver: CheckpointSaver) -> None:
+    """Two versions of a value in parts, most of which they share."""
+    where = config("large")
+    value = [{"number": number, "text": f"text {number} " * 20} for number in range(100)]
+    for step in range(2):
+        versions: ChannelVersions = {"log": f"{step + 1:032}.1"}
+        where = saver.put(where, checkpoint(str(step), {"log": value}, versions), metadata(step), versions)
+        value = [*value, {"number": 100, "text": "the last"}]
 
 
 def _write_deltas(saver: CheckpointSaver) -> None:

@@ -38,7 +38,7 @@ def test_it_is_read_as_it_was_written(golden: Store, store: Store) -> None:
     expected, found = read_all(store), read_all(golden)
     assert found.keys() == expected.keys()
     for name, seen in expected.items():
-        assert len(seen["list"]) == 9
+        assert len(seen["list"]) == 11
         assert found[name] == seen, name
     check_invariants(golden)
 
@@ -46,7 +46,7 @@ def test_it_is_read_as_it_was_written(golden: Store, store: Store) -> None:
 def test_runs_go_on_in_it(golden: Store) -> None:
     with golden.open() as saver:
         for each in savers(saver).values():
-            threads = ["values", "deltas", "old", "copy"]
+            threads = ["values", "deltas", "old", "large", "copy"]
             for thread_id in threads:
                 newest = each.get_tuple(config(thread_id))
                 assert newest is not None

@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from tests.conftest import made_database
 
 # One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
-# thread, every 100th checkpoint holds a value of the delta channel `log`.
+# thread, every 100th checkpoint holds a value of the delta channel `log`, and ten values of `messages` share a part.
 LONG, THREADS, SHORT = 4_000, 1_960, 100
 FILL_POSTGRES = """
 INSERT INTO langgraph_checkpoint.checkpoints
@@ -36,8 +36,12 @@ SELECT 't' || t, '', to_char(i, 'FM000000'), CASE WHEN i > 1 THEN to_char(i - 1,
 FROM generate_series(0, %(threads)s) AS t,
     generate_series(1, CASE t WHEN 0 THEN %(long)s ELSE %(short)s END) AS i;
 INSERT INTO langgraph_checkpoint.blobs
-SELECT c.thread_id, '', u.channel, u.version, 'msgpack', '\\x80'
+SELECT c.thread_id, '', u.channel, u.version, 'msgpack', '\\x80',
+    CASE u.channel WHEN 'messages' THEN '["#/' || u.version::integer / 10 || '"]' END
 FROM langgraph_checkpoint.checkpoints c, unnest(c.blob_channels, c.blob_versions) AS u (channel, version);
+INSERT INTO langgraph_checkpoint.blobs
+SELECT DISTINCT thread_id, '', channel, parts::json ->> 0, 'msgpack', '\\x80'::bytea, NULL
+FROM langgraph_checkpoint.blobs WHERE parts IS NOT NULL;
 INSERT INTO langgraph_checkpoint.writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', c.run_id, CASE i WHEN 0 THEN 'messages' ELSE 'log' END,
     'msgpack', '\\xc0'
@@ -54,8 +58,11 @@ SELECT 't' || t, '', printf('%06d', i), CASE WHEN i > 1 THEN printf('%06d', i - 
     'msgpack', x'80', 'msgpack', x'80', json_object('source', '"loop"', 'step', '' || i)
 FROM t CROSS JOIN i WHERE i <= CASE t WHEN 0 THEN :long ELSE :short END;
 INSERT INTO blobs
-SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80'
+SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80',
+    CASE n.value WHEN 'messages' THEN json_array('#/' || v.value / 10) END
 FROM checkpoints c, json_each(c.blob_channels) n, json_each(c.blob_versions) v WHERE v.key = n.key;
+INSERT INTO blobs
+SELECT DISTINCT thread_id, '', channel, parts ->> 0, 'msgpack', x'80', NULL FROM blobs WHERE parts IS NOT NULL;
 INSERT INTO writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', c.run_id,
     CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', x'c0'

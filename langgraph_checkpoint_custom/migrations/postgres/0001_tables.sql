@@ -36,6 +36,7 @@ CREATE TABLE langgraph_checkpoint.blobs (
     version text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,
+    parts text,
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
 );
 

@@ -34,6 +34,7 @@ CREATE TABLE blobs (
     version TEXT NOT NULL,
     type TEXT NOT NULL,
     value BLOB NOT NULL,
+    parts TEXT,
     tenant TEXT NOT NULL GENERATED ALWAYS AS (
         CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
     ) VIRTUAL,

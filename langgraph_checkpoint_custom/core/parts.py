@@ -1,0 +1,199 @@
+"""Large lists and dicts in parts, so that a version stores only what its predecessor has not.
+
+Must not know: SQL, connections, encryption.
+
+The elements of a list, or the pairs of a dict, follow one another in msgpack, so any cut between two of them makes
+parts that put together are the value again. Where to cut is decided by the elements alone: after one whose checksum is
+low for its size and that of the part until there. So the cuts before and behind a change stay where they are, whether
+elements come to the end, go from the start or change in the middle, and whoever cuts the value later finds the same
+parts; and parts are of similar sizes.
+
+A part is a blob of its own in the channel. Its name is random, so one that was deleted never comes back as another one.
+The blob of the version holds a digest of each part, by which it is found again in a later value. Elements that are the
+same objects as in the predecessor, and unchanged, are not even encoded again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from itertools import chain
+from operator import is_
+from secrets import token_urlsafe
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import ormsgpack
+
+from langgraph_checkpoint_custom.core.objects import UnreadableValue
+from langgraph_checkpoint_custom.core.unchanged import Unchanged, unchanged
+
+# Bytes of an encoded value. A smaller one is stored whole: its parts would save less than their rows take.
+SPLIT_FROM = 16_384
+# Bytes; a part has 7,000 on average. What precedes an appended element in its part is stored again with it, so smaller
+# ones save more, until their names in each version take more than that.
+PART = 6_000
+# Bytes of an element, on average; shorter ones, such as numbers, take longer to look at than to store again.
+ELEMENT = 32
+
+# No version begins so: one that begins with "#" goes on as JSON.
+NAME_MARK = "#/"
+DIGEST = 16  # Bytes; two parts of a channel must not have the same by chance.
+
+
+class Part(NamedTuple):
+    """A part of a value.
+
+    Attributes:
+        name: The blob that holds it.
+        digest: Of its bytes.
+        size: In bytes.
+        length: The number of its objects: elements of a list, keys and values of a dict.
+        ends: Whether it would end there if the value went on.
+        objects: What it was made of, if it can be told whether they have changed since; by `same`.
+    """
+
+    name: str
+    digest: bytes
+    size: int
+    length: int
+    ends: bool
+    objects: Sequence[Any] = ()
+    same: Unchanged | None = None
+
+    def is_at(self, start: int, objects: Sequence[Any]) -> bool:
+        """Whether it is what would be cut from a value that has these objects, from one of them on."""
+        end = start + self.length
+        return (
+            (end == len(objects) or (self.ends and end < len(objects)))
+            and all(map(is_, self.objects, objects[start:end]))
+            and self.same is not None
+            and self.same.holds()
+        )
+
+    def of(self, objects: Sequence[Any]) -> Part:
+        """The same part, made of these objects."""
+        same = unchanged(objects)
+        return self._replace(objects=objects, same=same) if same else self
+
+
+class Divided(NamedTuple):
+    """The value of a version, as it is stored in parts."""
+
+    version: str
+    parts: Sequence[Part]
+
+    @property
+    def names(self) -> str:
+        """The names of the parts, as JSON."""
+        return json.dumps([part.name for part in self.parts], separators=(",", ":"))
+
+    @property
+    def begins(self) -> str:
+        """How the names begin: as those of nothing else, since the first one is random."""
+        return f'["{self.parts[0].name}"'
+
+    def without_objects(self) -> Divided:
+        """The same, but to find a part it has to be encoded."""
+        return self._replace(parts=[part._replace(objects=(), same=None) for part in self.parts])
+
+
+def is_large(value: Any, size: int) -> bool:
+    """Whether a value of that many bytes may be worth dividing."""
+    return size >= SPLIT_FROM and isinstance(value, (list, dict)) and size >= ELEMENT * len(value)
+
+
+def divide(
+    value: Any, version: str, before: Divided | None, pack: Callable[[Any], bytes]
+) -> tuple[Divided, Mapping[str, bytes]] | None:
+    """Cut a value; also those parts, by name, that the value before has not. None if it is to be stored whole."""
+    if type(value) is list:
+        objects, step = value, 1
+    elif type(value) is dict and all(type(key) is str for key in value):
+        objects, step = list(chain.from_iterable(value.items())), 2
+    else:
+        return None
+    held = before.parts if before else ()
+    by_object = {id(part.objects[0]): part for part in held if part.objects}
+    names = {part.digest: part.name for part in held}
+    token = NAME_MARK + token_urlsafe(12)
+    new: dict[str, bytes] = {}
+    parts: list[Part] = []
+    start = 0
+    while start < len(objects):
+        part = by_object.get(id(objects[start]))
+        if part is None or not part.is_at(start, objects):
+            data, end, ends = _cut(objects, start, step, pack)
+            digest = sha256(data).digest()[:DIGEST]
+            name = names.get(digest)
+            if name is None:
+                name = names[digest] = f"{token}{len(new)}"
+                new[name] = data
+            part = Part(name, digest, len(data), end - start, ends).of(objects[start:end])
+        parts.append(part)
+        start += part.length
+    if sum(part.size for part in parts) < SPLIT_FROM:
+        return None
+    return Divided(version, parts), new
+
+
+def contents(value: Any, divided: Divided) -> bytes:
+    """What the blob of the version holds: all but the names of the parts, which the database has to read."""
+    parts = divided.parts
+    return ormsgpack.packb(
+        [
+            type(value) is dict,
+            parts[-1].ends,
+            [part.length for part in parts],
+            [part.size for part in parts],
+            b"".join(part.digest for part in parts),
+        ]
+    )
+
+
+def put_together(stored: bytes, data: Sequence[bytes], loads: Callable[[bytes], Any]) -> Any:
+    """The value of parts.
+
+    Raises: UnreadableValue if they do not belong together; what `loads` raises.
+    """
+    is_dict, _, counts, sizes, _ = ormsgpack.unpackb(stored)
+    if sizes != [len(part) for part in data]:
+        raise UnreadableValue("its parts are not those that were stored")
+    count = sum(counts)
+    return loads(b"".join([_head(count // 2, 0x80) if is_dict else _head(count, 0x90), *data]))
+
+
+def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
+    """What is known of a value that was put together."""
+    is_dict, ends, counts, sizes, digests = ormsgpack.unpackb(stored)
+    objects = list(chain.from_iterable(value.items())) if is_dict else value
+    parts = []
+    start = 0
+    for number, (name, size, count) in enumerate(zip(json.loads(names), sizes, counts, strict=True)):
+        digest = digests[number * DIGEST : (number + 1) * DIGEST]
+        part = Part(name, digest, size, count, ends or number < len(sizes) - 1)
+        parts.append(part.of(objects[start : start + count]))
+        start += count
+    return Divided(version, parts)
+
+
+def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], bytes]) -> tuple[bytes, int, bool]:
+    """The part that begins with an object, the first object behind it, and whether it would end there in any case."""
+    pieces = []
+    size = 0
+    for end in range(start + step, len(objects) + 1, step):
+        piece = pack(objects[end - 1]) if step == 1 else pack(objects[end - 2]) + pack(objects[end - 1])
+        pieces.append(piece)
+        size += len(piece)
+        if crc32(piece) * PART**2 < len(piece) * size * 2**32:
+            return b"".join(pieces), end, True
+    return b"".join(pieces), len(objects), False
+
+
+def _head(count: int, short: int) -> bytes:
+    """The first bytes of an array or a map in msgpack; `short` is the form of one with less than 16 elements."""
+    if count < 16:
+        return bytes([short + count])
+    long = 0xDC if short == 0x90 else 0xDE
+    return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")

@@ -1,0 +1,94 @@
+"""What is known of the parts of values that were read or stored last, so that the next version can share them.
+
+Must not know: SQL, connections, encoding.
+
+What is not known here is stored whole: that is always right. What is known but gone is noticed by `put`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from langgraph.checkpoint.serde.base import CipherProtocol
+
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.parts import Divided
+
+# Parts with their names alone take about 300 bytes each.
+PARTS = 100_000
+# Bytes of the values whose objects are held, to see whether they have changed; the graph that goes on has them anyway.
+OBJECTS = 64_000_000
+
+
+_Entry = tuple[CipherProtocol | None, Mapping[str, Divided]]
+
+
+class Recent:
+    """Values in parts, by checkpoint and channel; shared by all copies of a saver."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._whole = _Newest(OBJECTS)
+        self._names = _Newest(PARTS)
+
+    def before_fork(self) -> None:
+        """Let nobody else be inside."""
+        self._lock.acquire()
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on."""
+        self._lock.release()
+
+    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Divided]:
+        """The values in parts of a checkpoint, as far as they are known, if the same cipher has stored them."""
+        with self._lock:
+            found = self._whole.get(key) or self._names.get(key)
+        return found[1] if found and found[0] is cipher else {}
+
+    def note(
+        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Divided], parent: Key | None = None
+    ) -> None:
+        """Keep in mind the values in parts of a checkpoint, in place of its parent's."""
+        with self._lock:
+            for newest in (self._whole, self._names):
+                newest.forget(key)
+                if parent:
+                    newest.forget(parent)
+            if values:
+                size = sum(part.size for value in values.values() for part in value.parts)
+                for old, (its, divided) in self._whole.add(key, (cipher, values), size):
+                    count = sum(len(value.parts) for value in divided.values())
+                    self._names.add(
+                        old, (its, {name: value.without_objects() for name, value in divided.items()}), count
+                    )
+
+
+class _Newest:
+    """Entries up to a sum of their weights; the oldest ones go first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sum = 0
+        self._entries: OrderedDict[Key, tuple[int, _Entry]] = OrderedDict()
+
+    def get(self, key: Key) -> _Entry | None:
+        found = self._entries.get(key)
+        return found[1] if found else None
+
+    def add(self, key: Key, entry: _Entry, weight: int) -> list[tuple[Key, _Entry]]:
+        """Add an entry; returns those that had to go, perhaps the new one."""
+        self._entries[key] = weight, entry
+        self._sum += weight
+        gone = []
+        while self._sum > self._limit:
+            old, (its, left) = self._entries.popitem(last=False)
+            self._sum -= its
+            gone.append((old, left))
+        return gone
+
+    def forget(self, key: Key) -> None:
+        found = self._entries.pop(key, None)
+        if found:
+            self._sum -= found[0]

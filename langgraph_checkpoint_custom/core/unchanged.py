@@ -1,0 +1,104 @@
+"""Whether objects are what they were, by looking at what they hold and not at its contents.
+
+Must not know: serializers, SQL.
+
+A node may change an object in place and give it back, so that it is the same object says nothing, unless it cannot be
+changed. Of a message it is enough that each field still holds the same object, and so on inside its dicts and lists:
+that takes a tenth of encoding it. For other classes encoding is the only way to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, starmap
+from operator import attrgetter, is_
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+_FIXED = frozenset({str, int, float, bool, type(None), bytes})
+_MODELS = frozenset(
+    {AIMessage, AIMessageChunk, ChatMessage, Document, FunctionMessage, HumanMessage, SystemMessage, ToolMessage}
+)
+_CONTAINERS = frozenset({dict, list, tuple})
+_EXTRA = attrgetter("__pydantic_extra__")
+_END = object()
+
+
+class Unchanged:
+    """Objects that cannot be changed and messages, and what these held; all together, since there are many."""
+
+    __slots__ = ("_empty", "_fields", "_full", "_models", "_names")
+
+    def __init__(self, models: Sequence[Any], empty: Sequence[Any], full: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        self._models = models
+        self._names = _names(models)
+        self._fields = list(_fields(models))
+        self._empty = empty
+        self._full = full
+
+    def holds(self) -> bool:
+        """Whether they hold the same now."""
+        return not self._models or (
+            _names(self._models) == self._names
+            and all(map(is_, _fields(self._models), self._fields))
+            and not any(self._empty)
+            and not any(map(_EXTRA, self._models))
+            and all(starmap(_has, self._full))
+        )
+
+
+def unchanged(objects: Sequence[Any]) -> Unchanged | None:
+    """What to ask whether objects are unchanged, or None if nothing can tell."""
+    models = [each for each in objects if type(each) not in _FIXED]
+    for model in models:
+        if type(model) not in _MODELS or model.__pydantic_extra__:
+            return None
+    containers = [value for value in _fields(models) if type(value) not in _FIXED]
+    full = []
+    for container in filter(None, containers):
+        leaves: list[Any] = []
+        if not _collect(container, leaves):
+            return None
+        full.append((container, leaves))
+    empty = [container for container in containers if not container]
+    if not _CONTAINERS.issuperset(map(type, empty)):
+        return None
+    return Unchanged(models, empty, full)
+
+
+def _names(models: Sequence[Any]) -> list[str]:
+    return list(chain.from_iterable([model.__dict__ for model in models]))
+
+
+def _fields(models: Sequence[Any]) -> Iterator[Any]:
+    return chain.from_iterable([model.__dict__.values() for model in models])
+
+
+def _has(container: Any, leaves: Sequence[Any]) -> bool:
+    now: list[Any] = []
+    return _collect(container, now) and len(now) == len(leaves) and all(map(is_, now, leaves))
+
+
+def _collect(value: Any, leaves: list[Any]) -> bool:
+    """All objects in a value, itself included, in an order that tells what is in what; False if that is not all."""
+    kind = type(value)
+    leaves.append(value)
+    if kind in _FIXED:
+        return True
+    if kind not in _CONTAINERS:
+        return False
+    for item in [*value, *value.values()] if kind is dict else value:
+        if not _collect(item, leaves):
+            return False
+    leaves.append(_END)
+    return True

@@ -1,0 +1,301 @@
+"""Large lists and dicts are stored in parts, which versions share, and nobody who reads can tell."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langgraph_checkpoint_custom import CorruptCheckpoint
+from langgraph_checkpoint_custom.core.parts import NAME_MARK
+from tests.behaviour.helpers import Database, config, get, metadata, next_uuid, put
+from tests.stores import Face, Store
+
+KEY = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+OTHER = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
+DICE = random.Random(5)
+
+
+def text(size: int = 900) -> str:
+    return "".join(DICE.choices("abcdefghijklmnop ", k=size))
+
+
+def messages(count: int) -> list[BaseMessage]:
+    kinds = (HumanMessage, AIMessage)
+    return [kinds[n % 2](text(), id=f"{n}") for n in range(count)]
+
+
+LONG = messages(150)
+FILES = {f"/src/{n}.py": text(3000) for n in range(60)}
+
+
+class Thread:
+    """A thread with one channel, to which checkpoint after checkpoint is added, and what each of them has to hold."""
+
+    def __init__(self, thread_id: str = "thread") -> None:
+        self.thread_id = thread_id
+        self.configs: list[RunnableConfig] = []
+        self.values: list[Any] = []
+
+    async def put(self, face: Face, value: Any, *, parent: int = -1, run_id: str = "run") -> RunnableConfig:
+        before = self.configs[parent] if self.configs else None
+        meta = metadata(len(self.configs), run_id=run_id)
+        where = await put(face, next_uuid(), {"log": value}, parent=before, thread_id=self.thread_id, meta=meta)
+        self.configs.append(where)
+        self.values.append(value)
+        return where
+
+    async def check(self, face: Face, *gone: int) -> None:
+        """Every checkpoint is as it was stored, but for those that are gone."""
+        gone = tuple(number % len(self.configs) for number in gone)
+        stored = [pair for number, pair in enumerate(zip(self.configs, self.values, strict=True)) if number not in gone]
+        for where, value in stored:
+            assert (await get(face, where)).checkpoint["channel_values"] == {"log": value}
+        listed = [found.checkpoint["channel_values"]["log"] for found in await face.all(config(self.thread_id))]
+        assert listed == [value for _, value in reversed(stored)]
+
+
+def parts(database: Database, thread_id: str = "thread") -> int:
+    """How many parts there are."""
+    sql = "SELECT count(*) FROM blobs WHERE thread_id = :thread_id AND version LIKE :mark"
+    return int(database.run(sql, thread_id=thread_id, mark=f"{NAME_MARK}%")[0][0])
+
+
+async def test_a_list_that_grows_is_stored_once(face: Face, database: Database) -> None:
+    thread = Thread()
+    for length in range(50, 150, 2):
+        await thread.put(face, LONG[:length])
+    assert 20 <= parts(database) <= 120  # Not 50 times as many as the value has.
+    await thread.check(face)
+
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    "trimmed at the head": [LONG[start:] for start in range(0, 60, 6)],
+    "changed in the middle": [[*LONG[:n], HumanMessage(text(), id="new"), *LONG[n + 1 :]] for n in range(10, 140, 13)],
+    "taken out": [[*LONG[:n], *LONG[n + 4 :]] for n in range(0, 140, 13)],
+    "a dict": [{**FILES, f"/src/{n}.py": text(3000)} for n in range(0, 60, 6)],
+    "a dict in another order": [dict(sorted(FILES.items(), key=lambda pair: pair[0][n:])) for n in range(4, 8)],
+    "small and large": [LONG, LONG[:3], LONG, [], LONG[:100]],
+    "other types": [LONG, FILES, [text() for _ in range(100)], None, "text", {"a": LONG}, LONG],
+    "the same": [LONG, LONG, list(LONG), FILES, FILES],
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+async def test_whatever_changes_each_version_is_what_was_stored(face: Face, values: Sequence[Any]) -> None:
+    thread = Thread()
+    for value in values:
+        await thread.put(face, value)
+    await thread.check(face)
+
+
+async def test_another_process_shares_what_it_has_read(store: Store, database: Database, colour: str) -> None:
+    thread = Thread()
+    for length in range(100, 150, 10):
+        with store.open() as saver:
+            face = Face(saver, colour)
+            if thread.configs:
+                found = await get(face, config())
+                values = [*found.checkpoint["channel_values"]["log"], *LONG[length - 10 : length]]
+            else:
+                saver.setup()
+                values = LONG[:length]
+            await thread.put(face, values)
+    assert parts(database) <= 50
+    with store.open() as saver:
+        await thread.check(Face(saver, colour))
+
+
+async def test_a_message_changed_in_place_is_another_value_from_then_on(face: Face) -> None:
+    thread = Thread()
+    values = [message.model_copy(deep=True) for message in LONG]
+    await thread.put(face, list(values))
+    before = [message.model_copy(deep=True) for message in values]
+    for number in (0, 70, 149):
+        values[number].additional_kwargs["seen"] = True
+    await thread.put(face, list(values))
+    thread.values[0] = before
+    await thread.check(face)
+
+
+async def test_branches_share_with_the_checkpoint_that_they_begin_at(face: Face, database: Database) -> None:
+    thread = Thread()
+    for length in (100, 110, 120):
+        await thread.put(face, LONG[:length])
+    there = parts(database)
+    for _ in range(3):
+        await get(face, thread.configs[0])
+        await thread.put(face, [*LONG[:100], HumanMessage(text(), id="branch")], parent=0)
+    assert parts(database) <= there + 6
+    await thread.check(face)
+
+
+async def test_prune_keeps_exactly_the_parts_in_use(face: Face, database: Database) -> None:
+    thread = Thread()
+    for length in range(60, 150, 10):
+        await thread.put(face, LONG[:length])
+    await thread.put(face, LONG[40:])
+    await face.prune(["thread"])
+    whole = Thread("whole")
+    await whole.put(face, LONG[40:])
+    assert parts(database) == parts(database, "whole")
+    await thread.check(face, *range(-len(thread.configs), -1))
+    await thread.put(face, LONG[30:])
+    await thread.check(face, *range(-len(thread.configs), -2))
+
+
+async def test_delete_for_runs_leaves_the_parts_that_others_share(face: Face) -> None:
+    thread = Thread()
+    for number, length in enumerate(range(60, 150, 10)):
+        await thread.put(face, LONG[:length], run_id=f"{number}")
+    await face.delete_for_runs(["0", "3", "4", "8"])
+    await thread.check(face, 0, 3, 4, 8)
+
+
+async def test_a_copy_has_parts_of_its_own(face: Face, database: Database) -> None:
+    thread = Thread()
+    for length in (80, 120):
+        await thread.put(face, LONG[:length])
+    await face.copy_thread("thread", "copy")
+    await face.delete_thread("thread")
+    copy = Thread("copy")
+    copy.configs = [config("copy", where["configurable"]["checkpoint_id"]) for where in thread.configs]
+    copy.values = thread.values
+    await copy.check(face)
+    await get(face, copy.configs[-1])
+    await copy.put(face, LONG)
+    await copy.check(face)
+
+
+async def test_a_thread_that_was_stored_anew_by_others_is_not_built_on(store: Store, colour: str) -> None:
+    """As by a server that moves threads: the same ids and versions, but other parts."""
+    thread = Thread()
+    versions = [{"log": f"{number}"} for number in range(3)]
+
+    async def fill(face: Face, number: int) -> None:
+        parent = config(checkpoint_id=f"{number - 1}") if number else None
+        value = LONG[: 100 + 10 * number]
+        thread.configs.append(await put(face, f"{number}", {"log": value}, versions=versions[number], parent=parent))
+        thread.values.append(value)
+
+    with store.open() as mine, store.open() as other:
+        mine.setup()
+        for number in (0, 1):
+            await fill(Face(mine, colour), number)
+        await Face(other, colour).delete_thread("thread")
+        thread.configs, thread.values = [], []
+        for number in (0, 1):
+            await fill(Face(other, colour), number)
+        await fill(Face(mine, colour), 2)
+        await thread.check(Face(mine, colour))
+
+
+@pytest.mark.parametrize("how", ["prune", "delete_thread"])
+async def test_parts_that_are_gone_are_stored_again(store: Store, colour: str, how: str) -> None:
+    thread = Thread()
+    with store.open() as mine, store.open() as other:
+        mine.setup()
+        for length in (100, 110):
+            await thread.put(Face(mine, colour), LONG[:length])
+        await getattr(Face(other, colour), how)(*(["thread"] if how == "delete_thread" else [["thread"]]))
+        await thread.put(Face(mine, colour), LONG[50:120], parent=0 if how == "prune" else -1)
+        await thread.check(Face(mine, colour), *((0,) if how == "prune" else (0, 1)))
+
+
+@pytest.mark.leaves_damage("swaps parts")
+async def test_with_a_key_parts_are_bound_to_their_place_and_order(
+    store: Store, database: Database, colour: str
+) -> None:
+    with store.open(serde=KEY) as saver:
+        saver.setup()
+        face = Face(saver, colour)
+        thread = Thread()
+        for length in (100, 130):
+            await thread.put(face, LONG[:length])
+        assert not any(b"HumanMessage" in cell for cell in database.cells())
+        await thread.check(face)
+        newest = config()
+        version = "(SELECT max(version) FROM blobs WHERE parts IS NOT NULL)"
+        names = json.loads(database.run(f"SELECT parts FROM blobs WHERE version = {version}")[0][0])
+        wrong = json.dumps([names[1], names[0], *names[2:]], separators=(",", ":"))
+        right = json.dumps(names, separators=(",", ":"))
+        change = f"UPDATE blobs SET parts = :names WHERE version = {version}"
+        database.run(change, names=wrong)
+        with pytest.raises(CorruptCheckpoint, match="'log'"):
+            await get(face, newest)
+        database.run(change, names=right)
+        await thread.check(face)
+        rows = {name: database.run("SELECT value FROM blobs WHERE version = :name", name=name)[0][0] for name in names}
+        for name, other in ((names[0], names[1]), (names[1], names[0])):
+            database.run("UPDATE blobs SET value = :value WHERE version = :name", value=rows[other], name=name)
+        with pytest.raises(CorruptCheckpoint, match="'log'"):
+            await get(face, newest)
+
+
+async def test_another_key_shares_no_parts_and_reencrypts_them(store: Store, database: Database, colour: str) -> None:
+    thread = Thread()
+    with store.open(serde=KEY) as saver:
+        saver.setup()
+        await thread.put(Face(saver, colour), LONG[:100])
+    with store.open(serde=OTHER, previous_serdes=[KEY]) as saver:
+        face = Face(saver, colour)
+        await get(face, config())
+        await thread.put(face, LONG[:110])
+        await thread.check(face)
+        done = saver.reencrypt()
+        assert not done.unreadable
+    with store.open(serde=OTHER) as saver:
+        await thread.check(Face(saver, colour))
+
+
+DAMAGES: Mapping[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
+    "a part is gone": lambda name: ("DELETE FROM blobs WHERE version = :name", {"name": name}),
+    "a part is another": lambda name: (
+        "UPDATE blobs SET type = 'null', value = :empty WHERE version = :name",
+        {"name": name, "empty": b""},
+    ),
+    "no names": lambda name: ("UPDATE blobs SET parts = NULL WHERE parts IS NOT NULL", {}),
+    "names of nothing": lambda name: ("UPDATE blobs SET parts = '[]' WHERE parts IS NOT NULL", {}),
+}
+
+
+@pytest.mark.leaves_damage("takes parts away")
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_damaged_parts_are_named(
+    face: Face, database: Database, damage: Callable[[str], tuple[str, dict[str, Any]]]
+) -> None:
+    thread = Thread()
+    where = await thread.put(face, LONG)
+    ((name,),) = database.run("SELECT min(version) FROM blobs WHERE version LIKE :mark", mark=f"{NAME_MARK}%")
+    sql, params = damage(name)
+    database.run(sql, **params)
+    for read in (lambda: face.get_tuple(where), lambda: face.all(config())):
+        with pytest.raises(CorruptCheckpoint, match="channel 'log'"):
+            await read()
+
+
+async def test_a_large_seed_of_a_history(face: Face) -> None:
+    where = await put(face, "1", {"log": LONG})
+    await face.put_writes(where, [("log", "more")], "task")
+    head = await put(face, "2", {}, parent=where, versions={"log": "9"}, new={})
+    history = await face.history(head, ["log"])
+    assert history["log"] == {"seed": LONG, "writes": [("task", "log", "more")]}
+
+
+class Mine(list[Any]):
+    """Not just any list."""
+
+
+async def test_what_is_not_exactly_a_list_or_dict_is_left_whole(face: Face, database: Database) -> None:
+    values = [Mine(LONG), {n: text() for n in range(100)}, [n / 7 for n in range(10_000)], text(100_000)]
+    for number, value in enumerate(values):
+        where = await put(face, f"{number}", {"log": value})
+        stored = (await get(face, where)).checkpoint["channel_values"]["log"]
+        assert stored == value
+    assert database.count("blobs") == len(values)

@@ -1,0 +1,291 @@
+"""How large values are cut: what changes is new, what does not is shared, and together they are the same bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom.core import parts as cutting
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
+from langgraph_checkpoint_custom.core.parts import Divided, as_divided, contents, divide, put_together
+from langgraph_checkpoint_custom.core.recent import Recent
+from langgraph_checkpoint_custom.core.serde import Faithful
+
+SERDE = Faithful(JsonPlusSerializer())
+Parts = dict[str, bytes]
+
+
+def loads(data: bytes) -> Any:
+    return SERDE.loads_typed(("msgpack", data))
+
+
+class Kept:
+    """Version after version of a value, with all parts that were stored."""
+
+    def __init__(self) -> None:
+        self.parts: Parts = {}
+        self.last: Divided | None = None
+        self.written = 0
+
+    def store(self, value: Any, *, forget: bool = False) -> int:
+        """Store the next version; returns how many parts were new. With `forget`, as another process would."""
+        before = self.last
+        if before and forget:
+            before = before.without_objects()
+        found = divide(value, "1", before, pack)
+        assert found is not None
+        self.last, new = found
+        assert not self.parts.keys() & new.keys()
+        self.parts |= new
+        assert self.load(value) == pack(value)
+        return len(new)
+
+    def load(self, value: Any) -> bytes:
+        """The bytes of the last version, put together."""
+        assert self.last
+        data = [self.parts[part.name] for part in self.last.parts]
+        return bytes(put_together(contents(value, self.last), data, lambda joined: joined))
+
+
+@pytest.fixture(params=[False, True], ids=["known objects", "known names"])
+def forget(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def text(dice: random.Random, size: int = 800) -> str:
+    return "".join(dice.choices("abcdefghij ", k=size))
+
+
+def messages(count: int, seed: int = 1) -> list[BaseMessage]:
+    dice = random.Random(seed)
+    kinds: list[Callable[[int], BaseMessage]] = [
+        lambda n: HumanMessage(text(dice), id=f"{seed} {n}"),
+        lambda n: AIMessage(
+            text(dice),
+            id=f"{seed} {n}",
+            tool_calls=[{"name": "find", "args": {"deep": [{"er": n}]}, "id": f"{n}"}],
+            response_metadata={"usage": {"tokens": [n, 2]}},
+        ),
+        lambda n: ToolMessage(text(dice), tool_call_id=f"{n}", id=f"{seed} {n}"),
+    ]
+    return [kinds[n % 3](n) for n in range(count)]
+
+
+def dicts(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    dice = random.Random(seed)
+    return [{"id": n, "text": text(dice)} for n in range(count)]
+
+
+SEQUENCES: Mapping[str, Callable[..., list[Any]]] = {"messages": messages, "dicts": dicts}
+
+
+@pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
+def test_an_append_stores_the_end_only(make: Callable[..., list[Any]], forget: bool) -> None:
+    kept = Kept()
+    values = make(200)
+    kept.store(values[:40])
+    for length in range(41, 201):
+        assert kept.store(values[:length], forget=forget) <= 2
+    assert sum(map(len, kept.parts.values())) < 10 * len(pack(values))  # And not 120 times.
+
+
+@pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
+def test_what_goes_from_the_head_or_changes_in_the_middle_moves_few_other_cuts(
+    make: Callable[..., list[Any]], forget: bool
+) -> None:
+    kept = Kept()
+    values = make(200)
+    kept.store(values)
+    assert len(kept.parts) > 10
+    assert sum(kept.store(values[first:], forget=forget) for first in range(1, 120)) < 2 * 120
+    changed = [*values[:70], *make(1, 2), *values[71:]]
+    assert kept.store(values, forget=forget) <= len(kept.parts)
+    assert kept.store(changed, forget=forget) <= 6
+    assert kept.store([*changed[:100], *changed[103:]], forget=forget) <= 6
+    assert kept.store([*make(2, 3), *changed], forget=forget) <= 6
+
+
+def test_a_dict_shares_its_other_entries(forget: bool) -> None:
+    kept = Kept()
+    dice = random.Random(3)
+    files = {f"/src/{n}.py": text(dice, 4000) for n in range(100)}
+    kept.store(files)
+    for n in (5, 50, 99):
+        files = {**files, f"/src/{n}.py": text(dice, 4000)}
+        assert kept.store(files, forget=forget) <= 6
+    del files["/src/20.py"]
+    assert kept.store(dict(files), forget=forget) <= 6
+    assert kept.store({**files, "/src/new.py": text(dice, 4000)}, forget=forget) <= 6
+
+
+def test_the_same_value_again_is_nothing_new(forget: bool) -> None:
+    kept = Kept()
+    values = messages(100)
+    kept.store(values)
+    assert kept.store(values, forget=forget) == 0
+    assert kept.store(list(values), forget=forget) == 0
+
+
+CHANGES: Mapping[str, Callable[[Any], object]] = {
+    "content": lambda message: setattr(message, "content", "other"),
+    "content of the same length": lambda message: setattr(message, "content", message.content.upper()),
+    "a content in parts": lambda message: setattr(message, "content", ["a", {"type": "text", "text": "b"}]),
+    "id": lambda message: setattr(message, "id", None),
+    "an argument, deep inside": lambda message: message.tool_calls[0]["args"]["deep"][0].update(er=True),
+    "one more inside": lambda message: message.tool_calls[0]["args"]["deep"].append({}),
+    "moved into another": lambda message: message.response_metadata["usage"].update(
+        tokens=[[*message.response_metadata["usage"]["tokens"]]]
+    ),
+    "a key": lambda message: message.response_metadata.update({"more": 1}),
+    "another key": lambda message: message.response_metadata.update(used=message.response_metadata.pop("usage")),
+    "what was empty": lambda message: message.additional_kwargs.update({"a": 1}),
+    "1 that became True": lambda message: message.response_metadata["usage"]["tokens"].__setitem__(0, True),
+    "a field of its own": lambda message: setattr(message, "extra_field", 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("place", [0, 1, 49, 97, 98, 99])
+def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
+    change: Callable[[Any], object], place: int
+) -> None:
+    """The same list, of the same objects."""
+    kept = Kept()
+    values = messages(100)
+    values[place] = AIMessage(
+        "text",
+        id="it",
+        tool_calls=[{"name": "find", "args": {"deep": [{"er": 1}]}, "id": "1"}],
+        response_metadata={"usage": {"tokens": [1, 2]}},
+    )
+    kept.store(values)
+    change(values[place])
+    assert 1 <= kept.store(values) <= 3
+
+
+def test_a_message_of_a_class_of_its_own_is_encoded_each_time() -> None:
+    class Mine(HumanMessage):
+        """Whose form may depend on anything."""
+
+    kept = Kept()
+    values: list[Any] = dicts(30)
+    kept.store(values)
+    assert not any(part.objects for part in kept.last.parts) if kept.last else False
+    found = divide([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], "1", None, repr_of)
+    assert found
+    assert any(part.objects for part in found[0].parts)
+    assert not found[0].parts[-1].objects
+
+
+def repr_of(value: Any) -> bytes:
+    return repr(value).encode() * 2
+
+
+ELEMENTS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.floats(), st.text(max_size=30), st.binary(max_size=30)
+)
+VALUES = st.recursive(
+    ELEMENTS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+)
+
+
+@given(
+    versions=st.lists(
+        st.lists(VALUES, min_size=1, max_size=40)
+        | st.dictionaries(st.text(max_size=9), VALUES, min_size=1, max_size=40),
+        min_size=1,
+        max_size=4,
+    ),
+    size=st.integers(1, 400),
+)
+def test_parts_together_are_the_value(versions: list[Any], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "SPLIT_FROM", 0)
+        patch.setattr(cutting, "PART", size)
+        kept = Kept()
+        for version in versions:
+            kept.store(version)
+            kept.store(version, forget=True)
+        assert kept.last
+        stored = contents(versions[-1], kept.last)
+        known = as_divided("1", kept.last.names, stored, versions[-1])
+        assert known.without_objects() == kept.last.without_objects()
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+@pytest.mark.parametrize("kind", [list, dict])
+def test_any_number_of_elements(count: int, kind: type) -> None:
+    value = [["x" * 20]] * count if kind is list else {f"{n:06}": ["x" * 20] for n in range(count)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "SPLIT_FROM", 0)
+        found = divide(value, "1", None, pack)
+    assert found
+    divided, new = found
+    data = [new[part.name] for part in divided.parts]
+    assert put_together(contents(value, divided), data, loads) == value
+
+
+def test_parts_that_do_not_belong_together_are_not_read() -> None:
+    values = dicts(100)
+    found = divide(values, "1", None, pack)
+    assert found
+    divided, new = found
+    stored = contents(values, divided)
+    data = [new[part.name] for part in divided.parts]
+    with pytest.raises(UnreadableValue):
+        put_together(stored, data[1:], loads)
+    with pytest.raises(UnreadableValue):
+        put_together(stored, [b"", *data[1:]], loads)
+
+
+WHOLE: Mapping[str, Any] = {
+    "a subclass of list": type("Mine", (list,), {})(dicts(100)),
+    "a subclass of dict": type("Mine", (dict,), {})({str(n): "x" * 500 for n in range(100)}),
+    "a dict with other keys": dict.fromkeys(range(100), "x" * 500),
+    "a tuple": tuple(dicts(100)),
+    "a small one": dicts(3),
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("value", WHOLE.values(), ids=WHOLE)
+def test_what_is_left_whole(value: Any) -> None:
+    assert divide(value, "1", None, pack) is None
+
+
+def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = divide(messages(100), "1", None, pack)
+    assert found
+    value = found[0]
+    size = sum(part.size for part in value.parts)
+    monkeypatch.setattr("langgraph_checkpoint_custom.core.recent.OBJECTS", 2 * size)
+    monkeypatch.setattr("langgraph_checkpoint_custom.core.recent.PARTS", 3 * len(value.parts))
+    recent = Recent()
+    keys = [Key("thread", "", str(number)) for number in range(9)]
+    for key in keys:
+        recent.note(key, None, {"messages": value})
+    known = [recent.of(key, None).get("messages") for key in keys]
+    assert known[:4] == [None] * 4
+    assert known[4:7] == [value.without_objects()] * 3
+    assert known[7:] == [value] * 2
+    recent.note(Key("thread", "", "next"), None, {"messages": value}, keys[8])
+    assert recent.of(keys[8], None) == {}
+    assert recent.of(keys[7], JsonCipher()) == {}
+
+
+class JsonCipher:
+    """One that nothing was stored with."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        raise NotImplementedError
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        raise NotImplementedError
