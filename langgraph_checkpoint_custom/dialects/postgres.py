@@ -100,6 +100,7 @@ class PostgresDialect(SqlDialect):
                 for part, refs in zip(ordered, required, strict=True)
             ),
             kept_versions=ManyTexts(_literal(ref.version for ref in refs) for refs in required),
+            kept_begins=ManyTexts(_literal(ref.begins for ref in refs) for refs in required),
             optional_channels=ManyTexts(_literal(ref.channel for ref in refs) for refs in optional),
             optional_versions=ManyTexts(_literal(ref.version for ref in refs) for refs in optional),
             members=[member for member, _ in blobs],
@@ -107,6 +108,7 @@ class PostgresDialect(SqlDialect):
             versions=ManyTexts(blob.version for _, blob in blobs),
             types=ManyTexts(blob.type for _, blob in blobs),
             values=ManyBytes(blob.value for _, blob in blobs),
+            parts=ManyTexts(blob.parts for _, blob in blobs),
         )
 
         def split(reply: Sequence[Any]) -> Sequence[Any]:
@@ -239,5 +241,5 @@ def _with_blobs(encoded: Encoded) -> dict[str, Any]:
         "versions": ManyTexts(blob.version for blob in encoded.blobs),
         "types": ManyTexts(blob.type for blob in encoded.blobs),
         "values": ManyBytes(blob.value for blob in encoded.blobs),
-        "parts": [blob.parts for blob in encoded.blobs],
+        "parts": ManyTexts(blob.parts for blob in encoded.blobs),
     }

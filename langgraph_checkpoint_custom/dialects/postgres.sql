@@ -131,13 +131,13 @@ WITH whole AS MATERIALIZED (
         %(root_ids)s::text[], %(run_ids)s::text[], %(formats)s::integer[],
         %(inline_channels)s::text[], %(delta_channels)s::text[], %(blob_channels)s::text[], %(blob_versions)s::text[],
         %(checkpoint_types)s::text[], %(checkpoints)b::bytea[], %(metadata_types)s::text[], %(metadata)b::bytea[],
-        %(metadata_filters)s::text[], %(kept_channels)s::text[], %(kept_versions)s::text[],
+        %(metadata_filters)s::text[], %(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_begins)s::text[],
         %(optional_channels)s::text[], %(optional_versions)s::text[]
     ) WITH ORDINALITY AS m (
         thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
         inline_channels, delta_channels, blob_channels, blob_versions,
         checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter,
-        kept_channels, kept_versions, optional_channels, optional_versions, member
+        kept_channels, kept_versions, kept_begins, optional_channels, optional_versions, member
     )
     LEFT JOIN LATERAL (
         SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
@@ -147,19 +147,27 @@ WITH whole AS MATERIALIZED (
         FOR KEY SHARE
     ) AS p ON true
     WHERE m.kept_channels IS NULL OR (p.blob_channels IS NOT NULL AND NOT EXISTS (
-        SELECT FROM unnest(m.kept_channels::text[], m.kept_versions::text[]) AS k (channel, version)
+        SELECT FROM unnest(m.kept_channels::text[], m.kept_versions::text[], m.kept_begins::text[])
+            AS k (channel, version, begins)
         WHERE p.blob_versions[array_position(p.blob_channels, k.channel)] IS DISTINCT FROM k.version
+        OR k.begins <> '' AND NOT EXISTS (
+            SELECT FROM langgraph_checkpoint.blobs b
+            WHERE b.thread_id = m.thread_id AND b.checkpoint_ns = m.checkpoint_ns
+            AND b.channel = k.channel AND b.version = k.version AND starts_with(b.parts, k.begins)
+            OFFSET 0
+        )
     ))
 ), stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value)
-    SELECT w.thread_id, w.checkpoint_ns, n.channel, n.version, n.type, n.value
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT w.thread_id, w.checkpoint_ns, n.channel, n.version, n.type, n.value, n.parts
     FROM unnest(
-        %(members)s::integer[], %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[]
-    ) WITH ORDINALITY AS n (member, channel, version, type, value, place)
+        %(members)s::integer[], %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[],
+        %(parts)s::text[]
+    ) WITH ORDINALITY AS n (member, channel, version, type, value, parts, place)
     JOIN whole w ON w.member = n.member
     ORDER BY n.place
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
