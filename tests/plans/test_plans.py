@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver, open_saver
+from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
@@ -170,6 +171,63 @@ def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool) 
             scans, rows = table_reads(explain(connection, statement))
             assert scans == []
             assert 0 < rows <= bound
+
+
+def an_extension(thread_id: str) -> Encoded:
+    """A checkpoint that keeps a value of the last one, shares a part with it and has a value of its own."""
+    last = str(SHORT)
+    return Encoded(
+        CheckpointRow(
+            thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], ["messages"], [last],
+            "msgpack", b"", "msgpack", b"", "{}",
+        ),
+        [BlobRow("own", "1", "msgpack", b"")],
+        [BlobRef("messages", last, required=True), BlobRef("messages", last, required=True, begins='["#/10"')],
+        [],
+        lambda _: [],
+        None,
+        {},
+    )  # fmt: skip
+
+
+SHARED: dict[str, tuple[Callable[[SqlDialect, str], Trip | None], int]] = {
+    "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
+    "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
+    "put": (lambda d, thread: d.insert_checkpoint(an_extension(thread)), 2),
+    "put_writes": (
+        lambda d, thread: d.insert_writes(
+            Key(thread, "", "000077"), [WriteRow("a", "new", "", None, 0, "msgpack", b"")], None
+        ),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
+@pytest.mark.parametrize("members", [1, 64])
+@pytest.mark.parametrize("case", SHARED)
+def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, members: int, generic: bool) -> None:
+    make, bound = SHARED[case]
+    d = PostgresDialect("langgraph_checkpoint")
+    shares = [trip.share for n in range(1, members + 1) if (trip := make(d, f"t{n}")) and trip.share]
+    assert len(shares) == members
+    (statement,) = shares[0].merge([share.part for share in shares]).trip.statements
+    with psycopg.connect(postgres_store) as connection:
+        if generic:
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            connection.prepare_threshold = 0
+        plan = explain(connection, statement)
+        scans, rows = table_reads(plan)
+        assert scans == []
+        assert rows <= bound * members
+        assert rows >= (members if bound else 0)
+        if bound == 2:
+            stored = connection.execute(
+                "SELECT count(*) FROM langgraph_checkpoint.checkpoints"
+                " WHERE checkpoint_id = '000101' AND run_id IS NULL"
+            ).fetchone()
+            assert stored == (members,)
+        connection.rollback()
 
 
 @pytest.mark.parametrize("run_ids", [["run7-3"], ["run0-5", "run9-1", "unknown"]], ids=["one run", "several"])
