@@ -9,10 +9,10 @@ caller's objects is read before the operation is made: steps may start later, on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -30,6 +30,26 @@ class Statement(NamedTuple):
     name: str
     sql: str
     params: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Later(Mapping[str, Any]):
+    """Parameters that are made when they are asked for: those of a statement that shares a trip never are."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Any]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 class Trip(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from typing_extensions import Self
@@ -12,7 +12,7 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, ManyTexts, WriteRow
-from langgraph_checkpoint_custom.core.operation import Merged, Row, Share, Trip
+from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
 from langgraph_checkpoint_custom.migrations import load_migrations
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
@@ -60,11 +60,11 @@ class PostgresDialect(SqlDialect):
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement, which is shorter where there are no blobs, or nothing has to be there already."""
         if encoded.kept or encoded.replayed:
-            statement = self.statement("extend_checkpoint", **_with_blobs(encoded), **_kept(encoded))
+            statement = self._later("extend_checkpoint", lambda: _with_blobs(encoded) | _kept(encoded))
         elif encoded.blobs:
-            statement = self.statement("insert_checkpoint_with_blobs", **_with_blobs(encoded))
+            statement = self._later("insert_checkpoint_with_blobs", lambda: _with_blobs(encoded))
         else:
-            statement = self.statement("insert_checkpoint", **_columns(encoded.row))
+            statement = self._later("insert_checkpoint", lambda: _columns(encoded.row))
         row = encoded.row
         size = len(row.checkpoint) + len(row.metadata) + sum(len(blob.value) for blob in encoded.blobs)
         # In one namespace checkpoints have blobs in common, and the next one looks for its parent.
@@ -136,19 +136,10 @@ class PostgresDialect(SqlDialect):
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""
-        params = key._asdict() | {
-            "task_id": rows[0].task_id,
-            "task_path": rows[0].task_path,
-            "run_id": rows[0].run_id,
-            "idxs": [row.idx for row in rows],
-            "channels": ManyTexts(row.channel for row in rows),
-            "types": ManyTexts(row.type for row in rows),
-            "values": ManyBytes(row.value for row in rows),
-            "claim": claim,
-        }
-        statement = self.statement("insert_writes", **params)
+        statement = self._later("insert_writes", lambda: _with_writes(key, rows, claim))
         if claim is not None:
-            return self._send(statement, self.statement("select_lost_claim", **params))
+            lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
+            return self._send(statement, lost)
         share = Share(
             ("insert_writes", self._tenant),
             (*key, rows[0].task_id),
@@ -197,6 +188,9 @@ class PostgresDialect(SqlDialect):
 
         return Merged(self._send(self._read(name, self._keys(list(dict.fromkeys(keys))))), split)
 
+    def _later(self, name: str, params: Callable[[], dict[str, Any]]) -> Statement:
+        return Statement(name, self._blocks[name], Later(lambda: self._confined(params())))
+
     def _keys(self, keys: Sequence[Key]) -> dict[str, Any]:
         """Keys as lists."""
         return {
@@ -204,6 +198,20 @@ class PostgresDialect(SqlDialect):
             "namespaces": ManyTexts(key.checkpoint_ns for key in keys),
             "checkpoint_ids": ManyTexts(key.checkpoint_id for key in keys),
         }
+
+
+def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:
+    """The writes of a task, as lists."""
+    return key._asdict() | {
+        "task_id": rows[0].task_id,
+        "task_path": rows[0].task_path,
+        "run_id": rows[0].run_id,
+        "idxs": [row.idx for row in rows],
+        "channels": ManyTexts(row.channel for row in rows),
+        "types": ManyTexts(row.type for row in rows),
+        "values": ManyBytes(row.value for row in rows),
+        "claim": claim,
+    }
 
 
 def _literal(texts: Iterable[str]) -> str:
