@@ -48,6 +48,8 @@ def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
     match record.args:
         case (str(name), asyncio.CancelledError()):
             return not name.startswith(POOL_NAME)
+        case (task, "CancelledError", _):
+            return POOL_NAME not in repr(task)
     return True
 
 
