@@ -57,6 +57,14 @@ class PostgresDialect(SqlDialect):
         """An array as it comes."""
         return value or []
 
+    def schema_state(self) -> Trip:
+        """As always; many who begin at once look together."""
+        return _the_same_for_all(super().schema_state())
+
+    def schema_numbers(self) -> Trip:
+        """As always; many who begin at once look together."""
+        return _the_same_for_all(super().schema_numbers())
+
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement, which is shorter where there are no blobs, or nothing has to be there already."""
         if encoded.kept or encoded.replayed:
@@ -198,6 +206,15 @@ class PostgresDialect(SqlDialect):
             "namespaces": ManyTexts(key.checkpoint_ns for key in keys),
             "checkpoint_ids": ManyTexts(key.checkpoint_id for key in keys),
         }
+
+
+def _the_same_for_all(trip: Trip) -> Trip:
+    """A read whose reply is everybody's."""
+
+    def merge(parts: Sequence[None]) -> Merged:
+        return Merged(trip, lambda reply: [reply] * len(parts))
+
+    return trip._replace(share=Share(trip.statements[0].name, None, 0, None, merge))
 
 
 def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:
