@@ -304,7 +304,8 @@ class Decoder:
             return self._value(channel, row.type, row.value, place)
         names = row.path
         whole = self._stored(channel, row)
-        parts = {name: self._stored(channel, find(channel, name)) for name in json.loads(names)}
+        # Parts that are alike have one name.
+        parts = [(name, self._stored(channel, find(channel, name))) for name in json.loads(names)]
         value, contents = self._checked(
             channel, whole.type, lambda: self._codec.loads_parts(whole, names, parts, place)
         )
