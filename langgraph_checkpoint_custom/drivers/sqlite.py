@@ -1,8 +1,9 @@
 """SQLite over the standard library: one writer connection, readers beside it, workers for the async side.
 
-A write holds the writer and `BEGIN IMMEDIATE` for its trips. A read is one statement, so it is a read snapshot by
-itself and needs no transaction; readers never wait for the writer, since the file is in WAL mode. An async call encodes
-where it is called, hops once to a worker and runs there to its end. `:memory:` has one connection for everything.
+A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`. A
+read is one statement, so it is a read snapshot by itself and needs no transaction; readers never wait for the writer,
+since the file is in WAL mode. An async call encodes where it is called, hops once to a worker and runs there to its
+end. `:memory:` has one connection for everything.
 """
 
 from __future__ import annotations
