@@ -124,12 +124,12 @@ class SqliteDriver:
         if op.access != "write":
             return self._alone(op)
         call = Call(op)
-        self._line.run([call], self._write)
+        self._store([call])
         return call.outcome()
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        return await self._worker(op.access).run(op, self._write_in_line if op.access == "write" else self._each)
+        return await self._worker(op.access).run(op, self._store if op.access == "write" else self._each)
 
     def close(self) -> None:
         """Wait for what is running and close every connection."""
@@ -157,30 +157,32 @@ class SqliteDriver:
             worker = self._workers.setdefault(access, made)
         return worker
 
-    def _alone(self, op: Operation[T]) -> T:
-        with _Session(self, op) as session:
+    def _alone(self, op: Operation[T], *, in_line: bool = False) -> T:
+        with _Session(self, op, in_line=in_line) as session:
             return drive(op, session.perform)
 
-    def _each(self, calls: Iterable[Call[Any]]) -> None:
+    def _each(self, calls: Iterable[Call[Any]], *, in_line: bool = False) -> None:
         """Run operations one by one."""
         for call in calls:
             call.error = None
             try:
-                call.result = self._alone(call.op)
+                call.result = self._alone(call.op, in_line=in_line)
             except Exception as error:
                 call.error = error
 
-    def _write_in_line(self, calls: Sequence[Call[Any]]) -> None:
+    def _store(self, calls: Sequence[Call[Any]]) -> None:
+        """Run writes together with those of others, and then by themselves those that had to leave the line."""
         self._line.run(calls, self._write)
+        self._each([call for call in calls if isinstance(call.error, _Leaves)])
 
     def _write(self, calls: Sequence[Call[Any]]) -> None:
-        """Run writes in as few transactions as can be; what fails there is run by itself."""
+        """Run writes in as few transactions as can be."""
         left = deque(calls)
         while left:
-            self._each(self._together(left) if len(left) > 1 else [left.popleft()])
+            self._each(self._together(left) if len(left) > 1 else [left.popleft()], in_line=True)
 
     def _together(self, left: deque[Call[Any]]) -> Sequence[Call[Any]]:
-        """Take writes and run them in one transaction; returns those of them that have to be run by themselves."""
+        """Take writes and run them in one transaction; returns them if it fails and each has to have its own."""
         with self._lock:
             connection = self._held.writer
             if connection is None:
@@ -205,12 +207,12 @@ class SqliteDriver:
             finally:
                 if connection.in_transaction:
                     connection.rollback()
-        return [call for call in taken if isinstance(call.error, _Elsewhere)]
+        return []
 
     def _member(self, connection: sqlite3.Connection, call: Call[Any]) -> None:
         def perform(request: Trip | Offload) -> Any:
             if isinstance(request, Offload):
-                raise _Elsewhere
+                raise _Leaves
             return self._send(connection, call.op.name, request)
 
         call.error = None
@@ -376,16 +378,17 @@ class _Held:
             self.writer = None
 
 
-class _Elsewhere(Exception):
-    """An operation has something to do that others should not wait for with their transaction."""
+class _Leaves(Exception):
+    """A write has something to do that others in line should not wait for, nor other processes with the lock."""
 
 
 class _Session:
     """One operation's turn: a connection from its first trip on, given back before results are decoded."""
 
-    def __init__(self, driver: SqliteDriver, op: Operation[Any]) -> None:
+    def __init__(self, driver: SqliteDriver, op: Operation[Any], *, in_line: bool) -> None:
         self._driver = driver
         self._op = op
+        self._in_line = in_line
         self._connection: sqlite3.Connection | None = None
         self._turn: AbstractContextManager[sqlite3.Connection] | None = None  # At the writer.
 
@@ -398,6 +401,8 @@ class _Session:
     def perform(self, request: Trip | Offload) -> Any:
         """Send a trip's statements, or do the work that needs no connection."""
         if isinstance(request, Offload):
+            if self._in_line:
+                raise _Leaves
             self._end(commit=True)
             return request.work()
         return self._driver._send(self._connection or self._begin(), self._op.name, request)

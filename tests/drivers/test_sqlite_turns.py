@@ -315,8 +315,11 @@ def locked_after_setup(saver: SqliteSaver, path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("colour", COLOURS)
-async def test_work_beside_the_database_is_done_without_the_lock(saver: SqliteSaver, path: Path, colour: str) -> None:
+async def test_nobody_waits_for_work_beside_the_database(
+    saver: SqliteSaver, path: Path, colour: str, alone: bool
+) -> None:
     def steps() -> Steps[str]:
         yield insert("before")
 
@@ -324,15 +327,17 @@ async def test_work_beside_the_database_is_done_without_the_lock(saver: SqliteSa
             with closing(sqlite3.connect(path, timeout=0)) as other:  # Does not wait.
                 other.execute("INSERT INTO claims (thread_id, token, owner, expires_at) VALUES ('other', '', '', 1)")
                 other.commit()
+            assert isinstance(put("meanwhile").run_here(saver), dict)
             return "done"
 
         done: str = yield Offload(1, work)
         yield insert("after")
         return done
 
-    outcomes = await together(saver, path, colour, [put("a"), Op(steps), put("b")])
-    assert outcomes[1] == "done"
-    assert stored(saver) == {"first", "a", "b"}
+    beside = [] if alone else [put("a"), put("b")]
+    outcomes = await together(saver, path, colour, [Op(steps), *beside])
+    assert outcomes[0] == "done"
+    assert stored(saver) - {"a", "b"} == {"first", "meanwhile"}
     assert claimed(path) == {"before", "other", "after"}
 
 
