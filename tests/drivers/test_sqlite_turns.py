@@ -284,7 +284,7 @@ async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: P
 
     work = [Op(arm), *(put(f"t {number}") for number in range(6))]
     outcomes = await together(saver, path, colour, work)
-    writer(saver).set_authorizer(None)
+    writer(saver).set_authorizer(lambda *_: sqlite3.SQLITE_OK)
     failed = [isinstance(each, StorageError) for each in outcomes]
     assert failed == [True] * 3 + [False] * 4
     assert {each.operation for each in outcomes[:3]} == {"test", "put"}
