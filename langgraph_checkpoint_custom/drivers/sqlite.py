@@ -20,7 +20,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
-from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line
 from langgraph_checkpoint_custom.errors import (
     ClosedError,
@@ -30,6 +29,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaOutdated,
     StorageError,
 )
+from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 

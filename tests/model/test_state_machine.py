@@ -57,7 +57,9 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-# Values are cut into parts of an element or two. Lists turn the page after this many checkpoints, so that threads of a few have several pages.
+# Values are cut into parts of an element or two.
+PARTS = {"SPLIT_FROM": 1, "ELEMENT": 0, "PART": 4}
+# Lists turn the page after this many checkpoints, so that threads of a few have several pages.
 PAGE = 3
 
 
@@ -547,7 +549,7 @@ def opened(store: Store, colour: str) -> Iterator[tuple[CheckpointSaver, Calls]]
 @pytest.mark.parametrize("colour", COLOURS)
 def test_a_saver_answers_as_the_oracle_does(store: Store, colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
-    for name, number in {"SPLIT_FROM": 1, "ELEMENT": 0, "PART": 4}.items():
+    for name, number in PARTS.items():
         monkeypatch.setattr(f"langgraph_checkpoint_custom.core.parts.{name}", number)
     with opened(store, colour) as (saver, calls):
 
