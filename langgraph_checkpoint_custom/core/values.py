@@ -130,6 +130,8 @@ class Values:
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as bytes; raises what the serializer raises."""
         type_, data = self._serde.dumps_typed(value)
+        if self._cipher is None and len(data) < COMPRESS_FROM and "|" not in type_:  # As most are: there may be many.
+            return Stored(type_, bytes(data))
         return self._close(type_, bytes(data), place)
 
     def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
