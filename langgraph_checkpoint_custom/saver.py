@@ -49,21 +49,21 @@ from langgraph_checkpoint_custom.core.model import (
 from langgraph_checkpoint_custom.core.operation import Driver, Operation
 from langgraph_checkpoint_custom.core.read import (
     NextVersion,
+    Note,
     PageReply,
     Reading,
     get_tuple,
     get_tuple_to_write,
     list_page,
 )
-from langgraph_checkpoint_custom.core.recent import Recent
 from langgraph_checkpoint_custom.core.reencrypt import TABLES, Renewal, reencrypt_page
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.values import Values, ciphers_of
 from langgraph_checkpoint_custom.core.write import put, put_writes
-from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.recent import Recent
 
 # Checkpoints that a list holds in memory at a time.
 PAGE = 50
@@ -137,7 +137,6 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         self._dialect = dialect
         self._driver = driver
         self._recent = Recent()
-        tell_of_forks(self._recent)
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
@@ -416,8 +415,8 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     def _stored_key(self, key: Key) -> Key:
         return key._replace(thread_id=self._dialect.stored_thread(key.thread_id))
 
-    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Recent, Key]:
-        return self._dialect, self._codec, self.get_next_version, self._recent, key_of(config)
+    def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Note, Key]:
+        return self._dialect, self._codec, self.get_next_version, self._recent.note, key_of(config)
 
     def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
         """Remember where a run may begin."""

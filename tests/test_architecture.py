@@ -22,9 +22,11 @@ MAY_IMPORT = {
     "migrations": set(),
     "core": {"errors", "migrations"},
     "dialects": {"errors", "migrations", "core"},
-    "drivers": {"errors", "migrations", "core"},
+    "forks": set(),
+    "drivers": {"errors", "forks", "migrations", "core"},
     "lease": {"errors", "core"},
-    "saver": {"errors", "core", "lease"},
+    "recent": {"core", "forks"},
+    "saver": {"errors", "core", "lease", "recent"},
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
@@ -99,11 +101,15 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     for database in ("postgres", "sqlite"):
         blocks = load_blocks(f"{database}.sql")
         across_threads = {"page_of_store", "delta_lineage", "doom_runs", "erase_run_writes", "claim_sweep"}
-        across_threads |= {name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_"))}
+        across_threads |= {
+            name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_"))
+        }
         across_threads |= {"enter_tenant", "leave_tenant"}
         for name, body in blocks.items():
             if name not in across_threads:
-                assert re.search(r"(?::|%\()thread_ids?\b", body), f"{name} in {database}.sql"
+                # By name, or as the first one by position.
+                bound = re.search(r"(?::|%\()thread_ids?\b|\(thread_id,[^)]*\)\nSELECT \?", body)
+                assert bound, f"{name} in {database}.sql"
 
 
 METHODS = [

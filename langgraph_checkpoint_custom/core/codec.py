@@ -110,20 +110,23 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _dumps(values: Values, what: str, value: Any, place: Place) -> Stored:
-    return _encoded(what, lambda: values.dumps(value, place))
-
-
-def _encoded(what: str, dumps: Callable[[], T]) -> T:
+def _dumps(dumps: Callable[..., T], value: Any, place: Place, *more: Any) -> T:
     try:
-        return dumps()
+        return dumps(value, place, *more)
     except UnstorableValue as error:
-        raise CheckpointEncodeError(f"{what} cannot be stored: {error}; nothing was stored") from error
+        raise CheckpointEncodeError(f"{_thing_at(place)} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
         raise CheckpointEncodeError(
-            f"{what} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the value "
-            "serialisable or pass a serde that knows it"
+            f"{_thing_at(place)} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the "
+            "value serialisable or pass a serde that knows it"
         ) from error
+
+
+def _thing_at(place: Place) -> str:
+    """What is stored at a place, for an error."""
+    if place[0] == "blob":
+        return f"the value of channel {place[2]!r}"
+    return f"the write to channel {place[5]!r}" if place[0] == "write" else f"the {place[0]}"
 
 
 def _id_or_none(value: object) -> str | None:
@@ -180,7 +183,7 @@ def encode_checkpoint(
     def blob(channel: str, shared: Divided | None = None) -> list[BlobRow]:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        stored = _encoded(f"the value of channel {channel!r}", lambda: codec.dumps_blob(values[channel], place, shared))
+        stored = _dumps(codec.dumps_blob, values[channel], place, shared)
         if isinstance(stored, Stored):
             return [BlobRow(channel, version, *stored)]
         divided[channel] = stored.divided
@@ -239,8 +242,8 @@ def encode_checkpoint(
             sorted(delta),
             [channel for channel, _ in named],
             [version for _, version in named],
-            *_dumps(codec, "the checkpoint", document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
-            *_dumps(codec, "the metadata", stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
+            *_dumps(codec.dumps, document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
+            *_dumps(codec.dumps, stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
             project(whole, codec.shown),
         ),
         blobs,
@@ -267,8 +270,7 @@ def encode_writes(
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = text("channel", channel, MAX_CHANNEL)
         place = place_of_write(key.checkpoint_ns, key.checkpoint_id, task_id, idx, channel)
-        stored = _dumps(codec, f"the write to channel {channel!r}", value, place)
-        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
+        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *_dumps(codec.dumps, value, place))
     return key, list(rows.values()), claim_of(config)
 
 
@@ -304,7 +306,8 @@ class Decoder:
             return self._value(channel, row.type, row.value, place)
         names = row.path
         whole = self._stored(channel, row)
-        parts = {name: self._stored(channel, find(channel, name)) for name in json.loads(names)}
+        # Parts that are alike have one name.
+        parts = [(name, self._stored(channel, find(channel, name))) for name in json.loads(names)]
         value, contents = self._checked(
             channel, whole.type, lambda: self._codec.loads_parts(whole, names, parts, place)
         )

@@ -25,11 +25,11 @@ Row = Sequence[Any]
 
 
 class Statement(NamedTuple):
-    """One SQL statement with its parameters, bound by name; `params` is a list where it runs once for each."""
+    """One SQL statement with its parameters; `params` is a list where it runs once for each."""
 
     name: str
     sql: str
-    params: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    params: Mapping[str, Any] | Sequence[Mapping[str, Any] | tuple[Any, ...]]
 
 
 class Later(Mapping[str, Any]):

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.core.codec import Decoder, version_key
@@ -17,13 +18,14 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
-from langgraph_checkpoint_custom.core.recent import Recent
+from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
 
 NextVersion = Callable[[None, None], str]
+Note = Callable[[Key, CipherProtocol | None, Mapping[str, Divided]], None]
 
 
 class PageReply(NamedTuple):
@@ -52,7 +54,7 @@ def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
 
 @operation("read")
 def get_tuple(
-    d: SqlDialect, codec: Values, next_version: NextVersion, recent: Recent | None, key: Key
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
 ) -> Steps[CheckpointTuple | None]:
     """The checkpoint of a key with its pending writes, or None.
 
@@ -63,13 +65,13 @@ def get_tuple(
     """
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, recent))
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, note))
     return tuples[0] if tuples else None
 
 
 @operation("read")
 def get_tuple_to_write(
-    d: SqlDialect, codec: Values, next_version: NextVersion, recent: Recent | None, key: Key
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
 ) -> Steps[Reading]:
     """As `get_tuple`, and whether there is a newer checkpoint.
 
@@ -82,7 +84,7 @@ def get_tuple_to_write(
         (newest,) = yield d.select_newest_id(key)
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, recent))
+    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, note))
     return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
@@ -123,11 +125,11 @@ def build_tuples(
     next_version: NextVersion,
     rows: Sequence[TupleRow],
     wanted: Mapping[str, str],
-    recent: Recent | None = None,
+    note: Note | None = None,
 ) -> list[CheckpointTuple]:
     """The checkpoints of a reply that match a filter, newest first; each has objects of its own.
 
-    What can be known of their parts is noted in `recent`.
+    `note` is told what is known of their values in parts.
     """
     heads: list[TupleRow] = []
     blobs: dict[tuple[str, ...], TupleRow] = {}
@@ -165,9 +167,9 @@ def build_tuples(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
-        if recent and decoder.in_parts:
+        if note and decoder.in_parts:
             key = Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
-            recent.note(key, codec.cipher, {channel: known() for channel, known in decoder.in_parts.items()})
+            note(key, codec.cipher, {channel: known() for channel, known in decoder.in_parts.items()})
         tuples.append(
             CheckpointTuple(
                 config_of(*place),

@@ -130,6 +130,8 @@ class Values:
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as bytes; raises what the serializer raises."""
         type_, data = self._serde.dumps_typed(value)
+        if self._cipher is None and len(data) < COMPRESS_FROM and "|" not in type_:  # As most are: there may be many.
+            return Stored(type_, bytes(data))
         return self._close(type_, bytes(data), place)
 
     def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
@@ -152,10 +154,12 @@ class Values:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
         return self._serde.loads_typed(self._open(type_, data, place))
 
-    def loads_parts(self, whole: Stored, names: str, parts: Mapping[str, Stored], place: Place) -> tuple[Any, bytes]:
+    def loads_parts(
+        self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place
+    ) -> tuple[Any, bytes]:
         """The value of parts, and what `as_divided` has to know; raises as `loads` does."""
         stored = self._open(*whole, (*place, names), DIVIDED)[1]
-        data = [self._open(*part, (*place[:-1], name))[1] for name, part in parts.items()]
+        data = [self._open(*part, (*place[:-1], name))[1] for name, part in parts]
         return put_together(stored, data, lambda joined: self._serde.loads_typed((MSGPACK, joined))), stored
 
     def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:

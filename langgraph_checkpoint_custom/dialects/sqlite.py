@@ -16,12 +16,19 @@ from langgraph_checkpoint_custom.migrations import load_migrations
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was given.
 
+# Rows that a statement inserts; one of each length would take longer to prepare than to run.
+WRITES = (16, 4, 1)
+
 
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
     def __init__(self, path: str) -> None:
         super().__init__(load_blocks("sqlite.sql"), load_migrations("sqlite"), place=path, schema="main")
+        row = "(?, ?, ?, ?)"
+        self._insert_writes = {
+            size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in WRITES
+        }
 
     @staticmethod
     def array(values: Sequence[Any]) -> str:
@@ -74,8 +81,19 @@ class SqliteDialect(SqlDialect):
         return [Statement("put_blobs", self._blocks["put_blobs"], each)] if each else []
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
-        """One row at a time, in one transaction."""
-        place = key._asdict() | {"thread_id": self.stored_thread(key.thread_id)}
-        each = [place | row._asdict() for row in rows]
-        checks = [self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)] if claim else []
-        return self._send(Statement("insert_writes", self._blocks["insert_writes"], each), *checks)
+        """Some rows at a time, in one transaction; all are of one task."""
+        place = (self.stored_thread(key.thread_id), *key[1:], rows[0].task_id, rows[0].task_path, rows[0].run_id)
+        statements = []
+        for size, sql in self._insert_writes.items():
+            whole = len(rows) // size * size
+            each = [
+                place
+                + tuple(cell for row in rows[at : at + size] for cell in (row.idx, row.channel, row.type, row.value))
+                for at in range(0, whole, size)
+            ]
+            if each:
+                statements.append(Statement("insert_writes", sql, each))
+            rows = rows[whole:]
+        if claim:
+            statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
+        return self._send(*statements)

@@ -29,7 +29,6 @@ from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, 
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
 from langgraph_checkpoint_custom.drivers import postgres_arrays  # noqa: F401  # Registers what psycopg is to do.
-from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
@@ -42,6 +41,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaMissing,
     StorageError,
 )
+from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]

@@ -1,8 +1,9 @@
 """SQLite over the standard library: one writer connection, readers beside it, workers for the async side.
 
-A write holds the writer and `BEGIN IMMEDIATE` for its trips. A read is one statement, so it is a read snapshot by
-itself and needs no transaction; readers never wait for the writer, since the file is in WAL mode. An async call encodes
-where it is called, hops once to a worker and runs there to its end. `:memory:` has one connection for everything.
+A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`. A
+read is one statement, so it is a read snapshot by itself and needs no transaction; readers never wait for the writer,
+since the file is in WAL mode. An async call encodes where it is called, hops once to a worker and runs there to its
+end. `:memory:` has one connection for everything.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
-from langgraph_checkpoint_custom.drivers.forks import tell_of_forks
+from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line
 from langgraph_checkpoint_custom.errors import (
     ClosedError,
     ConfigError,
@@ -28,6 +29,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaOutdated,
     StorageError,
 )
+from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 
@@ -35,7 +37,6 @@ OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
-
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 _WAY_OUT = {
@@ -79,7 +80,8 @@ class SqliteDriver:
         self._synchronous = synchronous.upper()
         self._lock = threading.Lock()  # Guards the writer, and opening and closing.
         self._held = _Held()
-        self._workers: dict[Access, ThreadPoolExecutor] = {}
+        self._workers: dict[Access, Hops] = {}
+        self._line = Line()
         self._finalizer = weakref.finalize(self, self._held.close)
         tell_of_forks(self)
 
@@ -100,6 +102,7 @@ class SqliteDriver:
         """Go on; the file is opened again when it is needed. In the child there are no workers."""
         if child:
             self._workers = {}
+            self._line = Line()
             self._held.lent.clear()
         self._lock.release()
 
@@ -114,22 +117,26 @@ class SqliteDriver:
 
     async def asetup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
-        await asyncio.get_running_loop().run_in_executor(self._worker("write"), self.setup)
+        await asyncio.get_running_loop().run_in_executor(self._worker("write").executor, self.setup)
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
-        with _Session(self, op) as session:
-            return drive(op, session.perform)
+        if op.access != "write":
+            return self._alone(op)
+        call = Call(op)
+        self._store([call])
+        return call.outcome()
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker(op.access), self.run, op)
+        return await self._worker(op.access).run(op, self._store if op.access == "write" else self._each)
 
     def close(self) -> None:
         """Wait for what is running and close every connection."""
         self._held.closed = True
         for worker in list(self._workers.values()):
-            worker.shutdown()
+            worker.executor.shutdown()
+        self._line.run((), self._write)
         with self._lock:
             self._held.close()
 
@@ -137,23 +144,100 @@ class SqliteDriver:
         """Wait for what is running and close every connection."""
         await asyncio.to_thread(self.close)
 
-    def _worker(self, access: Access) -> ThreadPoolExecutor:
+    def _worker(self, access: Access) -> Hops:
         if self._held.closed:
             raise closed()
         worker = self._workers.get(access)
         if worker is None:
-            size = 1 if access == "write" or self._shared else READERS
+            if access == "write":
+                made = Hops(1, "checkpoint-write", most=MOST, seconds=0)
+            else:
+                made = Hops(1 if self._shared else READERS, "checkpoint-read", most=1, seconds=LONGEST)
             # setdefault is atomic: of two threads that come here at once both use the same one.
-            worker = self._workers.setdefault(access, ThreadPoolExecutor(size, f"checkpoint-{access}"))
+            worker = self._workers.setdefault(access, made)
         return worker
+
+    def _alone(self, op: Operation[T], *, in_line: bool = False) -> T:
+        with _Session(self, op, in_line=in_line) as session:
+            return drive(op, session.perform)
+
+    def _each(self, calls: Iterable[Call[Any]], *, in_line: bool = False) -> None:
+        """Run operations one by one."""
+        for call in calls:
+            call.error = None
+            try:
+                call.result = self._alone(call.op, in_line=in_line)
+            except Exception as error:
+                call.error = error
+
+    def _store(self, calls: Sequence[Call[Any]]) -> None:
+        """Run writes together with those of others, and then by themselves those that had to leave the line."""
+        self._line.run(calls, self._write)
+        self._each([call for call in calls if isinstance(call.error, _Leaves)])
+
+    def _write(self, calls: Sequence[Call[Any]]) -> None:
+        """Run writes in as few transactions as can be."""
+        left = deque(calls)
+        while left:
+            self._each(self._together(left) if len(left) > 1 else [left.popleft()], in_line=True)
+
+    def _together(self, left: deque[Call[Any]]) -> Sequence[Call[Any]]:
+        """Take writes and run them in one transaction; returns them if it fails and each has to have its own."""
+        with self._lock:
+            connection = self._held.writer
+            if connection is None:
+                return [left.popleft()]  # It opens the file.
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:  # All of them have waited for busy_timeout.
+                while left:
+                    call = left.popleft()
+                    call.error = self._wrapped(error, call.op.name, None)
+                    call.error.__cause__ = error
+                return []
+            taken: list[Call[Any]] = []
+            try:
+                ends = time.monotonic() + LONGEST
+                while left and (not taken or time.monotonic() < ends):
+                    taken.append(left.popleft())
+                    self._member(connection, taken[-1])
+                connection.execute("COMMIT")
+            except sqlite3.Error:
+                return taken
+            finally:
+                if connection.in_transaction:
+                    connection.rollback()
+        return []
+
+    def _member(self, connection: sqlite3.Connection, call: Call[Any]) -> None:
+        def perform(request: Trip | Offload) -> Any:
+            if isinstance(request, Offload):
+                raise _Leaves
+            return self._send(connection, call.op.name, request)
+
+        call.error = None
+        connection.execute("SAVEPOINT member")
+        try:
+            call.result = drive(call.op, perform)
+        except Exception as error:
+            call.error = error
+            connection.execute("ROLLBACK TO member")  # Fails if all is rolled back, as with a full disk.
+        connection.execute("RELEASE member")
+
+    def _send(self, connection: sqlite3.Connection, operation: str, trip: Trip) -> Any:
+        try:
+            return _reply(connection, trip)
+        except sqlite3.Error as error:
+            names = {statement.name for statement in trip.statements}
+            raise self._wrapped(error, operation, names.pop() if len(names) == 1 else None) from error
 
     @contextmanager
     def _writer(self, operation: str) -> Iterator[sqlite3.Connection]:
         """The writer connection, with the tables in place."""
         with self._lock:
-            if self._held.closed:
-                raise closed()
             if self._held.writer is None:
+                if self._held.closed:
+                    raise closed()
                 try:
                     self._held.writer = self._open(operation)
                 except sqlite3.Error as error:
@@ -294,12 +378,17 @@ class _Held:
             self.writer = None
 
 
+class _Leaves(Exception):
+    """A write has something to do that others in line should not wait for, nor other processes with the lock."""
+
+
 class _Session:
     """One operation's turn: a connection from its first trip on, given back before results are decoded."""
 
-    def __init__(self, driver: SqliteDriver, op: Operation[Any]) -> None:
+    def __init__(self, driver: SqliteDriver, op: Operation[Any], *, in_line: bool) -> None:
         self._driver = driver
         self._op = op
+        self._in_line = in_line
         self._connection: sqlite3.Connection | None = None
         self._turn: AbstractContextManager[sqlite3.Connection] | None = None  # At the writer.
 
@@ -312,14 +401,11 @@ class _Session:
     def perform(self, request: Trip | Offload) -> Any:
         """Send a trip's statements, or do the work that needs no connection."""
         if isinstance(request, Offload):
+            if self._in_line:
+                raise _Leaves
             self._end(commit=True)
             return request.work()
-        connection = self._connection or self._begin()
-        try:
-            return _reply(connection, request)
-        except sqlite3.Error as error:
-            names = {statement.name for statement in request.statements}
-            raise self._driver._wrapped(error, self._op.name, names.pop() if len(names) == 1 else None) from error
+        return self._driver._send(self._connection or self._begin(), self._op.name, request)
 
     def _begin(self) -> sqlite3.Connection:
         driver, name = self._driver, self._op.name

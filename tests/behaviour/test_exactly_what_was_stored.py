@@ -137,6 +137,9 @@ def same(one: Any, two: Any) -> bool:
         return False
     if isinstance(one, float):
         return repr(one) == repr(two)
+    if isinstance(one, datetime) and one.tzinfo:
+        # One that no clock shows, in the hour that is left out in spring, equals none of another zone.
+        return bool(one.utcoffset() == two.utcoffset() and one.replace(tzinfo=None) == two.replace(tzinfo=None))
     if isinstance(one, Decimal):
         return str(one) == str(two)
     if isinstance(one, np.ndarray):

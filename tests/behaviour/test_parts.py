@@ -83,6 +83,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "a dict in another order": [dict(sorted(FILES.items(), key=lambda pair: pair[0][n:])) for n in range(4, 8)],
     "small and large": [LONG, LONG[:3], LONG, [], LONG[:100]],
     "other types": [LONG, FILES, [text() for _ in range(100)], None, "text", {"a": LONG}, LONG],
+    "parts that are alike": [["x" * 9000] * 5, [{"a": "y" * 9000}] * 3 + LONG, {str(n): "z" * 9000 for n in range(9)}],
     "the same": [LONG, LONG, list(LONG), FILES, FILES],
 }
 

@@ -16,8 +16,8 @@ from langgraph_checkpoint_custom.core import parts as cutting
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
 from langgraph_checkpoint_custom.core.parts import Divided, as_divided, contents, divide, put_together
-from langgraph_checkpoint_custom.core.recent import Recent
 from langgraph_checkpoint_custom.core.serde import Faithful
+from langgraph_checkpoint_custom.recent import Recent
 
 SERDE = Faithful(JsonPlusSerializer())
 Parts = dict[str, bytes]
@@ -266,8 +266,8 @@ def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: 
     assert found
     value = found[0]
     size = sum(part.size for part in value.parts)
-    monkeypatch.setattr("langgraph_checkpoint_custom.core.recent.OBJECTS", 2 * size)
-    monkeypatch.setattr("langgraph_checkpoint_custom.core.recent.PARTS", 3 * len(value.parts))
+    monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * size)
+    monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * len(value.parts))
     recent = Recent()
     keys = [Key("thread", "", str(number)) for number in range(9)]
     for key in keys:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -88,6 +89,25 @@ def write(connection: Connection, store: Store, colour: str, thread_id: str) -> 
             connection.send(number + 1)
 
     asyncio.run(work())
+
+
+def write_many(connection: Connection, store: Store, number: int) -> None:
+    """As `write`, on that many threads at once, half of them in each colour; sends thread and number."""
+    saver = store.open()
+    turn = threading.Lock()
+
+    async def work(thread: int, colour: str) -> None:
+        for done in count():
+            await advance(Face(saver, colour), f"thread {thread}", done, done + 1)
+            with turn:
+                connection.send((thread, done + 1))
+
+    async def tasks() -> None:
+        await asyncio.gather(*(work(thread, "async") for thread in range(1, number, 2)))
+
+    for thread in range(0, number, 2):
+        threading.Thread(target=asyncio.run, args=(work(thread, "sync"),), daemon=True).start()
+    asyncio.run(tasks())
 
 
 def put_many(connection: Connection, store: Store, colour: str, thread_id: str, name: str, number: int) -> None:

@@ -19,7 +19,7 @@ from tests.behaviour.helpers import anywhere
 from tests.conftest import COLOURS
 from tests.crash import agent
 from tests.crash.processes import Process
-from tests.crash.programs import advance, after, seen, set_up, unfinished, write
+from tests.crash.programs import advance, after, seen, set_up, unfinished, write, write_many
 from tests.invariants import check_invariants, read_tables
 from tests.stores import Face, Store
 
@@ -27,6 +27,8 @@ from tests.stores import Face, Store
 MANY = 100
 # Of writers, of processes that make the tables, and of runs in each durability.
 KILLS, SETUP_KILLS, RUN_KILLS = 200, 20, 10
+# Threads that are written at once.
+TOGETHER = 16
 
 
 @pytest.fixture
@@ -61,6 +63,24 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: 
         for thread_id, number in done.items():
             asyncio.run(advance(Face(saver, "sync"), thread_id, number, number + 2))
             assert seen(saver, thread_id) == after(number + 2), f"{thread_id}: {number} were done"
+
+
+@pytest.mark.leaves_writes("a process may be killed after the writes of a checkpoint and before it")
+def test_what_was_acknowledged_to_many_at_once_is_there_after_a_kill(own_store: Store, dice: random.Random) -> None:
+    """What they store together is theirs, each for itself."""
+    done = dict.fromkeys(range(TOGETHER), 0)
+    with own_store.open() as saver:
+        saver.setup()
+    with Process(write_many, own_store, TOGETHER) as writer:
+        writer.receive()
+        time.sleep(dice.uniform(0.2, 0.6))  # The moment of the kill, at random: nothing is waited for.
+        messages = writer.received()
+        assert writer.kill()
+        done |= dict([*messages, *writer.received()])
+    assert sum(done.values()) > TOGETHER
+    with own_store.open() as saver:
+        for thread, number in done.items():
+            assert seen(saver, f"thread {thread}") in (after(number), after(number + 1)), f"{number} were done"
 
 
 def test_a_kill_while_the_tables_are_made_does_not_matter(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -234,19 +235,18 @@ def test_a_file_that_is_not_writable_is_said(nobodys_folder: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_an_async_call_hops_to_a_worker_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_async_call_hops_to_a_worker_once_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteSaver(path) as saver:
         await saver.asetup()
-        loop = asyncio.get_running_loop()
         hops = 0
-        run_in_executor = loop.run_in_executor
+        submit = ThreadPoolExecutor.submit
 
-        def counted(executor: Any, function: Any, *args: Any) -> Any:
+        def counted(executor: ThreadPoolExecutor, function: Any, *args: Any) -> Any:
             nonlocal hops
             hops += 1
-            return run_in_executor(executor, function, *args)
+            return submit(executor, function, *args)
 
-        monkeypatch.setattr(loop, "run_in_executor", counted)
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
         config = await saver.aput(*arguments("t"))
         await saver.aput_writes(config, [("a", 1)], "task")
         await saver.aget_tuple(config)
@@ -255,6 +255,6 @@ async def test_an_async_call_hops_to_a_worker_once(path: Path, monkeypatch: pyte
         await saver.acopy_thread("t", "copy")
         await saver.aprune(["t"])
         await saver.adelete_thread("t")
-        assert hops == 8
+        assert hops <= 8  # A worker that is not back yet takes the next one, too.
         assert [found async for found in saver.alist(None)] != []
-        assert hops == 9
+        assert hops <= 9

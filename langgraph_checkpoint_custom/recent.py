@@ -1,7 +1,5 @@
 """What is known of the parts of values that were read or stored last, so that the next version can share them.
 
-Must not know: SQL, connections, encoding.
-
 What is not known here is stored whole: that is always right. What is known but gone is noticed by `put`.
 """
 
@@ -15,6 +13,7 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.parts import Divided
+from langgraph_checkpoint_custom.forks import tell_of_forks
 
 # Parts with their names alone take about 300 bytes each.
 PARTS = 100_000
@@ -32,6 +31,7 @@ class Recent:
         self._lock = threading.Lock()
         self._whole = _Newest(OBJECTS)
         self._names = _Newest(PARTS)
+        tell_of_forks(self)
 
     def before_fork(self) -> None:
         """Let nobody else be inside."""

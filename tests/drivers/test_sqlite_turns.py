@@ -1,0 +1,521 @@
+"""Writes to one SQLite file that come at once share a transaction, and each still stands for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom import CheckpointConflict, ClaimLost, Contention, SqliteSaver, StorageError
+from langgraph_checkpoint_custom.core import write
+from langgraph_checkpoint_custom.core.codec import encode_checkpoint
+from langgraph_checkpoint_custom.core.model import CLAIM_KEY
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Statement, Steps, Trip
+from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.drivers import sqlite_turns
+from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
+from tests.behaviour.helpers import checkpoint, config, metadata
+from tests.conftest import COLOURS, needs_error_codes
+
+Outcomes = list[Any]
+MANY = 60
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.db"
+
+
+@pytest.fixture
+def saver(path: Path) -> Iterator[SqliteSaver]:
+    with SqliteSaver(path, busy_timeout=10) as opened:
+        opened.setup()
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy must not make two transactions of one."""
+    monkeypatch.setattr(driver_module, "LONGEST", 60)
+
+
+def writer(saver: SqliteSaver) -> sqlite3.Connection:
+    """The connection that writes."""
+    connection: sqlite3.Connection = saver._driver._held.writer  # type: ignore[attr-defined]
+    return connection
+
+
+@contextmanager
+def commits(saver: SqliteSaver) -> Iterator[list[str]]:
+    """The commits of a block."""
+    found: list[str] = []
+    writer(saver).set_trace_callback(lambda sql: found.append(sql) if sql == "COMMIT" else None)
+    yield found
+    writer(saver).set_trace_callback(None)
+
+
+class Work:
+    """One call of a saver, in either colour."""
+
+    def __init__(self, name: str, *args: Any, **kwargs: Any) -> None:
+        self.name, self.args, self.kwargs = name, args, kwargs
+
+    async def run(self, saver: SqliteSaver) -> Any:
+        return await getattr(saver, f"a{self.name}")(*self.args, **self.kwargs)
+
+    def run_here(self, saver: SqliteSaver) -> Any:
+        try:
+            return getattr(saver, self.name)(*self.args, **self.kwargs)
+        except Exception as error:
+            return error
+
+
+def put(thread_id: str, parent: str | None = None) -> Work:
+    document = checkpoint("2" if parent else "1", {"a": ["x"]})
+    return Work("put", config(thread_id, parent), document, metadata(), document["channel_versions"])
+
+
+def put_writes(where: RunnableConfig, task: str = "task") -> Work:
+    return Work("put_writes", where, [("a", 1), ("b", [2])], task)
+
+
+class Op(Work):
+    """An operation of the test's own."""
+
+    def __init__(self, steps: Callable[[], Steps[Any]]) -> None:
+        self.op = Operation("test", "write", steps)
+
+    async def run(self, saver: SqliteSaver) -> Any:
+        return await saver._driver.arun(self.op)
+
+    def run_here(self, saver: SqliteSaver) -> Any:
+        try:
+            return saver._driver.run(self.op)
+        except Exception as error:
+            return error
+
+
+def insert(thread_id: str) -> Trip:
+    """A statement that stores something that can be counted."""
+    sql = "INSERT INTO claims (thread_id, token, owner, expires_at) VALUES (:thread_id, 'token', 'test', 1e12)"
+    return Trip([Statement("insert", sql, {"thread_id": thread_id})])
+
+
+def claimed(path: Path) -> set[str]:
+    """What `insert` has stored."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {thread_id for (thread_id,) in connection.execute("SELECT thread_id FROM claims")}
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[Callable[[], None]]:
+    """Keep writes waiting, until the block ends or the function that it gives is called."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield lambda: other.rollback()
+
+
+async def together(saver: SqliteSaver, path: Path, colour: str, work: Sequence[Work]) -> Outcomes:
+    """Let calls come while another one is in its transaction, in their order: they make the next group."""
+    with locked(path) as unlock:
+        first = asyncio.ensure_future(put("first").run(saver))
+        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        if colour == "async":
+            tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
+            await asyncio.sleep(0)
+            unlock()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+        else:
+            with ThreadPoolExecutor(len(work)) as workers:
+                futures = []
+                for number, each in enumerate(work):
+                    futures.append(workers.submit(each.run_here, saver))
+                    await until(lambda number=number: len(line_of(saver)._waiting) == number + 1)  # type: ignore[misc]
+                unlock()
+                found = [await asyncio.wrap_future(each) for each in futures]
+        await first
+    return found
+
+
+def line_of(saver: SqliteSaver) -> Line:
+    line: Line = saver._driver._line  # type: ignore[attr-defined]
+    return line
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turn the loop until something is so."""
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends, "it never came so far"
+        await asyncio.sleep(0.001)  # Another OS thread is to come so far.
+
+
+def stored(saver: SqliteSaver) -> set[str]:
+    """The threads that have a checkpoint."""
+    return {found.config["configurable"]["thread_id"] for found in saver.list(None)}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_writes_that_wait_are_one_transaction(saver: SqliteSaver, path: Path, colour: str) -> None:
+    with commits(saver) as found:
+        outcomes = await together(saver, path, colour, [put(f"t {number}") for number in range(MANY)])
+    assert len(found) == 2  # The first, and all that came meanwhile.
+    assert [each["configurable"]["thread_id"] for each in outcomes] == [f"t {number}" for number in range(MANY)]
+    assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
+
+
+async def test_both_colours_and_all_loops_share_a_transaction(saver: SqliteSaver, path: Path) -> None:
+    """Some OS threads with a loop and some without, all at once."""
+    tasks = 8
+
+    def of_thread(number: int) -> None:
+        async def of_task(task: int) -> None:
+            where = await put(f"t {number} {task}").run(saver)
+            await put_writes(where).run(saver)
+
+        async def all_tasks() -> None:
+            await asyncio.gather(*(of_task(task) for task in range(tasks)))
+
+        if number % 2:
+            asyncio.run(all_tasks())
+        else:
+            where = put(f"t {number}").run_here(saver)
+            assert put_writes(where).run_here(saver) is None
+
+    with commits(saver) as found, ThreadPoolExecutor(32) as workers:
+        await asyncio.gather(*(asyncio.wrap_future(workers.submit(of_thread, number)) for number in range(32)))
+    everything = list(saver.list(None))
+    assert len(everything) == 16 + 16 * tasks
+    assert all(each.pending_writes == [("task", "a", 1), ("task", "b", [2])] for each in everything)
+    assert len(found) < len(everything)  # Of twice as many calls.
+
+
+async def test_a_write_that_nobody_waits_with_waits_for_nobody(saver: SqliteSaver) -> None:
+    with commits(saver) as found:
+        for number in range(3):
+            await put(f"t {number}").run(saver)
+            put(f"s {number}").run_here(saver)
+    assert len(found) == 6
+
+
+async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_turns, "MOST", 20)
+    with commits(saver) as found:
+        await together(saver, path, "sync", [put(f"t {number}") for number in range(MANY)])
+        assert len(found) == 1 + 3
+        found.clear()
+        monkeypatch.setattr(driver_module, "LONGEST", 1e-9)  # Each transaction is over as soon as it has begun.
+        await together(saver, path, "sync", [put(f"t {number}") for number in range(10)])
+    assert len(found) == 1 + 10
+    assert len(stored(saver)) == MANY + 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, colour: str) -> None:
+    put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
+    late = put("conflict", parent="0").args
+    encoded = encode_checkpoint(saver._codec, *late)
+    lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
+
+    def fails() -> Steps[None]:
+        yield insert("of one that fails")
+        raise LookupError("on purpose")
+
+    def refused() -> Steps[None]:
+        yield insert("refused")
+        yield insert("refused")
+
+    conflict = Op(write.put(saver._dialect, encoded, only_newest=True).start)
+    work: list[Work] = [put("a"), put_writes(lost), put("b"), Op(fails), put("c"), conflict, Op(refused), put("d")]
+    with commits(saver) as found:
+        outcomes = await together(saver, path, colour, work)
+    assert len(found) == 2
+    assert [type(each) for each in outcomes] == [
+        dict, ClaimLost, dict, LookupError, dict, CheckpointConflict, StorageError, dict,
+    ]  # fmt: skip
+    assert (outcomes[6].operation, outcomes[6].statement) == ("test", "insert")
+    assert stored(saver) == {"first", "conflict", "a", "b", "c", "d"}
+    assert claimed(path) == set()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM writes").fetchone() == (0,)
+
+
+@needs_error_codes
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_write_that_fills_the_disk_leaves_the_others_stored(
+    saver: SqliteSaver, path: Path, colour: str
+) -> None:
+    (pages,) = writer(saver).execute("PRAGMA page_count").fetchone()
+    writer(saver).execute(f"PRAGMA max_page_count = {pages + 40}")  # What a full disk looks like to SQLite.
+    huge = checkpoint("1", {"a": ["".join(map(str, range(300_000)))]})
+    work = [put("a"), put("b"), Work("put", config("huge"), huge, metadata(), huge["channel_versions"]), put("c")]
+    outcomes = await together(saver, path, colour, work)
+    assert [type(each) for each in outcomes] == [dict, dict, StorageError, dict]
+    assert "disk is full" in str(outcomes[2])
+    assert outcomes[2].operation == "put"
+    assert stored(saver) == {"first", "a", "b", "c"}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: Path, colour: str) -> None:
+    failures = 1 + 3  # Of the group, and of the first three by themselves.
+
+    def authorize(action: int, word: str | None, *_: Any) -> int:
+        nonlocal failures
+        if action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT" and failures:
+            failures -= 1
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def arm() -> Steps[None]:
+        writer(saver).set_authorizer(authorize)  # Statements are prepared anew, and so asked for.
+        yield insert("armed")
+
+    work = [Op(arm), *(put(f"t {number}") for number in range(6))]
+    outcomes = await together(saver, path, colour, work)
+    writer(saver).set_authorizer(lambda *_: sqlite3.SQLITE_OK)
+    failed = [isinstance(each, StorageError) for each in outcomes]
+    assert failed == [True] * 3 + [False] * 4
+    assert {each.operation for each in outcomes[:3]} == {"test", "put"}
+    assert stored(saver) == {"first", *(f"t {number}" for number in range(2, 6))}
+    assert claimed(path) == set()
+
+
+@needs_error_codes
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_group_waits_for_another_process_once(path: Path, colour: str) -> None:
+    with SqliteSaver(path, busy_timeout=0.3) as saver, locked_after_setup(saver, path):
+        started = time.monotonic()
+        work = [put(f"t {number}") for number in range(20)]
+        if colour == "async":
+            outcomes = await asyncio.gather(*(each.run(saver) for each in work), return_exceptions=True)
+        else:
+            with ThreadPoolExecutor(20) as workers:
+                outcomes = list(workers.map(lambda each: each.run_here(saver), work))
+        assert time.monotonic() - started < 20 * 0.3 / 2
+        assert {type(each) for each in outcomes} == {Contention}
+        assert len(set(map(id, outcomes))) == 20  # An error of one's own, with its own traceback.
+
+
+@contextmanager
+def locked_after_setup(saver: SqliteSaver, path: Path) -> Iterator[None]:
+    saver.setup()
+    with locked(path):
+        yield
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_nobody_waits_for_work_beside_the_database(
+    saver: SqliteSaver, path: Path, colour: str, alone: bool
+) -> None:
+    def steps() -> Steps[str]:
+        yield insert("before")
+
+        def work() -> str:
+            with closing(sqlite3.connect(path, timeout=0)) as other:  # Does not wait.
+                other.execute("INSERT INTO claims (thread_id, token, owner, expires_at) VALUES ('other', '', '', 1)")
+                other.commit()
+            assert isinstance(put("meanwhile").run_here(saver), dict)
+            return "done"
+
+        done: str = yield Offload(1, work)
+        yield insert("after")
+        return done
+
+    beside = [] if alone else [put("a"), put("b")]
+    outcomes = await together(saver, path, colour, [Op(steps), *beside])
+    assert outcomes[0] == "done"
+    assert stored(saver) - {"a", "b"} == {"first", "meanwhile"}
+    assert claimed(path) == {"before", "other", "after"}
+
+
+async def test_a_task_that_is_cancelled_takes_nobody_along(saver: SqliteSaver, path: Path) -> None:
+    with locked(path) as unlock:
+        first = asyncio.ensure_future(put("first").run(saver))
+        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        tasks = [asyncio.ensure_future(put(f"t {number}").run(saver)) for number in range(MANY)]
+        await asyncio.sleep(0)
+        for task in (first, *tasks[::2]):
+            task.cancel()
+        unlock()
+        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
+    assert [type(each) for each in outcomes[2::2]] == [dict] * (MANY // 2)
+    assert {type(each) for each in outcomes[1::2]} == {asyncio.CancelledError}
+    assert stored(saver) - {"first"} == {f"t {number}" for number in range(1, MANY, 2)}
+
+
+async def test_tasks_are_answered_with_a_word_to_their_loop(
+    saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    words: list[Any] = []
+    tell = loop.call_soon_threadsafe
+
+    def told(*args: Any, **kwargs: Any) -> asyncio.Handle:
+        words.append(args)
+        return tell(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", told)
+    await together(saver, path, "async", [put(f"t {number}") for number in range(MANY)])
+    assert len(words) == 2
+    words.clear()
+    await asyncio.gather(*(saver.aget_tuple(config(f"t {number}")) for number in range(MANY)))
+    assert len(words) < MANY / 2
+
+
+async def test_a_loop_that_ends_leaves_the_others_answered(saver: SqliteSaver, path: Path) -> None:
+    def leave() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(put("left").run(saver))
+        loop.run_until_complete(asyncio.sleep(0))
+        task.cancel()
+        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.close()
+
+    with locked(path) as unlock:
+        first = asyncio.ensure_future(put("first").run(saver))
+        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        await asyncio.to_thread(leave)
+        other = asyncio.ensure_future(put("other").run(saver))
+        await asyncio.sleep(0)
+        unlock()
+        await asyncio.gather(first, other)
+    assert stored(saver) - {"left"} == {"first", "other"}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_closing_waits_for_all_that_was_begun(path: Path, colour: str) -> None:
+    saver = SqliteSaver(path)
+    saver.setup()
+    work = [put(f"t {number}") for number in range(MANY)]
+
+    async def close_it() -> None:
+        closing_it = asyncio.ensure_future(saver.aclose())
+        await until(lambda: saver._driver._held.closed)  # type: ignore[attr-defined]
+        unlock()
+        await closing_it
+
+    with locked(path) as unlock:
+        if colour == "async":
+            tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
+            await asyncio.sleep(0)
+            await close_it()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        else:
+            with ThreadPoolExecutor(MANY) as workers:
+                futures = [workers.submit(each.run_here, saver) for each in work]
+                await until(lambda: len(line_of(saver)._waiting) == MANY - 1)
+                await close_it()
+                outcomes = [await asyncio.wrap_future(each) for each in futures]
+    assert {type(each) for each in outcomes} == {dict}
+    with SqliteSaver(path) as again:
+        assert len(stored(again)) == MANY
+
+
+def test_a_fork_in_the_middle_of_many_writes_harms_nobody(path: Path) -> None:
+    program = f"""
+import os, threading, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.drivers.test_sqlite_turns import put
+from langgraph_checkpoint_custom import SqliteSaver
+saver = SqliteSaver(sys.argv[1])
+def work(name):
+    for number in range(40):
+        assert isinstance(put(f"{{name}} {{number}}").run_here(saver), dict)
+threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+for thread in threads: thread.start()
+children = []
+for child in range(4):
+    pid = os.fork()
+    if pid == 0:
+        work(f"child {{child}}")
+        os._exit(0)
+    children.append(pid)
+for thread in threads: thread.join()
+for pid in children: assert os.waitpid(pid, 0)[1] == 0
+saver.close()
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(path)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with SqliteSaver(path) as saver:
+        assert len(stored(saver)) == 12 * 40
+
+
+def nothing() -> Operation[None]:
+    return Operation("nothing", "write", lambda: iter(()))  # type: ignore[arg-type, return-value]
+
+
+def test_a_leader_that_is_interrupted_leaves_the_others_their_turn() -> None:
+    line = Line()
+    begun, go_on = threading.Event(), threading.Event()
+    groups: list[int] = []
+
+    def perform(calls: Sequence[Call[Any]]) -> None:
+        groups.append(len(calls))
+        begun.set()
+        assert go_on.wait(10)
+        if len(groups) == 2:
+            raise KeyboardInterrupt
+        for call in calls:
+            call.result = "done"
+
+    def work(number: int) -> Any:
+        call = Call(nothing())
+        try:
+            line.run([call], perform)
+        except KeyboardInterrupt:
+            return "interrupted"
+        return call.outcome()
+
+    with ThreadPoolExecutor(5) as workers:
+        futures = [workers.submit(work, 0)]
+        assert begun.wait(10)
+        for number in range(1, 5):
+            futures.append(workers.submit(work, number))
+            while len(line._waiting) < number:
+                time.sleep(0.001)  # The other OS thread is to get in line.
+        go_on.set()
+        assert [future.result(10) for future in futures] == ["done", "interrupted", "done", "done", "done"]
+    assert groups == [1, 4, 3]
+    assert line._leader is None
+
+
+def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line()
+    led: list[int] = []
+
+    class Interrupted(sqlite_turns._Turn):
+        def __init__(self, calls: Sequence[Call[Any]]) -> None:
+            super().__init__(calls)
+            self.awake = self  # type: ignore[assignment]
+            self.acquired = 0
+
+        def acquire(self) -> None:
+            self.acquired += 1
+            if self.acquired == 2:
+                raise KeyboardInterrupt
+
+    def perform(calls: Sequence[Call[Any]]) -> None:
+        if not led:
+            monkeypatch.setattr(sqlite_turns, "_Turn", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                line.run([Call(nothing())], perform)
+            monkeypatch.undo()
+        led.append(len(calls))
+
+    line.run([Call(nothing())], perform)
+    line.run([Call(nothing())], perform)
+    assert led == [1, 1]
