@@ -9,7 +9,7 @@ together while others were away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -41,13 +41,14 @@ class _Lane(Generic[M]):
     """The calls of one kind."""
 
     going: int = 0
+    away: set[Hashable] = field(default_factory=set)  # The keys of those on the way.
     waiting: list[M] = field(default_factory=list)
 
     def take(self) -> list[M]:
-        """The next group: in the order of arrival, but of those with one key only the first."""
+        """The next group: in the order of arrival, but nobody before one with its key is back."""
         group: list[M] = []
         left: list[M] = []
-        keys: set[Hashable] = set()
+        keys = set(self.away)
         size = 0
         for member in self.waiting:
             if member.gone:
@@ -61,6 +62,7 @@ class _Lane(Generic[M]):
             if share.key is not None:
                 keys.add(share.key)
         self.waiting = left
+        self.away.update(member.share.key for member in group if member.share.key is not None)
         return group
 
 
@@ -70,12 +72,14 @@ class Lanes(Generic[M]):
     def __init__(self) -> None:
         self._lanes: defaultdict[Hashable, _Lane[M]] = defaultdict(_Lane)
 
-    def enter(self, kind: Hashable) -> bool:
+    def enter(self, kind: Hashable, share: Share) -> bool:
         """Whether a call may go at once; it is on the way then, until `leave`."""
         lane = self._lanes[kind]
-        if lane.going == GROUPS:
+        if lane.going == GROUPS or share.key in lane.away:
             return False
         lane.going += 1
+        if share.key is not None:
+            lane.away.add(share.key)
         return True
 
     def wait(self, kind: Hashable, member: M) -> None:
@@ -89,9 +93,10 @@ class Lanes(Generic[M]):
         self._lanes[kind].waiting.remove(member)
         return True
 
-    def leave(self, kind: Hashable) -> list[M]:
+    def leave(self, kind: Hashable, shares: Iterable[Share]) -> list[M]:
         """Come back from a trip; gives the group that is on the way instead, which may be nobody."""
         lane = self._lanes[kind]
+        lane.away.difference_update(share.key for share in shares)
         group = lane.take()
         if not group:
             lane.going -= 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from psycopg_pool import PoolTimeout
@@ -59,13 +59,13 @@ class LoopSharing:
         """Make a trip, perhaps with others."""
         kind = name, share.kind
         loop = asyncio.get_running_loop()
-        if self._lanes.enter(kind):
+        if self._lanes.enter(kind, share):
             if not self._crowded:
                 try:
                     return await self._perform(name, trip.statements, trip)
                 finally:
-                    self._next(name, kind)
-            loop.call_soon(self._next, name, kind)
+                    self._next(name, kind, [share])
+            loop.call_soon(self._next, name, kind, [share])
         member = _LoopMember(trip, share)
         self._lanes.wait(kind, member)
         timer = loop.call_later(PATIENCE, self._lose_patience, kind, member)
@@ -79,8 +79,8 @@ class LoopSharing:
         if self._lanes.give_up(kind, member):
             member.tell(_ALONE)
 
-    def _next(self, name: str, kind: Hashable) -> None:
-        if group := self._lanes.leave(kind):
+    def _next(self, name: str, kind: Hashable, shares: Iterable[Share]) -> None:
+        if group := self._lanes.leave(kind, shares):
             self._crowded = len(group) > 1
             task = asyncio.get_running_loop().create_task(self._go(name, kind, group))
             self._tasks.add(task)
@@ -94,7 +94,7 @@ class LoopSharing:
         except Exception as error:
             answers = _failed(group, error)
         finally:
-            self._next(name, kind)
+            self._next(name, kind, [member.share for member in group])
             for member, answer in zip(group, answers, strict=True):
                 member.tell(answer)
 
@@ -125,7 +125,7 @@ class WorkerSharing:
         """Make a trip, perhaps with others."""
         kind = name, share.kind
         with self._mutex:
-            goes = self._lanes.enter(kind)
+            goes = self._lanes.enter(kind, share)
             if not goes:
                 member = _WorkerMember(trip, share)
                 self._lanes.wait(kind, member)
@@ -133,7 +133,7 @@ class WorkerSharing:
             try:
                 return self._perform(name, trip.statements, trip)
             finally:
-                self._next(kind)
+                self._next(kind, [share])
         self._wait(kind, member)
         answer = self._go(name, kind, member.group) if member.group else member.answer
         return self._perform(name, trip.statements, trip) if answer is _ALONE else _told(answer)
@@ -153,9 +153,9 @@ class WorkerSharing:
                 self._end(kind, group, [_ALONE] * len(group))
             raise
 
-    def _next(self, kind: Hashable) -> None:
+    def _next(self, kind: Hashable, shares: Iterable[Share]) -> None:
         with self._mutex:
-            group = self._lanes.leave(kind)
+            group = self._lanes.leave(kind, shares)
             if group:
                 group[0].group = group
         if group:
@@ -173,7 +173,7 @@ class WorkerSharing:
         return answers[0]
 
     def _end(self, kind: Hashable, group: Sequence[_WorkerMember], answers: Sequence[Any]) -> None:
-        self._next(kind)
+        self._next(kind, [member.share for member in group])
         for member, answer in zip(group[1:], answers[1:], strict=True):
             member.answer = answer
             member.ready.release()
