@@ -59,13 +59,14 @@ class LoopSharing:
         """Make a trip, perhaps with others."""
         kind = name, share.kind
         loop = asyncio.get_running_loop()
-        if self._lanes.enter(kind, share):
+        # In a crowd it takes the room of a group only, and its key when that goes.
+        if self._lanes.enter(kind, share._replace(key=None) if self._crowded else share):
             if not self._crowded:
                 try:
                     return await self._perform(name, trip.statements, trip)
                 finally:
                     self._next(name, kind, [share])
-            loop.call_soon(self._next, name, kind, [share])
+            loop.call_soon(self._next, name, kind, ())
         member = _LoopMember(trip, share)
         self._lanes.wait(kind, member)
         timer = loop.call_later(PATIENCE, self._lose_patience, kind, member)
