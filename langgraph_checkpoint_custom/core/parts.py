@@ -82,6 +82,7 @@ class Divided(NamedTuple):
     """The value of a version, as it is stored in parts."""
 
     version: str
+    is_dict: bool
     parts: Sequence[Part]
 
     @property
@@ -115,7 +116,9 @@ def divide(
     else:
         return None
     held = before.parts if before else ()
-    by_object = {id(part.objects[0]): part for part in held if part.objects}
+    # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
+    same_kind = before is not None and before.is_dict == (step == 2)
+    by_object = {id(part.objects[0]): part for part in held if part.objects and same_kind}
     names = {part.digest: part.name for part in held}
     token = NAME_MARK + token_urlsafe(12)
     new: dict[str, bytes] = {}
@@ -135,15 +138,15 @@ def divide(
         start += part.length
     if sum(part.size for part in parts) < SPLIT_FROM:
         return None
-    return Divided(version, parts), new
+    return Divided(version, step == 2, parts), new
 
 
-def contents(value: Any, divided: Divided) -> bytes:
+def contents(divided: Divided) -> bytes:
     """What the blob of the version holds: all but the names of the parts, which the database has to read."""
     parts = divided.parts
     return ormsgpack.packb(
         [
-            type(value) is dict,
+            divided.is_dict,
             parts[-1].ends,
             [part.length for part in parts],
             [part.size for part in parts],
@@ -175,7 +178,7 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
         part = Part(name, digest, size, count, ends or number < len(sizes) - 1)
         parts.append(part.of(objects[start : start + count]))
         start += count
-    return Divided(version, parts)
+    return Divided(version, is_dict, parts)
 
 
 def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], bytes]) -> tuple[bytes, int, bool]:

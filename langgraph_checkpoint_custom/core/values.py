@@ -145,7 +145,7 @@ class Values:
                 return self._close(type_, bytes(data), place)
         divided, new = found
         return InParts(
-            self._close(MSGPACK, contents(value, divided), (*place, divided.names), DIVIDED),
+            self._close(MSGPACK, contents(divided), (*place, divided.names), DIVIDED),
             {name: self._close(MSGPACK, data, (*place[:-1], name)) for name, data in new.items()},
             divided,
         )
