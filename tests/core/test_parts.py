@@ -200,9 +200,7 @@ def repr_of(value: Any) -> bytes:
 ELEMENTS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.floats(), st.text(max_size=30), st.binary(max_size=30)
 )
-VALUES = st.recursive(
-    ELEMENTS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
-)
+VALUES = ELEMENTS | st.lists(ELEMENTS, max_size=4) | st.dictionaries(st.text(max_size=5), ELEMENTS, max_size=4)
 
 
 @given(
