@@ -134,7 +134,11 @@ def tell(result: Result, seconds: float) -> None:
 def about(options: argparse.Namespace, server: Server | None, where: Path, seconds: float) -> dict[str, Any]:
     """The machine, the versions and the settings."""
     packages = ("langgraph", "langgraph-checkpoint", "langgraph-checkpoint-postgres", "langgraph-checkpoint-sqlite")
-    machine = {"system": platform.platform(), "cores": os.cpu_count(), "processor": _processor()}
+    machine = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+    }
     machine["memory"] = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
     import sqlite3
 

