@@ -204,7 +204,7 @@ class SqlDialect(ABC):
 
     def delete_runs(self, run_ids: Sequence[str]) -> Trip:
         """Delete the checkpoints and writes of runs, or hide the ones that a descendant still needs."""
-        return self._trip("doom_runs", "sweep", "erase_run_writes", run_ids=self.array(run_ids))
+        return self._trip("doom_runs", "sweep", "erase_run_writes", run_ids=self.array(run_ids), thread_id=None)
 
     def copy_thread(self, source: str, target: str) -> Trip:
         """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""

@@ -696,6 +696,7 @@ FROM unnest(
 WHERE c.thread_id = v.thread_id AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
 -- The sweep_ blocks delete what is doomed, in this order, each seeing what was committed while the one before waited.
+-- A prune names its thread, or each would read the index entries of all that was doomed since the last VACUUM.
 
 -- name: sweep_lock_blobs
 -- differs: a run that refers to one of these blobs meanwhile waits, and is waited for.
@@ -704,7 +705,7 @@ SELECT count(*) FROM (
         SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
         FROM langgraph_checkpoint.checkpoints d
         CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-        WHERE d.doomed
+        WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
     ) AS r
     JOIN langgraph_checkpoint.blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
         AND b.channel = r.channel AND b.version = r.version
@@ -717,7 +718,8 @@ SELECT count(*) FROM (
 -- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
 -- was not there before the first prune is forgotten: nothing was cut off.
 WITH RECURSIVE places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 ), staying AS MATERIALIZED (
     SELECT s.* FROM places p
     CROSS JOIN LATERAL (
@@ -792,7 +794,7 @@ WHERE c.doomed AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_
 
 -- name: sweep_writes
 DELETE FROM langgraph_checkpoint.writes w USING langgraph_checkpoint.checkpoints d
-WHERE d.doomed
+WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
 AND w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: sweep_parents
@@ -800,7 +802,8 @@ AND w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkp
 -- select_delta_history can tell what is gone from what never was.
 WITH children AS MATERIALIZED (
     SELECT s.* FROM (
-        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+        WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
     ) AS p
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
@@ -822,7 +825,7 @@ WITH doomed AS MATERIALIZED (
     SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
     FROM langgraph_checkpoint.checkpoints d
     CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.doomed
+    WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
 ), going AS MATERIALIZED (
     SELECT d.thread_id, d.checkpoint_ns, d.channel, n.name
     FROM doomed d
@@ -860,12 +863,13 @@ WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.chan
 
 -- name: sweep_blobs
 WITH places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE doomed
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 ), unnamed AS MATERIALIZED (
     SELECT d.thread_id, d.checkpoint_ns, u.channel, u.version
     FROM langgraph_checkpoint.checkpoints d
     CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.doomed
+    WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
     EXCEPT
     SELECT s.thread_id, s.checkpoint_ns, s.channel, s.version
     FROM places p
@@ -881,7 +885,8 @@ DELETE FROM langgraph_checkpoint.blobs b USING unnamed u
 WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.version
 
 -- name: sweep_checkpoints
-DELETE FROM langgraph_checkpoint.checkpoints WHERE doomed
+DELETE FROM langgraph_checkpoint.checkpoints
+WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
 -- name: erase_run_writes
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
