@@ -95,7 +95,7 @@ class SqliteDriver:
         # notify costs every read something, and forks are rare.
         while self._held.lent and time.monotonic() < deadline:
             self._held.close_connections()
-            time.sleep(0.001)
+            time.sleep(0.001)  # A small read takes less.
         self._held.close_connections()
 
     def after_fork(self, *, child: bool) -> None:

@@ -492,13 +492,13 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
         threads.append(threading.Thread(target=call, args=[number]))
         threads[-1].start()
         while not lanes or lanes["name", "kind"].going + len(lanes["name", "kind"].waiting) <= number:
-            time.sleep(0.001)
+            time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(threads[GROUPS].ident or 0), ctypes.py_object(KeyboardInterrupt)
     )
     if not leads:
         while len(lanes["name", "kind"].waiting) == 3:
-            time.sleep(0.001)
+            time.sleep(0.001)  # Nor when it gives up.
     gate.set()
     for thread in threads:
         thread.join()
