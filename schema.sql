@@ -44,8 +44,8 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     -- For filters only: metadata keys with short values, each as a JSON text. NULL where the value is not shown, and
     -- the key * where other keys may be hidden.
     metadata_filter jsonb NOT NULL,
-    -- For lists over all threads, and for the policy below.
-    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (langgraph_checkpoint.tenant_of(thread_id)) STORED,
+    -- That of the thread: for lists over all threads, and for the policy below, which sees to it.
+    tenant text COLLATE "C" NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
 
@@ -119,7 +119,7 @@ RETURN coalesce(
 -- The policies hold for every role but the tables' owner: nobody sees a tenant's rows without its name.
 ALTER TABLE langgraph_checkpoint.checkpoints ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.checkpoints
-    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()));
+    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id));
 ALTER TABLE langgraph_checkpoint.blobs ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.blobs
     USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));

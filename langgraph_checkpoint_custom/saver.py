@@ -140,6 +140,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
+        self._values: Values | None = None
         self._concurrent_writers = concurrent_writers
 
     # Life
@@ -384,6 +385,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: str | None, channel: None) -> str:
         """The version after `current`: greater as text, and with a random end that no other branch has."""
         number = 0 if current is None else int(str(current).partition(".")[0])
+        # As wide as LangGraph's, so that a thread can move to another saver and go on there.
         return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"
 
     # What both colours share
@@ -391,7 +393,11 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     @property
     def _codec(self) -> Values:
         """How values are stored and read; `serde` may be another one with each call."""
-        return Values(self.serde, earlier=self._earlier, clear=self._clear, raw=self._on_unreadable == "raw")
+        values = self._values
+        if values is None or values.serde is not self.serde:
+            raw = self._on_unreadable == "raw"
+            values = self._values = Values(self.serde, earlier=self._earlier, clear=self._clear, raw=raw)
+        return values
 
     def _encoded(
         self,

@@ -30,7 +30,14 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 def canonical(value: Any) -> str | None:
     """The one JSON text of a value, or None if it is not JSON: equal values have equal texts."""
+    kind = type(value)
+    if kind is str:
+        return _CANONICAL(value)
+    if not value and kind is dict:
+        return "{}"
     try:
+        if kind is int:
+            return str(value)
         return _CANONICAL(_plain(value))
     except (TypeError, ValueError, RecursionError):
         return None

@@ -67,10 +67,6 @@ def place_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: in
     return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 
 
-class ManyTexts(list[str | None]):
-    """Texts that a driver sends as one parameter."""
-
-
 class ManyBytes(list[bytes]):
     """Values that a driver sends as one parameter."""
 

@@ -9,10 +9,10 @@ caller's objects is read before the operation is made: steps may start later, on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import wraps
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,13 @@ P = ParamSpec("P")
 # on SQLite together.
 Access = Literal["read", "write", "migrate"]
 Row = Sequence[Any]
+Params = Mapping[str, Any]
+
+
+class Later(NamedTuple):
+    """Parameters that are made when they are sent: those of a statement that shares a trip never are."""
+
+    make: Callable[[], Params]
 
 
 class Statement(NamedTuple):
@@ -29,27 +36,11 @@ class Statement(NamedTuple):
 
     name: str
     sql: str
-    params: Mapping[str, Any] | Sequence[Mapping[str, Any] | tuple[Any, ...]]
+    params: Params | Later | Sequence[Params | tuple[Any, ...]]
 
-
-class Later(Mapping[str, Any]):
-    """Parameters that are made when they are asked for: those of a statement that shares a trip never are."""
-
-    def __init__(self, make: Callable[[], Mapping[str, Any]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _made(self) -> Mapping[str, Any]:
-        return self._make()
-
-    def __getitem__(self, name: str) -> Any:
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
+    def values(self) -> Any:
+        """The parameters, to be sent."""
+        return self.params.make() if isinstance(self.params, Later) else self.params
 
 
 class Trip(NamedTuple):

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -50,7 +50,6 @@ _DECOMPRESSORS: list[ZstdDecompressor] = []
 
 # What a serializer is asked to store once, to see whether it can be read there.
 PROBE = {"can this key be read?": "can this value be read?"}
-_HIDES: WeakKeyDictionary[SerializerProtocol, bool] = WeakKeyDictionary()
 
 
 class Stored(NamedTuple):
@@ -110,6 +109,7 @@ class Values:
         clear: Collection[str] = (),
         raw: bool = False,
     ) -> None:
+        self.serde = serde
         self._cipher, inner = _parts(serde)
         self._given = inner
         self._serde = inner if raw else faithful(inner)
@@ -125,7 +125,13 @@ class Values:
     @property
     def shown(self) -> Collection[str] | None:
         """The metadata keys whose values may be readable in the database; None is all."""
-        return self._clear if self._cipher is not None or _hides(self._given) else None
+        return self._clear if self._cipher is not None or self._hides else None
+
+    @cached_property
+    def _hides(self) -> bool:
+        """Whether what a serializer of any kind stores cannot be read: one that encrypts, around another or not."""
+        stored = bytes(self._given.dumps_typed(PROBE)[1])
+        return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as bytes; raises what the serializer raises."""
@@ -185,7 +191,7 @@ class Values:
         if self._cipher is not None:
             name, data = self._cipher.encrypt(_digest(type_, place) + data)
             return Stored(f"{type_}+{name}|{form}{BOUND}", data)
-        if len(data) >= COMPRESS_FROM and not _hides(self._given):
+        if len(data) >= COMPRESS_FROM and not self._hides:
             compressed = _compress(data)
             if len(compressed) < len(data) * 0.9:
                 return Stored(f"{type_}|{form}{COMPRESSED}", compressed)
@@ -283,19 +289,3 @@ def _of_cipher(type_: str) -> tuple[str, str]:
 def _digest(type_: str, place: Place) -> bytes:
     parts = [part.encode() for part in (type_, *place)]
     return blake2b(b"".join(len(part).to_bytes(4, "big") + part for part in parts), digest_size=DIGEST).digest()
-
-
-def _hides(serde: SerializerProtocol) -> bool:
-    """Whether what a serializer of any kind stores cannot be read: one that encrypts, around another or not."""
-    try:
-        hidden = _HIDES.get(serde)
-    except TypeError:  # Not hashable, or not to be referred to weakly: asked each time.
-        return _probe(serde)
-    if hidden is None:
-        hidden = _HIDES[serde] = _probe(serde)
-    return hidden
-
-
-def _probe(serde: SerializerProtocol) -> bool:
-    stored = bytes(serde.dumps_typed(PROBE)[1])
-    return not all(text.encode() in stored for pair in PROBE.items() for text in pair)

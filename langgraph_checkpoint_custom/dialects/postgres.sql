@@ -1,7 +1,9 @@
 -- The statements for PostgreSQL 14 and later. The same names, in the same order, are in sqlite.sql.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
--- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the threads that matter.
+-- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the threads that matter. What a put or put_writes
+-- brings along is unnested where it is selected, since in FROM each such list is first written into a store of its own:
+-- with the tenant as a generated column, which is planned anew each time, that was 20 of 125 µs of a small put.
 
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
@@ -48,12 +50,12 @@ SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s || ' ' || %(checkpoi
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 VALUES (
     %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
     %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s, %(tenant)s
 )
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
@@ -62,10 +64,9 @@ RETURNING true
 -- differs: starts a statement that insert_checkpoint ends.
 WITH stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
-    FROM unnest(
-        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
-    ) AS n (channel, version, type, value, parts)
+    SELECT
+        %(thread_id)s, %(checkpoint_ns)s, unnest(%(channels)s::text[]), unnest(%(versions)s::text[]),
+        unnest(%(types)s::text[]), unnest(%(values)b::bytea[]), unnest(%(parts)s::text[])
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
@@ -81,8 +82,10 @@ WITH parent AS MATERIALIZED (
     FOR KEY SHARE
 ), whole AS MATERIALIZED (
     SELECT p.blob_channels, p.blob_versions FROM parent p WHERE NOT EXISTS (
-        SELECT FROM unnest(%(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_begins)s::text[])
-            AS k (channel, version, begins)
+        SELECT FROM (
+            SELECT unnest(%(kept_channels)s::text[]) AS channel, unnest(%(kept_versions)s::text[]) AS version,
+                unnest(%(kept_begins)s::text[]) AS begins
+        ) AS k
         WHERE p.blob_versions[array_position(p.blob_channels, k.channel)] IS DISTINCT FROM k.version
         OR k.begins <> '' AND NOT EXISTS (
             SELECT FROM langgraph_checkpoint.blobs b
@@ -93,30 +96,34 @@ WITH parent AS MATERIALIZED (
     )
 ), stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
-    FROM whole, unnest(
-        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
-    ) AS n (channel, version, type, value, parts)
+    SELECT
+        %(thread_id)s, %(checkpoint_ns)s, unnest(%(channels)s::text[]), unnest(%(versions)s::text[]),
+        unnest(%(types)s::text[]), unnest(%(values)b::bytea[]), unnest(%(parts)s::text[])
+    FROM whole
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 SELECT
     %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
     %(inline_channels)s::text[], %(delta_channels)s::text[],
     %(blob_channels)s::text[] || ARRAY(
-        SELECT o.channel FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS o (channel, version)
+        SELECT o.channel FROM (
+            SELECT unnest(%(optional_channels)s::text[]) AS channel, unnest(%(optional_versions)s::text[]) AS version
+        ) AS o
         WHERE o.version = whole.blob_versions[array_position(whole.blob_channels, o.channel)]
     ),
     %(blob_versions)s::text[] || ARRAY(
-        SELECT o.version FROM unnest(%(optional_channels)s::text[], %(optional_versions)s::text[]) AS o (channel, version)
+        SELECT o.version FROM (
+            SELECT unnest(%(optional_channels)s::text[]) AS channel, unnest(%(optional_versions)s::text[]) AS version
+        ) AS o
         WHERE o.version = whole.blob_versions[array_position(whole.blob_channels, o.channel)]
     ),
-    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
 FROM whole
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
@@ -172,7 +179,7 @@ WITH whole AS MATERIALIZED (
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
 SELECT
     w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.parent_id, w.root_id, w.run_id, w.format,
@@ -185,7 +192,7 @@ SELECT
         SELECT o.version FROM unnest(w.optional_channels::text[], w.optional_versions::text[]) AS o (channel, version)
         WHERE o.version = w.held_versions[array_position(w.held_channels, o.channel)]
     ),
-    w.checkpoint_type, w.checkpoint, w.metadata_type, w.metadata, w.metadata_filter::jsonb
+    w.checkpoint_type, w.checkpoint, w.metadata_type, w.metadata, w.metadata_filter::jsonb, %(tenant)s
 FROM whole w
 ORDER BY w.member
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
@@ -251,14 +258,14 @@ WITH kept AS MATERIALIZED (
     INSERT INTO langgraph_checkpoint.checkpoints (
         thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
         inline_channels, delta_channels, blob_channels, blob_versions,
-        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
     )
     SELECT
         %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
         %(inline_channels)s::text[], %(delta_channels)s::text[],
         %(blob_channels)s::text[] || ARRAY(SELECT channel FROM kept WHERE found AND NOT required),
         %(blob_versions)s::text[] || ARRAY(SELECT version FROM kept WHERE found AND NOT required),
-        %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb
+        %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
         parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
@@ -275,10 +282,8 @@ INSERT INTO langgraph_checkpoint.writes (
     thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 )
 SELECT
-    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, w.idx, %(task_path)s, %(run_id)s,
-    w.channel, w.type, w.value
-FROM unnest(%(idxs)s::integer[], %(channels)s::text[], %(types)s::text[], %(values)b::bytea[])
-    AS w (idx, channel, type, value)
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, unnest(%(idxs)s::integer[]), %(task_path)s,
+    %(run_id)s, unnest(%(channels)s::text[]), unnest(%(types)s::text[]), unnest(%(values)b::bytea[])
 WHERE %(claim)s::text IS NULL OR EXISTS (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s FOR SHARE
 )
@@ -926,7 +931,7 @@ WITH own AS MATERIALIZED (
     INSERT INTO langgraph_checkpoint.checkpoints (
         thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
         inline_channels, delta_channels, blob_channels, blob_versions,
-        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
     )
     SELECT
         %(target)s, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
@@ -934,7 +939,8 @@ WITH own AS MATERIALIZED (
         checkpoint_type, checkpoint, metadata_type, metadata,
         CASE WHEN metadata_filter ->> 'thread_id' = %(source_json)s
             THEN jsonb_set(metadata_filter, '{thread_id}', to_jsonb(%(target_json)s::text))
-            ELSE metadata_filter END
+            ELSE metadata_filter END,
+        tenant
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 ), blobs AS (

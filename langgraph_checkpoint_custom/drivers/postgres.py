@@ -191,20 +191,20 @@ class PostgresDriver:
         if _in_transaction(connection):
             with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
-                    cursor.execute(statement.sql, statement.params, prepare=False)
+                    cursor.execute(statement.sql, statement.values(), prepare=False)
             return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = connection.execute(_WHO, self._expected(connection), prepare=False)
             prepare = self._learn(connection, asked.fetchone())
         if len(statements) == 1:
-            cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
+            cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
         else:
             try:
                 with connection.pipeline():
                     connection.execute("BEGIN", prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
-                        cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                        cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
                     connection.execute("COMMIT", prepare=False)
             except BaseException:
                 # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
@@ -290,20 +290,20 @@ class PostgresDriver:
         if _in_transaction(connection):
             async with connection.transaction():
                 for cursor, statement in zip(cursors, statements, strict=True):
-                    await cursor.execute(statement.sql, statement.params, prepare=False)
+                    await cursor.execute(statement.sql, statement.values(), prepare=False)
             return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
             prepare = self._learn(connection, await asked.fetchone())
         if len(statements) == 1:
-            await cursors[0].execute(statements[0].sql, statements[0].params, prepare=_how(statements[0], prepare))
+            await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
         else:
             try:
                 async with connection.pipeline():
                     await connection.execute("BEGIN", prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
-                        await cursor.execute(statement.sql, statement.params, prepare=_how(statement, prepare))
+                        await cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
                     await connection.execute("COMMIT", prepare=False)
             except BaseException:
                 # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
@@ -411,7 +411,7 @@ def _forget_password(error: psycopg.Error) -> None:
 
 def _in_transaction(connection: AnyConnection) -> bool:
     """Whether what is sent becomes part of a transaction that somebody else ends."""
-    return not connection.autocommit or connection.info.transaction_status != pq.TransactionStatus.IDLE
+    return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
 def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:

@@ -46,7 +46,7 @@ def save(store: Store, file: Path) -> None:
 
 
 def inserts(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
-    """A statement for each row, without what the table makes itself."""
+    """A statement for each row."""
     name = sql.Identifier("langgraph_checkpoint", table)
     cursor = connection.execute(sql.SQL("SELECT * FROM {} ORDER BY 1, 2").format(name))
     columns = [column.name for column in cursor.description or ()]
@@ -54,8 +54,6 @@ def inserts(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
         cells = {
             column: Jsonb(cell) if isinstance(cell, dict) else cell for column, cell in zip(columns, row, strict=True)
         }
-        if table != "tenant_roles":
-            cells.pop("tenant", None)
         insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
             name, sql.SQL(", ").join(map(sql.Identifier, cells)), sql.SQL(", ").join(map(sql.Placeholder, cells))
         )

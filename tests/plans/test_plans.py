@@ -33,7 +33,7 @@ SELECT 't' || t, '', to_char(i, 'FM000000'), CASE WHEN i > 1 THEN to_char(i - 1,
     'run' || t || '-' || i / 10, 4, false, false, '{step}', '{log}',
     CASE WHEN i %% 100 = 1 THEN '{messages,log}' ELSE '{messages}' END::text[],
     CASE WHEN i %% 100 = 1 THEN ARRAY[i::text, i::text] ELSE ARRAY[i::text] END,
-    'msgpack', '\\x80', 'msgpack', '\\x80', jsonb_build_object('source', '"loop"', 'step', i::text)
+    'msgpack', '\\x80', 'msgpack', '\\x80', jsonb_build_object('source', '"loop"', 'step', i::text), ''
 FROM generate_series(0, %(threads)s) AS t,
     generate_series(1, CASE t WHEN 0 THEN %(long)s ELSE %(short)s END) AS i;
 INSERT INTO langgraph_checkpoint.blobs
@@ -152,7 +152,7 @@ MAINTENANCE = list(maintenance(PostgresDialect("langgraph_checkpoint")))
 def explain(connection: psycopg.Connection[Any], statement: Statement) -> dict[str, Any]:
     row = connection.execute(
         f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}",
-        statement.params,
+        statement.values(),
     ).fetchone()
     assert row is not None
     plan: dict[str, Any] = row[0][0]["Plan"]

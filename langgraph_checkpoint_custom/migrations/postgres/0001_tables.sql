@@ -21,7 +21,7 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     metadata_type text NOT NULL,
     metadata bytea NOT NULL,
     metadata_filter jsonb NOT NULL,
-    tenant text COLLATE "C" NOT NULL GENERATED ALWAYS AS (langgraph_checkpoint.tenant_of(thread_id)) STORED,
+    tenant text COLLATE "C" NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 );
 
@@ -83,7 +83,7 @@ RETURN coalesce(
 
 ALTER TABLE langgraph_checkpoint.checkpoints ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.checkpoints
-    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()));
+    USING (tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id));
 ALTER TABLE langgraph_checkpoint.blobs ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.blobs
     USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
