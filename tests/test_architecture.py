@@ -30,6 +30,8 @@ MAY_IMPORT = {
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
+    "adapters": {"errors", "core"},
+    "moving": {"errors", "core", "adapters", "saver"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 

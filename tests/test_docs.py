@@ -16,7 +16,15 @@ from langgraph_checkpoint_custom.saver import PAGE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def _blocks(text: str) -> list[str]:
+    """The blocks of Python in a document."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = _blocks(README)
+DOCUMENTS = sorted(path.name for path in (ROOT / "docs").glob("*.md") if _blocks(path.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -26,6 +34,16 @@ def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "{'number': 2}\n"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_examples_run(name: str, tmp_path: Path) -> None:
+    """Those of one document one after the other."""
+    blocks = _blocks((ROOT / "docs" / name).read_text("utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], check=False, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_readme_has_the_two_commands() -> None:

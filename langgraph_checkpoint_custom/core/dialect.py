@@ -183,6 +183,10 @@ class SqlDialect(ABC):
             name = "page_of_namespace"
         return self._send(self._read(name, params))
 
+    def select_places(self, thread_id: str) -> Trip:
+        """A row for each checkpoint of a thread: its namespace, its id, the number of its writes."""
+        return self._send(self.statement("select_places", thread_id=thread_id))
+
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
         return self._send(self._delta("select_delta_history", key, channels))

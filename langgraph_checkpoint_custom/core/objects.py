@@ -66,7 +66,16 @@ class Form(NamedTuple):
     content: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """An extension that nobody has made an object of."""
+
+    code: int
+    data: bytes
+
+
 _FORMS: WeakKeyDictionary[type, Callable[[Any], Form]] = WeakKeyDictionary()
+_FORMS[Extension] = lambda o: Form(o.code, ormsgpack.Fragment(o.data))
 
 
 def pack(obj: Any) -> bytes:

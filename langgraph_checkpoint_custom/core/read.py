@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.core.codec import Decoder, version_key
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
-from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
 from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.values import Values
 
@@ -111,6 +111,16 @@ def list_page(
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
     tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, wanted))
     return PageReply(tuples, after)
+
+
+@operation("read")
+def thread_places(d: SqlDialect, thread_id: str) -> Steps[Sequence[Row]]:
+    """The namespace, id and number of writes of each checkpoint of a thread, hidden ones too.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_places(thread_id)
+    return rows  # type: ignore[no-any-return]  # What a trip answers is not typed.
 
 
 def _part(

@@ -491,6 +491,13 @@ WHERE p.format < 4
 
 -- delta_runs starts a statement that delta_lineage ends, for what a checkpoint is rebuilt from, or delta_values, for its values.
 
+-- name: select_places
+SELECT c.checkpoint_ns, c.checkpoint_id, (
+    SELECT count(*) FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+)
+FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
+
 -- name: delta_runs
 -- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
 -- that ends where the parent is not the next lower id, or where one of the channels still `open` has its seed; `left_open`

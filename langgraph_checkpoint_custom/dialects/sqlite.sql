@@ -252,6 +252,13 @@ WHERE likelihood(p.format < 4, 0.00001)
 
 -- delta_runs starts a statement that delta_lineage or delta_values ends; see postgres.sql.
 
+-- name: select_places
+SELECT c.checkpoint_ns, c.checkpoint_id, (
+    SELECT count(*) FROM writes w
+    WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+)
+FROM checkpoints c WHERE c.thread_id = :thread_id
+
 -- name: delta_runs
 -- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
 -- text of a list before the list is read, which takes longer.

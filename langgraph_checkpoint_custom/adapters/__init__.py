@@ -1,0 +1,1 @@
+"""Bridges to things that this package does not own."""

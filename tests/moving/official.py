@@ -1,0 +1,75 @@
+"""Stores of LangGraph's own savers, to be moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from tests.graphs.running import Thread
+from tests.graphs.scenarios import SCENARIOS
+
+
+@dataclass(frozen=True)
+class Official:
+    """The database of an official saver."""
+
+    kind: str
+    url: str
+
+    @contextmanager
+    def open(self, serde: SerializerProtocol | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+        """The official saver on it."""
+        opened: AbstractContextManager[Any]
+        if self.kind == "sqlite":
+            opened = SqliteSaver.from_conn_string(self.url.removeprefix("sqlite:///"))
+        else:
+            opened = PostgresSaver.from_conn_string(self.url)
+        with opened as saver:
+            saver.setup()
+            if serde is not None:
+                saver.serde = serde
+            yield saver
+
+
+def play(saver: BaseCheckpointSaver[Any]) -> Sequence[str]:
+    """Run the scenarios of real graphs, each on a thread of its own; gives their ids.
+
+    A scenario goes as far as this saver can: the official ones store no NUL, say, and filter otherwise.
+    """
+    for scenario in SCENARIOS:
+        thread = Thread(saver, "sync", "sync")
+        thread.thread_id = scenario.__name__
+        with suppress(AssertionError, psycopg.Error):
+            asyncio.run(scenario(thread))
+    return sorted({found.config["configurable"]["thread_id"] for found in saver.list(None)})
+
+
+def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
+    part = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return {"configurable": part if checkpoint_id is None else {**part, "checkpoint_id": checkpoint_id}}
+
+
+def step(
+    saver: BaseCheckpointSaver[Any], thread_id: str, after: RunnableConfig | None, **values: Any
+) -> RunnableConfig:
+    """Store a checkpoint with these channel values, all of them new."""
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = values
+    checkpoint["channel_versions"] = {channel: saver.get_next_version(None, None) for channel in values}
+    place = after or config(thread_id)
+    return saver.put(place, checkpoint, {"source": "loop", "step": 0, "parents": {}}, checkpoint["channel_versions"])
+
+
+def everything(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
+    """All that a saver returns, in one order."""
+    return sorted(saver.list(None), key=lambda found: [*map(str, found.config["configurable"].values())])

@@ -1,0 +1,46 @@
+"""What any saver returns can be stored here, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.moving import Moved, acopy_from, copy_from
+from tests.moving.official import everything, play
+
+
+def copied(colour: str, source: InMemorySaver, target: CheckpointSaver, threads: Sequence[str] | None = None) -> Moved:
+    if colour == "sync":
+        return copy_from(source, target, threads)
+    return asyncio.run(acopy_from(source, target, threads))
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver, colour: str) -> None:
+    source = InMemorySaver()
+    threads = play(source)
+    moved = copied(colour, source, saver)
+    theirs, ours = everything(source), everything(saver)
+    assert (moved.threads, moved.checkpoints, moved.problems) == (len(threads), len(theirs), {})
+    assert moved.writes == sum(len(found.pending_writes or ()) for found in theirs)
+    assert [found.config for found in ours] == [found.config for found in theirs]
+    assert [found.metadata for found in ours] == [found.metadata for found in theirs]
+    assert [found.parent_config for found in ours] == [found.parent_config for found in theirs]
+    assert [found.checkpoint for found in ours] == [found.checkpoint for found in theirs]
+    for found, expected in zip(ours, theirs, strict=True):
+        assert found.pending_writes == expected.pending_writes
+        channels = list(expected.metadata.get("counters_since_delta_snapshot") or ())
+        theirs_history = source.get_delta_channel_history(config=expected.config, channels=channels)
+        assert saver.get_delta_channel_history(config=found.config, channels=channels) == theirs_history
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_only_the_threads_that_are_named(saver: CheckpointSaver, colour: str) -> None:
+    source = InMemorySaver()
+    threads = play(source)[:2]
+    assert copied(colour, source, saver, threads).threads == 2
+    assert {found.config["configurable"]["thread_id"] for found in saver.list(None)} == set(threads)

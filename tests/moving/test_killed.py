@@ -1,0 +1,50 @@
+"""A move that is killed goes on where it was, and nothing is there twice or by half."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from tests.moving.official import Official, config, everything, step
+from tests.stores import Store
+
+SCRIPT = """
+import sys
+from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.moving import migrate
+with open_saver(sys.argv[2]) as saver:
+    moved = migrate(sys.argv[1], saver, progress=lambda what, number: print(what, number, flush=True))
+    print("problems", moved.problems, flush=True)
+"""
+THREADS = 30
+
+
+def test_a_move_that_is_killed_is_done_by_the_next_ones(official: Official, store: Store) -> None:
+    with official.open() as source:
+        for number in range(THREADS):
+            place = None
+            for turn in range(4):
+                place = step(source, f"{number:02}", place, a=list(range(turn)), text="x" * 500)
+                source.put_writes(place, [("a", turn)], "task")
+        for kills_after in (3, 12, 27):
+            child = subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, official.url, store.url], stdout=subprocess.PIPE, text=True
+            )
+            assert child.stdout is not None
+            with child.stdout:
+                for line in child.stdout:
+                    if line == f"copy {kills_after}\n":
+                        child.kill()
+                        break
+                child.stdout.read()
+            assert child.wait() == -signal.SIGKILL
+        last = subprocess.run(
+            [sys.executable, "-c", SCRIPT, official.url, store.url], stdout=subprocess.PIPE, text=True, check=True
+        )
+        assert last.stdout.endswith("problems {}\n")
+        with store.open() as target:
+            assert [found._asdict() for found in everything(target)] == [
+                found._asdict() for found in everything(source)
+            ]
+            assert target.get_tuple(config("00")) is not None
