@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
     "adapters": {"errors", "core"},
+    "exchange": {"errors", "core", "saver"},
     "moving": {"errors", "core", "adapters", "saver"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
@@ -102,7 +103,14 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     """No statement that a run sends reads rows of more than one thread."""
     for database in ("postgres", "sqlite"):
         blocks = load_blocks(f"{database}.sql")
-        across_threads = {"page_of_store", "delta_lineage", "doom_runs", "erase_run_writes", "claim_sweep"}
+        across_threads = {
+            "page_of_store",
+            "delta_lineage",
+            "doom_runs",
+            "erase_run_writes",
+            "claim_sweep",
+            "select_next_thread",
+        }
         across_threads |= {
             name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_"))
         }

@@ -187,6 +187,29 @@ class SqlDialect(ABC):
         """A row for each checkpoint of a thread: its namespace, its id, the number of its writes."""
         return self._send(self.statement("select_places", thread_id=thread_id))
 
+    def select_next_thread(self, after: str) -> Trip:
+        """The stored id of the first thread behind one; of more than one row, the first is meant."""
+        # Threads without a tenant are on both sides of those with one.
+        behind = chr(ord(TENANT_MARK) + 1)
+        end = f"{TENANT_MARK}{self._tenant}{behind}"
+        ranges = [("", end)] if self._tenant else [("", TENANT_MARK), (behind, AFTER_ALL)]
+        bottom = self.stored_thread(after)
+        return self._send(
+            *(
+                self.statement("select_next_thread", after=bottom, bottom=low, top=high)
+                for low, high in ranges
+                if bottom < high
+            )
+        )
+
+    def export_rows(self, kind: str, thread_id: str, after: Mapping[str, Any], limit: int) -> Trip:
+        """A page of the rows of a thread behind a key: the columns of the key, and then the others, see `exchange`."""
+        return self._send(self.statement(f"export_{kind}s", **after, thread_id=thread_id, limit=limit))
+
+    def import_rows(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Trip:
+        """Store rows by their kinds, unless there are such with the same keys."""
+        return self._send(*(self.statement(f"import_{kind}s", **row) for kind, row in rows))
+
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
         return self._send(self._delta("select_delta_history", key, channels))

@@ -498,6 +498,69 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 
+-- name: select_next_thread
+SELECT thread_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
+ORDER BY thread_id LIMIT 1
+
+-- The export_ blocks read the rows of a thread, a page at a time: the columns of the key, and then the others. The import_
+-- blocks store such a row unless there is one with its key.
+
+-- name: export_checkpoints
+SELECT
+    checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter::text
+FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
+ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: export_blobs
+SELECT
+    checkpoint_ns, channel, version, type, value, parts
+FROM langgraph_checkpoint.blobs
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
+ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
+
+-- name: export_writes
+SELECT
+    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+
+-- name: import_checkpoints
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter, tenant
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(hidden)s, %(inline_channels)s, %(delta_channels)s, %(blob_channels)s, %(blob_versions)s,
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s, %(tenant)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: import_blobs
+INSERT INTO langgraph_checkpoint.blobs (
+    thread_id, checkpoint_ns, channel, version, type, value, parts
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s, %(type)s, %(value)b, %(parts)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: import_writes
+INSERT INTO langgraph_checkpoint.writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s, %(task_path)s, %(run_id)s,
+    %(channel)s, %(type)s, %(value)b
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
 -- name: delta_runs
 -- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
 -- that ends where the parent is not the next lower id, or where one of the channels still `open` has its seed; `left_open`

@@ -259,6 +259,68 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 )
 FROM checkpoints c WHERE c.thread_id = :thread_id
 
+-- name: select_next_thread
+SELECT thread_id FROM checkpoints
+WHERE thread_id > :after AND thread_id >= :bottom AND thread_id < :top
+ORDER BY thread_id LIMIT 1
+
+-- The export_ blocks read the rows of a thread, a page at a time: the columns of the key, and then the others. The import_
+-- blocks store such a row unless there is one with its key.
+
+-- name: export_checkpoints
+SELECT
+    checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter
+FROM checkpoints
+WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) > (:checkpoint_ns, :checkpoint_id)
+ORDER BY checkpoint_ns, checkpoint_id LIMIT :limit
+
+-- name: export_blobs
+SELECT
+    checkpoint_ns, channel, version, type, value, parts
+FROM blobs
+WHERE thread_id = :thread_id AND (checkpoint_ns, channel, version) > (:checkpoint_ns, :channel, :version)
+ORDER BY checkpoint_ns, channel, version LIMIT :limit
+
+-- name: export_writes
+SELECT
+    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+FROM writes
+WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id, task_id, idx) > (:checkpoint_ns, :checkpoint_id, :task_id, :idx)
+ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
+
+-- name: import_checkpoints
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter
+)
+VALUES (
+    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format, :hidden,
+    :inline_channels, :delta_channels, :blob_channels, :blob_versions, :checkpoint_type, :checkpoint,
+    :metadata_type, :metadata, :metadata_filter
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: import_blobs
+INSERT INTO blobs (
+    thread_id, checkpoint_ns, channel, version, type, value, parts
+)
+VALUES (
+    :thread_id, :checkpoint_ns, :channel, :version, :type, :value, :parts
+)
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: import_writes
+INSERT INTO writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+VALUES (
+    :thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :task_path, :run_id, :channel, :type, :value
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
 -- name: delta_runs
 -- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
 -- text of a list before the list is read, which takes longer.

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, TypeGuard, TypeVar
 
 import psycopg
@@ -75,6 +75,10 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     set_config('plan_cache_mode', 'force_generic_plan', false) END
 FROM pg_backend_pid() AS pid
 """
+
+# What has all its trips in one transaction.
+_TOGETHER = frozenset({"migrate", "snapshot"})
+_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")
@@ -146,9 +150,11 @@ class PostgresDriver:
         started, failed = time.monotonic(), 0
         while True:
             try:
-                if op.access != "migrate":
+                if op.access not in _TOGETHER:
                     return drive(op, lambda request: self._perform(op.name, request))
-                with self._borrow(op.name, ()) as connection, without_hurry(connection), connection.transaction():
+                with self._borrow(op.name, ()) as connection, _patience(op, connection), connection.transaction():
+                    if _begins_snapshot(op, connection):
+                        connection.execute(_SNAPSHOT, prepare=False)
                     return drive(op, lambda request: self._reply(connection, request))
             except RetryableError as error:
                 failed += 1
@@ -242,11 +248,13 @@ class PostgresDriver:
         started, failed = time.monotonic(), 0
         while True:
             try:
-                if op.access != "migrate":
+                if op.access not in _TOGETHER:
                     return await adrive(op, lambda request: self._aperform(op.name, request))
                 async with self._aborrow(op.name, ()) as connection:
-                    with without_hurry(connection):
+                    with _patience(op, connection):
                         async with connection.transaction():
+                            if _begins_snapshot(op, connection):
+                                await connection.execute(_SNAPSHOT, prepare=False)
                             return await adrive(op, lambda request: self._areply(connection, request))
             except RetryableError as error:
                 failed += 1
@@ -407,6 +415,16 @@ def _forget_password(error: psycopg.Error) -> None:
         for name, nothing in (("password", b""), ("info", [])):
             if hasattr(kept, name):
                 setattr(kept, name, nothing)
+
+
+def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
+    """A migration may take its time."""
+    return without_hurry(connection) if op.access == "migrate" else nullcontext()
+
+
+def _begins_snapshot(op: Operation[Any], connection: AnyConnection) -> bool:
+    """Whether a transaction that has just begun is to read one point in time; a caller's has begun before."""
+    return op.access == "snapshot" and connection.autocommit
 
 
 def _in_transaction(connection: AnyConnection) -> bool:

@@ -147,6 +147,7 @@ class SqliteDriver:
     def _worker(self, access: Access) -> Hops:
         if self._held.closed:
             raise closed()
+        access = "write" if access == "write" else "read"
         worker = self._workers.get(access)
         if worker is None:
             if access == "write":
@@ -416,6 +417,8 @@ class _Session:
             self._connection = connection = driver._lend(self, name)
         if self._op.access == "write":
             self._word(connection, "BEGIN IMMEDIATE")
+        elif self._op.access == "snapshot":
+            self._word(connection, "BEGIN")
         return connection
 
     def _end(self, *, commit: bool) -> None:
