@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langgraph_checkpoint_custom.core.observe import OperationEvent
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
@@ -30,6 +31,7 @@ from langgraph_checkpoint_custom.errors import (
     ThreadBusy,
     ThreadExists,
 )
+from langgraph_checkpoint_custom.observed import log_slow_operations
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
@@ -51,6 +53,7 @@ __all__ = [
     "ConnectionLost",
     "Contention",
     "CorruptCheckpoint",
+    "OperationEvent",
     "PostgresSaver",
     "RetryableError",
     "SchemaError",
@@ -63,6 +66,7 @@ __all__ = [
     "StorageError",
     "ThreadBusy",
     "ThreadExists",
+    "log_slow_operations",
     "open_saver",
 ]
 

@@ -63,6 +63,7 @@ from langgraph_checkpoint_custom.core.values import Values, ciphers_of
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.recent import Recent
 
 # Checkpoints that a list holds in memory at a time.
@@ -85,6 +86,7 @@ class SaverOptions(TypedDict, total=False):
     allow: Sequence[Allowed]
     on_unreadable: OnUnreadable
     concurrent_writers: ConcurrentWriters
+    on_operation: OnOperation | None
 
 
 class CheckpointSaver(BaseCheckpointSaver[str]):
@@ -110,6 +112,9 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
             of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
             With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
+        on_operation: Called after each operation with an `OperationEvent`, where the operation ran: it should be quick,
+            and in an event loop it must not block. `log_slow_operations(seconds)` makes one, and so does
+            `otel.instrumentation()`.
     """
 
     def __init__(
@@ -124,6 +129,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         allow: Sequence[Allowed] = (),
         on_unreadable: OnUnreadable = "raise",
         concurrent_writers: ConcurrentWriters = "allow",
+        on_operation: OnOperation | None = None,
     ) -> None:
         if concurrent_writers not in ("allow", "reject"):
             raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
@@ -135,7 +141,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
             raise ConfigError(f"clear_metadata has metadata keys; write ({clear_metadata!r},)")
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
-        self._driver = driver
+        self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
         self._recent = Recent()
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*CLEAR_METADATA, *clear_metadata)
@@ -176,6 +182,10 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
     async def aclose(self) -> None:
         """Close what this saver opened; it cannot be used after that."""
         await self._driver.aclose()
+
+    def stats(self) -> Mapping[str, Any]:
+        """Figures of the connections at this moment: psycopg_pool's for each pool, or how many read a SQLite file."""
+        return self._driver.stats()
 
     # Writing
 

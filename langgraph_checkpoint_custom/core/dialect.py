@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -48,6 +48,9 @@ class SqlDialect(ABC):
         place: Where the tables are, for messages.
         schema: The schema they are in.
     """
+
+    system: ClassVar[str]
+    """The database, by OpenTelemetry's name for it."""
 
     def __init__(self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, place: str, schema: str) -> None:
         self._blocks = blocks

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -103,6 +104,8 @@ class Operation(Generic[T]):
     name: str
     access: Access
     start: Callable[[], Steps[T]]
+    arguments: Callable[[], Mapping[str, Any]] = dict
+    """What it was made of, by name."""
 
 
 class Driver(Protocol):
@@ -114,15 +117,23 @@ class Driver(Protocol):
     async def asetup(self) -> None: ...
     def close(self) -> None: ...
     async def aclose(self) -> None: ...
+    def stats(self) -> Mapping[str, Any]: ...
 
 
 def operation(access: Access) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that makes an `Operation`."""
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
+        names = tuple(signature(function).parameters)
+
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            return Operation(function.__name__, access, lambda: function(*args, **kwargs))
+            return Operation(
+                function.__name__,
+                access,
+                lambda: function(*args, **kwargs),
+                lambda: {**dict(zip(names, args, strict=False)), **kwargs},
+            )
 
         return make
 

@@ -31,6 +31,8 @@ def in_schema(sql: str, schema: str) -> str:
 class PostgresDialect(SqlDialect):
     """The statements of `postgres.sql`, in a schema."""
 
+    system = "postgresql"
+
     def __init__(self, schema: str) -> None:
         escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
         blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}

@@ -23,6 +23,8 @@ WRITES = (16, 4, 1)
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
+    system = "sqlite"
+
     def __init__(self, path: str) -> None:
         super().__init__(load_blocks("sqlite.sql"), load_migrations("sqlite"), place=path, schema="main")
         row = "(?, ?, ?, ?)"

@@ -15,7 +15,7 @@ import asyncio
 import dataclasses
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, TypeGuard, TypeVar
@@ -145,6 +145,10 @@ class PostgresDriver:
         self._closed = True
         self._connections.close()
         self._stop_decoders()
+
+    def stats(self) -> Mapping[str, Any]:
+        """The pools' figures."""
+        return self._connections.stats()
 
     def _retrying(self, op: Operation[T]) -> T:
         started, failed = time.monotonic(), 0

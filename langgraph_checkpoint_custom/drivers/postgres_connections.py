@@ -42,6 +42,7 @@ class Connections(Protocol):
     def distrust(self) -> None: ...
     async def adistrust(self) -> None: ...
     def forget(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
     async def aclose(self) -> None: ...
 
@@ -147,6 +148,10 @@ class CallersPool:
         self._of_parent = True
         self._other.forget()
 
+    def stats(self) -> dict[str, Any]:
+        """What psycopg_pool counts of the caller's pool, and of those beside it."""
+        return {"given": self._pool.get_stats(), **self._other.stats()}
+
     def close(self) -> None:
         """Close what is not the caller's."""
         self._other.close()
@@ -192,6 +197,10 @@ class CallersConnection:
     def forget(self) -> None:
         """Leave the connection to the parent of this process, which was forked."""
         self._of_parent = True
+
+    def stats(self) -> dict[str, Any]:
+        """There is nothing to count."""
+        return {}
 
     def distrust(self) -> None:
         """There is no other connection."""

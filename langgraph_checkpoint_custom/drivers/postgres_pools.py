@@ -167,6 +167,12 @@ class OwnPools:
         self._lent = set()
         self._held.forget()
 
+    def stats(self) -> dict[str, Any]:
+        """What psycopg_pool counts, of the OS threads' pool and of those of the loops."""
+        pool = self._held.pool
+        loops = [entry.pool for entry in list(self._held.loops.values()) if entry.life is not None]
+        return {"workers": pool.get_stats() if pool else {}, "loops": [pool.get_stats() for pool in loops]}
+
     def close(self) -> None:
         """Close every pool; those of other loops that run are closed there."""
         self._held.close()

@@ -144,6 +144,10 @@ class SqliteDriver:
         """Wait for what is running and close every connection."""
         await asyncio.to_thread(self.close)
 
+    def stats(self) -> dict[str, int]:
+        """Connections that read, and those that wait to."""
+        return {"reading": len(self._held.lent), "idle": len(self._held.idle)}
+
     def _worker(self, access: Access) -> Hops:
         if self._held.closed:
             raise closed()

@@ -1,0 +1,109 @@
+"""Observing: a driver that tells a hook about each operation, and what to make of that."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from langgraph_checkpoint_custom.core.observe import Counts, OperationEvent, place_of
+from langgraph_checkpoint_custom.core.operation import Driver, Operation
+
+T = TypeVar("T")
+
+OnOperation = Callable[[OperationEvent], None]
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+
+class ObservedDriver:
+    """A driver that tells `hook` when an operation has ended; what the hook raises is logged and changes nothing."""
+
+    def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
+        self._driver = driver
+        self._database = database
+        self._hook = hook
+
+    def run(self, op: Operation[T]) -> T:
+        """Run an operation here."""
+        counts, started = Counts(), time.perf_counter()
+        error: BaseException | None = None
+        try:
+            return self._driver.run(counts.counting(op))
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._tell(op, counts, time.perf_counter() - started, error)
+
+    async def arun(self, op: Operation[T]) -> T:
+        """Run an operation here."""
+        counts, started = Counts(), time.perf_counter()
+        error: BaseException | None = None
+        try:
+            return await self._driver.arun(counts.counting(op))
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._tell(op, counts, time.perf_counter() - started, error)
+
+    def setup(self) -> None:
+        """Create or migrate the tables; not an operation of a run, and not told."""
+        self._driver.setup()
+
+    async def asetup(self) -> None:
+        """Create or migrate the tables; not an operation of a run, and not told."""
+        await self._driver.asetup()
+
+    def close(self) -> None:
+        """Close the driver."""
+        self._driver.close()
+
+    async def aclose(self) -> None:
+        """Close the driver."""
+        await self._driver.aclose()
+
+    def stats(self) -> Mapping[str, Any]:
+        """The driver's figures."""
+        return self._driver.stats()
+
+    def _tell(self, op: Operation[Any], counts: Counts, seconds: float, error: BaseException | None) -> None:
+        thread_id, checkpoint_ns = place_of(op)
+        event = OperationEvent(
+            op.name,
+            self._database,
+            seconds,
+            counts.round_trips,
+            counts.rows,
+            counts.bytes,
+            max(0, counts.attempts - 1),
+            thread_id,
+            checkpoint_ns,
+            type(error).__name__ if error is not None else None,
+        )
+        try:
+            self._hook(event)
+        except Exception:
+            _LOG.exception("on_operation failed")
+
+
+def log_slow_operations(seconds: float) -> OnOperation:
+    """A hook for `on_operation` that logs what takes longer, as warnings of `langgraph_checkpoint_custom`."""
+
+    def hook(event: OperationEvent) -> None:
+        if event.seconds >= seconds:
+            _LOG.warning(
+                "%s took %.3f s (%d round trips, %d retries, %d rows, %d bytes) on thread %r, namespace %r",
+                event.name,
+                event.seconds,
+                event.round_trips,
+                event.retries,
+                event.rows,
+                event.bytes,
+                event.thread_id,
+                event.checkpoint_ns,
+            )
+
+    return hook

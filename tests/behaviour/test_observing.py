@@ -1,0 +1,161 @@
+"""A hook is told what each operation did: nothing of what is stored, and nothing changes by it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import psycopg
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from langgraph_checkpoint_custom import CheckpointEncodeError, OperationEvent, ThreadExists, log_slow_operations
+from langgraph_checkpoint_custom.otel import instrumentation
+from tests.behaviour.helpers import LONG, checkpoint, config, metadata
+from tests.conftest import COLOURS
+from tests.stores import Face, Store
+
+SYSTEMS = {"postgres": "postgresql", "sqlite": "sqlite"}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_each_operation_is_told_once(store: Store, colour: str) -> None:
+    events: list[OperationEvent] = []
+
+    async def work() -> None:
+        with store.open(on_operation=events.append) as saver:
+            face = Face(saver, colour)
+            await face.put(config("t"), checkpoint("1", {"a": LONG}), metadata(), {"a": "1"})
+            await face.put_writes(config("t", "1"), [("a", LONG)], "task")
+            await face.get_tuple(config("t"))
+            await face.all(None)
+            await face.copy_thread("t", "u")
+            await face.delete_thread("t")
+            await saver.aclose()
+
+    asyncio.run(work())
+    names = ["put", "put_writes", "get_tuple", "list_page", "copy_thread", "delete_thread"]
+    assert [event.name for event in events] == names
+    assert {event.database for event in events} == {SYSTEMS[store.kind]}
+    assert [event.thread_id for event in events] == ["t", "t", "t", None, "t", "t"]
+    assert [event.checkpoint_ns for event in events] == ["", "", "", None, None, None]
+    assert all(event.round_trips == 1 and event.retries == 0 and event.error is None for event in events)
+    assert all(0 < event.seconds < 60 for event in events)
+    put, writes, get = events[:3]
+    assert put.bytes > 0
+    assert get.rows == 3
+    assert get.bytes >= put.bytes + writes.bytes > writes.bytes > 0
+    assert LONG not in repr(events)
+
+
+def test_an_error_is_told_and_stays_the_callers(store: Store) -> None:
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as saver:
+        saver.put(config("t"), checkpoint("1"), metadata(), {})
+        saver.put(config("u"), checkpoint("2"), metadata(), {})
+        with pytest.raises(ThreadExists):
+            saver.copy_thread("t", "u")
+        with pytest.raises(CheckpointEncodeError):  # No operation has begun.
+            saver.put(config("t"), checkpoint("1", {"a": object()}), metadata(), {"a": "1"})
+    errors = [(event.name, event.error) for event in events]
+    assert errors == [("put", None), ("put", None), ("copy_thread", "ThreadExists")]
+
+
+def test_attempts_are_counted(postgres_url: str) -> None:
+    events: list[OperationEvent] = []
+    with Store("postgres", postgres_url).open(on_operation=events.append) as saver:
+        saver.get_tuple(config("t"))
+        with psycopg.connect(postgres_url, autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        saver.get_tuple(config("t"))
+    first, second = events
+    assert (first.retries, first.round_trips) == (0, 1)
+    assert second.retries >= 1
+    assert second.round_trips == second.retries + 1
+
+
+def test_a_hook_that_fails_changes_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def hook(event: OperationEvent) -> None:
+        raise RuntimeError(event.name)
+
+    with store.open(on_operation=hook) as saver:
+        saver.put(config("t"), checkpoint("1"), metadata(), {})
+        assert saver.get_tuple(config("t")) is not None
+    assert [record.message for record in caplog.records if record.name == "langgraph_checkpoint_custom"] == [
+        "on_operation failed",
+        "on_operation failed",
+    ]
+
+
+def test_slow_operations_are_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    with store.open(on_operation=log_slow_operations(3600.0)) as saver:
+        saver.put(config("t"), checkpoint("1"), metadata(), {})
+    with store.open(on_operation=log_slow_operations(0.0)) as saver:
+        saver.get_tuple(config("t"))
+    (record,) = (record for record in caplog.records if record.name == "langgraph_checkpoint_custom")
+    assert record.levelno == logging.WARNING
+    assert record.message.startswith("get_tuple took 0.")
+    assert "on thread 't', namespace ''" in record.message
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_spans_and_durations_for_opentelemetry(store: Store, colour: str) -> None:
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    reader = InMemoryMetricReader()
+    hook = instrumentation(tracers, MeterProvider([reader]))
+
+    async def work() -> None:
+        with store.open(on_operation=hook) as saver:
+            face = Face(saver, colour)
+            with tracers.get_tracer("application").start_as_current_span("request"):
+                await face.put(config("t"), checkpoint("1"), metadata(), {})
+            await face.put(config("u"), checkpoint("2"), metadata(), {})
+            with pytest.raises(ThreadExists):
+                await face.copy_thread("t", "u")
+            await saver.aclose()
+
+    asyncio.run(work())
+    put, request, _, copy = spans.get_finished_spans()
+    assert put.parent is not None
+    assert put.parent.span_id == request.context.span_id
+    assert put.kind == SpanKind.CLIENT
+    attributes = dict(put.attributes or {})
+    assert attributes["db.system.name"] == SYSTEMS[store.kind]
+    assert attributes["db.operation.name"] == put.name == "put"
+    assert attributes["langgraph.checkpoint.thread_id"] == "t"
+    assert attributes["langgraph.checkpoint.round_trips"] == 1
+    assert (put.end_time or 0) > (put.start_time or 0) >= (request.start_time or 0)
+    assert copy.status.status_code == StatusCode.ERROR
+    assert dict(copy.attributes or {})["error.type"] == "ThreadExists"
+    data: Any = reader.get_metrics_data()
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    assert (metric.name, metric.unit) == ("db.client.operation.duration", "s")
+    assert sorted(point.attributes["db.operation.name"] for point in metric.data.data_points) == ["copy_thread", "put"]
+
+
+def test_stats_tell_of_the_connections(store: Store) -> None:
+    async def get() -> dict[str, Any]:
+        await saver.aget_tuple(config("t"))
+        return dict(saver.stats())
+
+    with store.open() as saver:
+        saver.get_tuple(config("t"))
+        stats = asyncio.run(get())
+        if store.kind == "sqlite":
+            assert stats["reading"] == 0
+            assert stats["idle"] >= 1
+        else:
+            assert stats["workers"]["pool_available"] == 1
+            (loop,) = stats["loops"]
+            assert loop["requests_num"] >= 1
