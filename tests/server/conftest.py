@@ -21,7 +21,7 @@ from tests.server.threads import Threads
 from tests.stores import Store
 
 HAS_SERVER = importlib.util.find_spec("langgraph_api") is not None
-NEED_SERVER = ("server", "pair")
+NEED_SERVER = ("server", "pair", "core")
 LOOPS = ("shared", "isolated")
 
 

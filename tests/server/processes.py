@@ -33,6 +33,19 @@ CONFIG = {
 }
 
 
+def environment(store: Store) -> dict[str, str]:
+    """This process's, but for what would change what is tested, or ask for the network."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("LANG", "CHECKPOINT_"))}
+    return kept | {
+        "CHECKPOINT_URL": store.url,
+        "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+        "LANGGRAPH_NO_VERSION_CHECK": "true",
+        "LANGSMITH_TRACING": "false",
+        "LOG_JSON": "true",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
 class Server:
     """A server that runs until it is stopped or killed, and can be started again.
 
@@ -40,33 +53,20 @@ class Server:
         store: What `CHECKPOINT_URL` names.
         folder: The server's working directory, and where it keeps what is its own: threads and runs.
         isolated: Whether each run has an event loop and an OS thread of its own.
-        variables: More of the environment.
+        variables: More of the environment, such as options of the checkpointer.
     """
 
-    def __init__(
-        self, store: Store, folder: Path, *, isolated: bool, variables: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, *, isolated: bool, variables: dict[str, str] | None = None) -> None:
         self.store = store
         self.folder = folder
-        self.environment = {
-            # Nothing of the machine's that the server or this package would read.
-            **{name: text for name, text in os.environ.items() if not name.startswith(("LANG", "CHECKPOINT_"))},
-            "BG_JOB_ISOLATED_LOOPS": str(isolated).lower(),
-            "CHECKPOINT_URL": store.url,
-            "LANGGRAPH_CLI_NO_ANALYTICS": "1",
-            "LANGGRAPH_NO_VERSION_CHECK": "true",
-            "LANGSMITH_TRACING": "false",
-            "LOG_JSON": "true",
-            "PYTHONPATH": str(ROOT),
-            **(variables or {}),
-        }
+        self.environment = environment(store) | {"BG_JOB_ISOLATED_LOOPS": str(isolated).lower()} | (variables or {})
         (folder / "langgraph.json").write_text(json.dumps(CONFIG))
         self.log = folder / "log"
         self.start()
 
     def start(self) -> None:
         """Start it; `wait` waits until it answers."""
-        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1"]
         command += ["--port", self.url.rpartition(":")[2], "--n-jobs-per-worker", "10"]
         with self.log.open("ab") as log:
@@ -108,7 +108,8 @@ class Server:
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
