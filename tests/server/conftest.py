@@ -23,6 +23,12 @@ from tests.stores import Store
 HAS_SERVER = importlib.util.find_spec("langgraph_api") is not None
 NEED_SERVER = ("server", "pair", "core")
 LOOPS = ("shared", "isolated")
+OPTIONS = {
+    "CHECKPOINT_CONCURRENT_WRITERS": "reject",
+    "CHECKPOINT_ENCRYPTION_KEYS": "A_KEY",
+    "CHECKPOINT_STRICT": "true",
+    "A_KEY": "0123456789abcdef0123456789abcdef",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -111,12 +117,12 @@ def server(request: pytest.FixtureRequest, farm: Farm) -> Server:
 
 @pytest.fixture(params=BACKENDS)
 def pair(request: pytest.FixtureRequest, farm: Farm, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    """Two servers on one empty database, started at once; the test may kill them."""
+    """Two servers on one empty database, started at once, with options; the test may kill them."""
     store = farm.store(request.param, tmp_path)
     servers = []
     for name, isolated in (("one", False), ("other", True)):
         (tmp_path / name).mkdir()
-        servers.append(Server(store, tmp_path / name, isolated=isolated))
+        servers.append(Server(store, tmp_path / name, isolated=isolated, variables=OPTIONS))
     with running(*servers):
         yield servers[0], servers[1]
 

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from langgraph_sdk import get_client
 
 from tests.invariants import check_invariants
-from tests.server.processes import Server
-from tests.server.threads import ALL, Gate, Threads
+from tests.server.conftest import HAS_SERVER
+from tests.server.processes import PATIENCE, Server
+from tests.server.threads import ALL, NO_GATE, Gate, Threads
+from tests.stores import Store
 
 Pair = tuple[Server, Server]
 
@@ -25,6 +28,17 @@ async def clients(*servers: Server) -> AsyncIterator[list[Threads]]:
     finally:
         for client in made:
             await client.aclose()
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="no Agent Server: install the extra `server`")
+def test_a_server_does_not_start_with_what_cannot_be_meant(tmp_path: Path) -> None:
+    store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    server = Server(store, tmp_path, isolated=False, variables={"CHECKPOINT_STRICT": "maybe"})
+    try:
+        assert server.process.wait(PATIENCE) != 0
+    finally:
+        server.kill()
+    assert "ConfigError: CHECKPOINT_STRICT is true or false, not 'maybe'" in server.log.read_text()
 
 
 async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) -> None:
@@ -43,6 +57,17 @@ async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) ->
         threads = [await each.new("many") for each in (here, there) for _ in range(8)]
         given = await asyncio.gather(*(each.wait({"branches": 12}) for each in threads))
         assert given == [{"branches": 12, "sums": 66}] * len(threads)
+
+        # Both on one thread, which neither knows of the other: the one that began later wins, and the other is told.
+        loser, gate = await here.new("steps"), Gate(tmp_path)
+        late = await loser.begin(gate.input(), durability="sync")
+        await gate.reached()
+        winner = await there.new("steps", loser.thread_id)
+        assert (await winner.wait(NO_GATE))["done"] == ["first", *ALL]
+        gate.open()
+        await loser.join(late)
+        assert await loser.status(late) == "error"
+        assert (await loser.state())["values"]["done"] == ["first", *ALL]
 
         # Runs in flight when the server is killed.
         flying = [(await here.new("steps"), Gate(tmp_path, f"gate {number}")) for number in range(4)]
