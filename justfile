@@ -13,7 +13,7 @@ test *args:
 
 # The Agent Server's tests, which need the extra `server`.
 test-server *args:
-    python -m pip install -e '.[server]' && python -m pytest tests/server -n 4 {{args}}
+    python -m pip install -e '.[server]' && python -m pytest tests/server -n 6 {{args}}
 
 # Format, lint, type-check.
 lint:
