@@ -244,7 +244,11 @@ class _LoopEntry:
             await asyncio.Event().wait()
         except asyncio.CancelledError:  # Nothing is done when it is collected: there is no loop then.
             self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
-            await self.pool.close()
+            try:
+                await self.pool.close()
+            finally:  # That stops short of its connections if its workers were cancelled, too.
+                for connection in set(self.connections) - self.lent:
+                    connection.pgconn.finish()
             raise
 
     async def _remember(self, connection: PatientAsyncConnection) -> None:

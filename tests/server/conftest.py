@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.conftest import BACKENDS, made_database, running_postgres
 from tests.invariants import check_invariants
-from tests.server.processes import Server, running
+from tests.server.processes import LOOK, PATIENCE, Server, running
 from tests.server.threads import Threads
 from tests.stores import Store
 
@@ -90,13 +91,21 @@ def check_the_end(server: Server) -> None:
     # The server has tasks of its own that it leaves; ours it must not have to tell of.
     said = [line for line in server.log.read_text().splitlines() if "was destroyed" in line or "was never" in line]
     assert [line for line in said if "langgraph_checkpoint_custom" in line or "psycopg" in line] == []
-    if server.store.kind == "postgres":
-        with psycopg.connect(server.store.url) as connection:
-            others = connection.execute(
-                "SELECT application_name FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            ).fetchall()
-        assert others == []
+    check_no_session(server.store)
+
+
+def check_no_session(store: Store) -> None:
+    """See that nobody is connected to a database any more, if it is one that can tell."""
+    if store.kind == "sqlite":
+        return
+    deadline = time.monotonic() + PATIENCE
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        while others := connection.execute(
+            "SELECT application_name FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        ).fetchall():
+            assert time.monotonic() < deadline, others
+            time.sleep(LOOK)  # PostgreSQL ends a session some milliseconds after it was told.
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ClosedError, PostgresSaver, SqliteSaver, StorageError, server
@@ -17,7 +15,7 @@ from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config
 from tests.conftest import BACKENDS, made_database
 from tests.invariants import check_invariants
-from tests.server.conftest import HAS_SERVER
+from tests.server.conftest import HAS_SERVER, check_no_session
 from tests.server.entering import THREADS
 from tests.server.processes import PATIENCE, environment
 from tests.stores import Store
@@ -40,17 +38,6 @@ def named(empty: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A database without tables that `CHECKPOINT_URL` names."""
     monkeypatch.setenv("CHECKPOINT_URL", empty.url)
     return empty
-
-
-def sessions(store: Store) -> int:
-    """How many connections there are to a PostgreSQL database, besides that of the question."""
-    with psycopg.connect(store.url) as connection:
-        found = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        ).fetchone()
-    assert found is not None
-    return int(found[0])
 
 
 GUARDED = pytest.param(
@@ -78,8 +65,7 @@ def test_threads_and_processes_that_enter_at_once_and_never_leave(empty: Store, 
     said = [line for _, error, _ in ended for line in error.splitlines()]
     assert [line for line in said if "destroyed but" not in line and "coro=<Event.wait() running" not in line] == []
     assert sys.version_info < (3, 12) or said == []
-    if empty.kind == "postgres":
-        assert sessions(empty) == 0
+    check_no_session(empty)
     with empty.open() as saver:
         assert len(list(saver.list(None))) == THREADS
     check_invariants(empty)
@@ -93,27 +79,21 @@ async def test_the_saver_is_shared_until_the_last_one_leaves(named: Store) -> No
         assert await saver.aget_tuple(config()) is None
     with pytest.raises(ClosedError):
         await saver.aget_tuple(config())
-    if named.kind == "postgres":
-        assert sessions(named) == 0
+    check_no_session(named)
     async with checkpointer() as again:
         assert again is not saver
         assert await again.aget_tuple(config()) is None
 
 
-def test_a_loop_that_ends_leaves_for_those_who_do_not(named: Store) -> None:
-    entries = []
-
-    async def enter_and_stay() -> Any:
-        entries.append(entry := checkpointer())
-        return await entry.__aenter__()
-
-    saver = asyncio.run(enter_and_stay())
-    entries.clear()
-    gc.collect()  # The loop closes what was entered, at its end at the latest.
+def test_a_loop_that_ends_takes_its_connections_with_it(named: Store) -> None:
+    """Others go on with the saver; whoever leaves last closes it, from whatever loop."""
+    entry = checkpointer()
+    saver = asyncio.run(entry.__aenter__())
+    check_no_session(named)
+    assert asyncio.run(saver.aget_tuple(config())) is None
+    asyncio.run(entry.__aexit__(None, None, None))
     with pytest.raises(ClosedError):
-        saver.get_tuple(config())
-    if named.kind == "postgres":
-        assert sessions(named) == 0
+        asyncio.run(saver.aget_tuple(config()))
 
 
 async def test_an_entry_that_fails_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
