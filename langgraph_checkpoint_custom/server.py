@@ -13,8 +13,9 @@ import asyncio
 import math
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -36,24 +37,36 @@ UNENCRYPTED = "unencrypted"
 _Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 
-@asynccontextmanager
-async def checkpointer() -> AsyncIterator[CheckpointSaver]:
+def checkpointer() -> AbstractAsyncContextManager[CheckpointSaver]:
     """The saver of an Agent Server: `langgraph_checkpoint_custom.server.checkpointer` in `langgraph.json`.
 
-    Reads `CHECKPOINT_URL` and the options of `docs/agent-server.md` from the environment, and creates or migrates the
-    tables if they are not current.
+    When it is entered, it reads `CHECKPOINT_URL` and the options of `docs/agent-server.md` from the environment, and
+    creates or migrates the tables if they are not current.
 
     Raises:
-        ConfigError: A variable cannot be used; the message names it.
-        CheckpointError: The database cannot be used, or has no tables and this role may not make them.
+        ConfigError: On entering, if a variable cannot be used; the message names it.
+        CheckpointError: On entering, if the database cannot be used, or has no tables and this role may not make them.
     """
-    entry = await asyncio.to_thread(_enter)
-    try:
-        await entry.saver.asetup()
-        yield entry.saver
-    finally:
-        if entry.leave():
-            await entry.saver.aclose()
+    return _Entry()
+
+
+class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
+    """One entry. No generator: of one that is never left, Python has something to say when it ends."""
+
+    async def __aenter__(self) -> CheckpointSaver:
+        self._shared = await asyncio.to_thread(_enter)
+        try:
+            await self._shared.saver.asetup()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self._shared.saver
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shared.leave():
+            await self._shared.saver.aclose()
 
 
 class _Settings(NamedTuple):

@@ -18,7 +18,7 @@ _ALL_AT_ONCE = threading.Barrier(THREADS)
 
 
 async def enter(number: int, entries: list[Any]) -> None:
-    """Two tasks of a loop enter at once, and the entry of one of them is dropped."""
+    """Two tasks of a loop enter at once, and one of the entries is dropped."""
     await asyncio.to_thread(_ALL_AT_ONCE.wait)
 
     async def once() -> Any:
