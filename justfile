@@ -11,6 +11,10 @@ install:
 test *args:
     python -m pytest {{args}}
 
+# The Agent Server's tests, which need the extra `server`.
+test-server *args:
+    python -m pip install -e '.[server]' && python -m pytest tests/server -n 6 {{args}}
+
 # Format, lint, type-check.
 lint:
     ruff format .

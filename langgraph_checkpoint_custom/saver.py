@@ -24,7 +24,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes, merge_metadata, run_of
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
@@ -439,12 +439,14 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         found = reading.found
         here = key_of(found.config) if found else key_of(config)
         parent_id = key_of(found.parent_config).checkpoint_id if found and found.parent_config else None
-        note_read(self._place(here), here.checkpoint_id, parent_id, older=reading.is_older)
+        run_id = run_of(merge_metadata(config, {}))
+        note_read(self._place(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
         return found
 
     def _must_be_newest(self, encoded: Encoded) -> bool:
         """Whether the parent of a checkpoint has to be the newest of its namespace."""
-        return self._concurrent_writers == "reject" and must_be_newest(self._place(encoded.row), encoded.row.parent_id)
+        row = encoded.row
+        return self._concurrent_writers == "reject" and must_be_newest(self._place(row), row.run_id, row.parent_id)
 
     def _place(self, key: Key | CheckpointRow) -> Place:
         return id(self._driver), self._dialect.stored_thread(key.thread_id), key.checkpoint_ns

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "adapters": {"errors", "core"},
     "exchange": {"errors", "core", "saver"},
     "moving": {"errors", "core", "adapters", "saver"},
+    "server": {"errors", "core", "saver", "url"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 

@@ -10,10 +10,14 @@ the newest like any other, and has to stay so.
 What was read is kept in the context (`contextvars`) of the call that read it. LangGraph stores a run's checkpoints in
 copies of that context, on OS threads and in tasks, and each run reads before it writes. Where nothing was read, as by a
 program that stores checkpoints by itself, nothing is known about a race, and nothing is refused.
+
+A stream may be asked for each of its steps in another copy of the context, in which the first step's reading is not
+known; the Agent Server does that. So what a run with an id has read is kept with that id, too.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Literal
@@ -22,23 +26,41 @@ ConcurrentWriters = Literal["allow", "reject"]
 Place = tuple[int, str, str]
 """A store, a thread and a namespace."""
 
-_FORKS: ContextVar[Mapping[Place, tuple[str | None, ...]]] = ContextVar("langgraph_checkpoint_custom.forks")
+Start = tuple[str | None, ...]
+"""The parents that a fork on purpose may go on from although they are not the newest."""
+
+_FORKS: ContextVar[Mapping[Place, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
+_OF_RUNS: OrderedDict[tuple[Place, str], Start] = OrderedDict()
+# Runs of which that is kept, about 5 MB of them; nobody has as many at work at once in one process.
+RUNS = 10_000
 
 
-def note_read(place: Place, checkpoint_id: str | None, parent_id: str | None, *, older: bool) -> None:
-    """Note that a checkpoint was read, and whether it was an older one.
+def note_read(
+    place: Place, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
+) -> None:
+    """Note that a checkpoint was read, by which run if it has an id, and whether it was an older one."""
+    known = _FORKS.get({})
+    _FORKS.set({**known, place: _start(known.get(place), checkpoint_id, parent_id, older=older)})
+    if run_id is not None:
+        _OF_RUNS[place, run_id] = _start(_OF_RUNS.pop((place, run_id), None), checkpoint_id, parent_id, older=older)
+        if len(_OF_RUNS) > RUNS:
+            _OF_RUNS.popitem(last=False)
+
+
+def must_be_newest(place: Place, run_id: str | None, parent_id: str | None) -> bool:
+    """Whether a checkpoint may be stored only if its parent is the newest."""
+    start = None if run_id is None else _OF_RUNS.get((place, run_id))
+    if start is None:
+        start = _FORKS.get({}).get(place)
+    return start is not None and parent_id not in start
+
+
+def _start(known: Start | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool) -> Start:
+    """Where a run begins, once it has read another checkpoint.
 
     The newest may be read after an older one: LangGraph does that when it travels back. So that forgets an older one
     only if it is the same.
     """
-    known = _FORKS.get({})
     if older:
-        _FORKS.set({**known, place: (checkpoint_id, parent_id)})
-    elif place not in known or checkpoint_id in known[place][:1]:
-        _FORKS.set({**known, place: ()})
-
-
-def must_be_newest(place: Place, parent_id: str | None) -> bool:
-    """Whether a checkpoint may be stored only if its parent is the newest."""
-    known = _FORKS.get({})
-    return place in known and parent_id not in known[place]
+        return checkpoint_id, parent_id
+    return () if known is None or checkpoint_id in known[:1] else known

@@ -243,24 +243,32 @@ class _LoopEntry:
         pool = AsyncConnectionPool(**self._options, connection_class=PatientAsyncConnection, configure=self._remember)
         await pool.open(wait=True, timeout=pool.timeout)
         self.pool = pool
-        self.life = asyncio.create_task(self._live())
+        self.life = asyncio.create_task(self._live(), name=f"{POOL_NAME}-life")
 
     async def _live(self) -> None:
         try:
             await asyncio.Event().wait()
-        finally:
+        except asyncio.CancelledError:  # Nothing is done when it is collected: there is no loop then.
             self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
-            await self.pool.close()
+            try:
+                await self.pool.close()
+            finally:  # That stops short of its connections if its workers were cancelled, too.
+                for connection in set(self.connections) - self.lent:
+                    connection.pgconn.finish()
+            raise
 
     async def _remember(self, connection: PatientAsyncConnection) -> None:
         connection.answer_timeout = self._answer_timeout
         connection.made_at = time.monotonic()
         self.connections.add(connection)
 
-    def hang_up(self) -> None:
-        """Close the sockets; no loop is needed for that."""
+    def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the sockets; no loop is needed for that. Of tasks that will never go on nothing is to be said."""
         for connection in list(self.connections):
             connection.pgconn.finish()
+        for task in asyncio.all_tasks(loop):
+            if task.get_name().startswith(POOL_NAME):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # As asyncio's own `gather` does.
 
 
 # In a process that was forked: kept, because closing them would end the parent's sessions.
@@ -282,7 +290,7 @@ class _Held:
     def reap(self) -> None:
         for loop in list(self.loops):  # Other OS threads come, go and reap meanwhile.
             if loop.is_closed() and (entry := self.loops.pop(loop, None)) is not None:
-                entry.hang_up()
+                entry.hang_up(loop)
 
     def forget(self) -> None:
         _OF_PARENT.append((self.pool, self.loops))
@@ -300,4 +308,4 @@ class _Held:
             if loop.is_running() and entry.life is not None:
                 loop.call_soon_threadsafe(entry.life.cancel)
             else:
-                entry.hang_up()
+                entry.hang_up(loop)

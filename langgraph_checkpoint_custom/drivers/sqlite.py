@@ -292,9 +292,11 @@ class SqliteDriver:
     def _open(self, operation: str) -> sqlite3.Connection:
         """The first connection: makes the file, migrates, and then sets WAL mode, since the file may be another's."""
         if not self._shared:
-            # Conversations are nobody else's business; the WAL files take over the mode. What is wrong with the path
-            # SQLite says better.
+            # Readers are opened later, and the process may work in another folder by then. Conversations are nobody
+            # else's business; the WAL files take over the mode. What is wrong with the path SQLite says better.
             with suppress(OSError):
+                if not os.path.isabs(self.path):
+                    self.path = os.path.join(os.getcwd(), self.path)
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self._connect()
         try:

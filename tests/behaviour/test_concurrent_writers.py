@@ -97,6 +97,36 @@ async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, be
     assert again["log"] == [*won[0]["log"], "again", "one"]
 
 
+async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Face) -> None:
+    """What a run with an id has read in its first step is known in the next, whoever asks for that."""
+    graph: Any = chain(Log, one=says("one"), two=says("two"), three=says("three")).compile(checkpointer=rejecting.saver)
+    where: Any = {"configurable": {"thread_id": "thread", "run_id": "a run"}}
+
+    async def streamed(where: Any, between: Any = None) -> list[Any]:
+        stream = graph.astream if rejecting.colour == "async" else graph.stream
+        steps = stream({"log": ["streamed"]}, where, durability="sync", stream_mode="updates")
+
+        async def ask() -> Any:
+            if rejecting.colour == "async":
+                return await asyncio.create_task(anext(steps, None))
+            return await asyncio.to_thread(next, steps, None)
+
+        done = [await ask()]
+        if between:
+            await asyncio.create_task(between)
+        while step := await ask():
+            done.append(step)
+        return [name for step in done for name in step]
+
+    assert await streamed(where) == ["one", "two", "three"]
+    another = run(rejecting, graph, {"log": ["meanwhile"]})
+    with pytest.raises(CheckpointConflict):
+        await streamed({"configurable": where["configurable"] | {"run_id": "a loser"}}, another)
+    past = [state async for state in graph.aget_state_history(THREAD)][-2]
+    again = {"configurable": past.config["configurable"] | {"run_id": "a fork"}}
+    assert await streamed(again) == ["one", "two", "three"]
+
+
 async def test_by_default_both_succeed_and_one_is_not_seen_again(face: Face) -> None:
     graph = meeting(face.saver)
     results = await asyncio.gather(*(run(face, graph, {"log": [name]}, durability="exit") for name in "ab"))

@@ -56,6 +56,17 @@ def pragma(connection: sqlite3.Connection, name: str) -> Any:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colour: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteSaver("checkpoints.db") as saver:
+        config = await Face(saver, colour).put(generate_config("t"), a_checkpoint(), generate_metadata(), {"a": "1"})
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert await Face(saver, colour).get_tuple(config) is not None
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_the_settings_are_those_of_a_store_that_survives_a_power_cut(path: Path, opened: list[Any]) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver, SchemaMissing, StorageError
+from langgraph_checkpoint_custom.server import checkpointer
 from tests.conftest import COLOURS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import OPERATIONS, fill, read
@@ -56,6 +57,16 @@ async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, colour:
 def test_the_runner_may_call_setup_on_current_tables(cluster: Cluster) -> None:
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver:
         saver.setup()
+
+
+async def test_an_agent_server_may_be_the_runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKPOINT_URL", cluster.url(user="checkpoint_runner"))
+    async with checkpointer() as saver:
+        assert await saver.aget_tuple({"configurable": {"thread_id": "of a server"}}) is None
+    monkeypatch.setenv("CHECKPOINT_SCHEMA", "another")
+    with pytest.raises(StorageError, match="permission denied"):
+        async with checkpointer():
+            raise AssertionError("it was entered")
 
 
 @pytest.mark.parametrize("user", ["checkpoint_runner", "checkpoint_migrator"])

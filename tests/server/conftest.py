@@ -1,0 +1,150 @@
+"""Servers that the tests share: one for each database and each kind of event loop."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph_sdk import get_client
+from xdist.scheduler import LoadScopeScheduling
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.conftest import BACKENDS, made_database, running_postgres
+from tests.invariants import check_invariants
+from tests.server.processes import LOOK, PATIENCE, Server, running
+from tests.server.threads import Threads
+from tests.stores import Store
+
+HAS_SERVER = importlib.util.find_spec("langgraph_api") is not None
+NEED_SERVER = ("server", "pair", "core")
+LOOPS = ("shared", "isolated")
+OPTIONS = {
+    "CHECKPOINT_CONCURRENT_WRITERS": "reject",
+    "CHECKPOINT_ENCRYPTION_KEYS": "A_KEY",
+    "CHECKPOINT_STRICT": "true",
+    "A_KEY": "0123456789abcdef0123456789abcdef",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs the server where that is not installed."""
+    skip = pytest.mark.skip(reason="no Agent Server: install the extra `server`")
+    for item in items:
+        if not HAS_SERVER and not set(NEED_SERVER).isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(skip)
+
+
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types.
+    """Gives all tests of a server to one test process, so that it is started once.
+
+    `xdist_group` would do the same, but pytest-xdist 3.8 does not see it with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("[")[2] or nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
+    """Asked for if these tests alone are run."""
+    return ByServer(config, log)
+
+
+class Farm:
+    """The servers of this test process, started when they are first asked for."""
+
+    def __init__(self, folders: pytest.TempPathFactory, stack: ExitStack) -> None:
+        self._folders = folders
+        self._stack = stack
+        self._dsn: str | None = None
+        self._servers: dict[tuple[str, str], Server] = {}
+
+    def server(self, backend: str, loops: str) -> Server:
+        """The one server for a database and a kind of loops."""
+        found = self._servers.get((backend, loops))
+        if found is None:
+            folder = self._folders.mktemp(f"{backend}-{loops}")
+            found = Server(self.store(backend, folder), folder, isolated=loops == "isolated")
+            self._servers[backend, loops] = found
+            self._stack.enter_context(running(found))
+            self._stack.callback(check_the_end, found)
+        return found
+
+    def store(self, backend: str, folder: Path) -> Store:
+        """An empty database, without tables."""
+        if backend == "sqlite":
+            return Store(backend, f"sqlite:///{folder / 'checkpoints.db'}")
+        if self._dsn is None:  # Not the fixture's, which may end before those that use it here.
+            self._dsn = self._stack.enter_context(running_postgres())
+        return Store(backend, self._stack.enter_context(made_database(self._dsn))[1])
+
+
+def check_the_end(server: Server) -> None:
+    """Stop a server and look at what it leaves: no process, no connection, and tables as they have to be."""
+    assert server.stop() == 0
+    check_invariants(server.store)
+    # The server has tasks of its own that it leaves; ours it must not have to tell of.
+    said = [line for line in server.log.read_text().splitlines() if "was destroyed" in line or "was never" in line]
+    assert [line for line in said if "langgraph_checkpoint_custom" in line or "psycopg" in line] == []
+    check_no_session(server.store)
+
+
+def check_no_session(store: Store) -> None:
+    """See that nobody is connected to a database any more, if it is one that can tell."""
+    if store.kind == "sqlite":
+        return
+    deadline = time.monotonic() + PATIENCE
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        while others := connection.execute(
+            "SELECT application_name FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        ).fetchall():
+            assert time.monotonic() < deadline, others
+            time.sleep(LOOK)  # PostgreSQL ends a session some milliseconds after it was told.
+
+
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """The servers of this test process."""
+    with ExitStack() as stack:
+        yield Farm(tmp_path_factory, stack)
+
+
+@pytest.fixture(
+    params=[(backend, loops) for backend in BACKENDS for loops in LOOPS],
+    ids=lambda param: "-".join(param),
+)
+def server(request: pytest.FixtureRequest, farm: Farm) -> Server:
+    """A server that runs, once for each database and each kind of event loop."""
+    return farm.server(*request.param)
+
+
+@pytest.fixture(params=BACKENDS)
+def pair(request: pytest.FixtureRequest, farm: Farm, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """Two servers on one empty database, started at once, with options; the test may kill them."""
+    store = farm.store(request.param, tmp_path)
+    servers = []
+    for name, isolated in (("one", False), ("other", True)):
+        (tmp_path / name).mkdir()
+        servers.append(Server(store, tmp_path / name, isolated=isolated, variables=OPTIONS))
+    with running(*servers):
+        yield servers[0], servers[1]
+
+
+@pytest.fixture
+async def threads(server: Server) -> AsyncIterator[Threads]:
+    """What the tests do with threads, on a server."""
+    async with get_client(url=server.url) as client:
+        yield Threads(client)
+
+
+@pytest.fixture
+async def saver(server: Server) -> AsyncIterator[CheckpointSaver]:
+    """A saver of the test's own on the server's database."""
+    async with server.store.open() as opened:
+        yield opened

@@ -1,0 +1,46 @@
+"""`docs/agent-server.md` says what the code does, and what it shows works as it stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import server
+from tests.behaviour.helpers import config, get, put
+from tests.server.processes import CONFIG, ROOT
+from tests.stores import Face
+
+DOCUMENT = (ROOT / "docs" / "agent-server.md").read_text("utf-8")
+CODE = Path(server.__file__).read_text("utf-8")
+
+
+def block(language: str) -> str:
+    """The one block in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_recipe_is_what_the_servers_of_the_tests_have() -> None:
+    assert json.loads(block("json"))["checkpointer"] == CONFIG["checkpointer"]
+
+
+def test_every_variable_is_in_the_document_and_nothing_else() -> None:
+    names = r"CHECKPOINT_[A-Z_]+[A-Z]"
+    assert set(re.findall(names, DOCUMENT)) == set(re.findall(names, CODE))
+    assert server.SERVERS_KEY in DOCUMENT
+    assert f"| `{server.URL}` | `{server.DEFAULT_URL}` |" in DOCUMENT
+
+
+async def test_the_saver_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made: dict[str, Any] = {}
+    exec(block("python"), made)
+    async with made["checkpointer"]() as saver, made["checkpointer"]() as other:
+        assert saver is other
+        await put(Face(saver, "async"), "1")
+        assert (await get(Face(other, "async"), config())).checkpoint["id"] == "1"
+    await made["saver"].aclose()

@@ -1,0 +1,192 @@
+"""What the environment says: each option arrives, and what cannot be meant is refused with the variable's name."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, SqliteSaver, server
+from langgraph_checkpoint_custom.server import checkpointer
+from tests.behaviour.helpers import config, get, metadata, put
+from tests.server.kinds import Order, Point
+from tests.stores import Face
+
+KEY, OTHER_KEY = "k3y-" * 8, "0ther-k3y-0ther-"
+PG = {"CHECKPOINT_URL": "postgresql://localhost/nowhere"}
+KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
+
+
+@pytest.fixture(autouse=True)
+def only_what_a_test_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if name.startswith(("CHECKPOINT_", "LANGGRAPH_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def say(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+
+
+async def test_without_a_url_it_is_a_file_beside_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, CHECKPOINT_URL=" ", CHECKPOINT_SYNCHRONOUS="", CHECKPOINT_BUSY_TIMEOUT="2.5")
+    async with checkpointer() as saver:
+        assert isinstance(saver, SqliteSaver)
+        assert (tmp_path / "checkpoints.db").exists()
+
+
+async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(
+        monkeypatch,
+        CHECKPOINT_URL=shared_postgres_url,
+        CHECKPOINT_SCHEMA="of an agent",
+        CHECKPOINT_MIN_SIZE="0",
+        CHECKPOINT_MAX_SIZE="3",
+        CHECKPOINT_POOL_TIMEOUT="4",
+        CHECKPOINT_CONNECT_TIMEOUT="5",
+        CHECKPOINT_ANSWER_TIMEOUT="6.5",
+        CHECKPOINT_PREPARE="False",
+        CHECKPOINT_CONCURRENT_WRITERS="reject",
+        CHECKPOINT_ON_UNREADABLE="raw",
+        CHECKPOINT_CLEAR_METADATA="user, topic",
+    )
+    async with checkpointer() as found:
+        saver: Any = found
+        assert saver._dialect.place == "schema 'of an agent'"
+        pools = saver._driver._connections
+        sizes = {name: pools._options[name] for name in ("min_size", "max_size", "timeout")}
+        assert sizes == {"min_size": 0, "max_size": 3, "timeout": 4.0}
+        assert (pools._options["kwargs"]["connect_timeout"], pools._answer_timeout) == (5, 6.5)
+        assert saver._driver._prepare is False
+        assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
+        assert saver._clear[-2:] == ("user", "topic")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CHECKPOINT_STRICT": "maybe"}, "CHECKPOINT_STRICT is true or false, not 'maybe'"),
+        ({"CHECKPOINT_BUSY_TIMEOUT": "soon"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'soon'"),
+        ({"CHECKPOINT_BUSY_TIMEOUT": "nan"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'nan'"),
+        ({"CHECKPOINT_SYNCHRONOUS": "rarely"}, "synchronous must be one of OFF, NORMAL, FULL, EXTRA, not 'rarely'"),
+        ({**PG, "CHECKPOINT_MAX_SIZE": "many"}, "CHECKPOINT_MAX_SIZE is a whole number, not 'many'"),
+        ({**PG, "CHECKPOINT_MIN_SIZE": "7", "CHECKPOINT_MAX_SIZE": "5"}, "min_size <= max_size, not 7 and 5"),
+        ({**PG, "CHECKPOINT_SCHEMA": "pg_mine"}, "'pg_mine' cannot be the name of a schema"),
+        ({**PG, "CHECKPOINT_SYNCHRONOUS": "OFF"}, "CHECKPOINT_SYNCHRONOUS is for SQLite, but CHECKPOINT_URL names"),
+        ({"CHECKPOINT_SCHEMA": "mine"}, "CHECKPOINT_SCHEMA is for PostgreSQL, but CHECKPOINT_URL is not set, which"),
+        ({"CHECKPOINT_URL": "mysql://me:s3cret@host/db"}, "no database is known for a URL that starts with 'mysql'"),
+        ({"CHECKPOINT_CONCURRENT_WRITERS": "maybe"}, "concurrent_writers is 'allow' or 'reject', not 'maybe'"),
+        ({"CHECKPOINT_CLEAR_METADATA": "user,,topic"}, "CHECKPOINT_CLEAR_METADATA is a list of names with commas"),
+        ({"CHECKPOINT_ALLOW": "app.Plan"}, "everything is allowed without CHECKPOINT_STRICT=true"),
+        ({"CHECKPOINT_STRICT": "true", "CHECKPOINT_ALLOW": "Plan"}, "such as my_app.state.Plan, and 'Plan' is none"),
+        ({KEYS: ""}, f"{KEYS} is a list of names with commas between them, and one of them is empty"),
+        ({KEYS: "unencrypted"}, "is that of the key to encrypt with, not 'unencrypted'"),
+        ({KEYS: KEY}, "name 1 there is of none that is set"),
+        ({KEYS: "KEY,NOT_SET", "KEY": KEY}, "name 2 there is of none that is set"),
+        ({KEYS: "KEY", "KEY": KEY[1:]}, "KEY has no AES key of 16, 24 or 32 bytes, but 31 bytes"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(
+    variables: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, **variables)
+    with pytest.raises(ConfigError) as caught:
+        async with checkpointer():
+            raise AssertionError("it was entered")
+    assert words in str(caught.value)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "k3y" not in shown
+    assert "s3cret" not in shown
+
+
+async def test_strict_reads_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, CHECKPOINT_STRICT="true")
+    allowed = "tests.server.kinds.Point, tests.server.kinds.Colour"
+    async with checkpointer() as saver:
+        await put(Face(saver, "async"), "1", values={"point": Point(1.0)})
+        with pytest.raises(CorruptCheckpoint, match="Point"):
+            await saver.aget_tuple(config())
+    say(monkeypatch, CHECKPOINT_ALLOW=allowed)
+    async with checkpointer() as saver:
+        found = await get(Face(saver, "async"), config())
+        assert found.checkpoint["channel_values"] == {"point": Point(1.0)}
+
+
+def text_of(checkpoint_id: str) -> str:
+    return f"what was stored {checkpoint_id}"
+
+
+async def stored(checkpoint_id: str) -> None:
+    text = text_of(checkpoint_id)
+    async with checkpointer() as saver:
+        await put(Face(saver, "async"), checkpoint_id, values={"channel": [text]}, meta=metadata(mine=text))
+
+
+async def read(checkpoint_id: str) -> Any:
+    async with checkpointer() as saver:
+        return (await get(Face(saver, "async"), config(checkpoint_id=checkpoint_id))).checkpoint["channel_values"]
+
+
+def in_the_files(checkpoint_id: str) -> bool:
+    """Whether what was stored can be read in the SQLite files."""
+    return any(text_of(checkpoint_id).encode() in file.read_bytes() for file in Path.cwd().glob("checkpoints.db*"))
+
+
+async def test_keys_are_taken_up_changed_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    await stored("in-plain-text")
+    assert in_the_files("in-plain-text")
+    say(monkeypatch, FIRST=KEY, SECOND=OTHER_KEY, **{KEYS: "FIRST"})
+    with pytest.raises(CorruptCheckpoint):
+        await read("in-plain-text")
+    say(monkeypatch, **{KEYS: "FIRST, unencrypted"})
+    await stored("with-the-first")
+    assert await read("in-plain-text") == {"channel": [text_of("in-plain-text")]}
+    say(monkeypatch, **{KEYS: "SECOND,FIRST,unencrypted"})
+    await stored("with-the-second")
+    async with checkpointer() as saver:
+        renewal = await saver.areencrypt()
+        assert renewal.unreadable == []
+        assert renewal.renewed > 0
+    say(monkeypatch, **{KEYS: "SECOND"})
+    for value in ("in-plain-text", "with-the-first", "with-the-second"):
+        assert await read(value) == {"channel": [text_of(value)]}
+    assert not in_the_files("with-the-first")
+    monkeypatch.delenv(KEYS)
+    with pytest.raises(CorruptCheckpoint):
+        await read("with-the-second")
+
+
+async def test_the_servers_own_key_encrypts_unless_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, LANGGRAPH_AES_KEY=KEY)
+    await stored("with-the-servers")
+    say(monkeypatch, MINE=OTHER_KEY, **{KEYS: "MINE,LANGGRAPH_AES_KEY"})
+    await stored("with-mine")
+    assert await read("with-the-servers") == {"channel": [text_of("with-the-servers")]}
+    assert not in_the_files("with-the-servers")
+    assert not in_the_files("with-mine")
+
+
+async def test_strict_and_keys_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Order(name="first", points=[])
+    say(monkeypatch, CHECKPOINT_STRICT="true", LANGGRAPH_AES_KEY=KEY)
+    async with checkpointer() as saver:
+        face = Face(saver, "async")
+        await put(face, "1", values={"order": order})
+        with pytest.raises(CorruptCheckpoint, match="is not allowed to be read"):
+            await get(face, config())
+    say(monkeypatch, CHECKPOINT_ALLOW="tests.server.kinds.Order,tests.server.kinds.Colour")
+    async with checkpointer() as saver:
+        assert (await get(Face(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
+
+
+async def test_no_key_can_be_seen_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, SECRET_KEY=KEY, **{KEYS: "SECRET_KEY"})
+    async with checkpointer() as saver:
+        seen = f"{server._SHARED!r} {vars(saver)!r} {saver!r} {vars(saver.serde)!r}"
+        assert "SECRET_KEY" in seen
+        assert "k3y" not in seen

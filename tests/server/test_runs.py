@@ -1,0 +1,230 @@
+"""Runs, states and histories on a server are what the graph would give without one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph_sdk.errors import ConflictError
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.behaviour.helpers import anywhere
+from tests.server import graphs
+from tests.server.processes import Server
+from tests.server.threads import ALL, NO_GATE, Gate, Threads
+
+
+def test_the_server_misses_nothing_in_the_saver(server: Server) -> None:
+    """At its start it says of each method that is not there what will not work."""
+    said = {str(each["event"]) for each in server.wait().events()}
+    kind = "SqliteSaver" if server.store.kind == "sqlite" else "PostgresSaver"
+    about = {event for event in said if event.startswith(("Using custom checkpointer", "Custom checkpointer"))}
+    assert about == {f"Using custom checkpointer: {kind}"}
+
+
+async def test_runs_that_are_waited_for_streamed_and_in_the_background(threads: Threads) -> None:
+    thread = await threads.new("steps")
+    assert await thread.wait({"done": []}) == {"done": ALL}
+    parts = [part async for part in thread.stream({"done": ["again"]}, stream_mode=["updates", "values"])]
+    updates = [list(part.data) for part in parts if part.event == "updates"]
+    assert updates == [["first"], ["second"], ["third"]]
+    assert [part.data for part in parts if part.event == "values"][-1] == {"done": [*ALL, "again", *ALL]}
+    assert await thread.join(await thread.begin({"done": []})) == {"done": [*ALL, "again", *ALL, *ALL]}
+    assert (await thread.state())["values"] == {"done": [*ALL, "again", *ALL, *ALL]}
+
+
+async def test_a_run_without_a_thread_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
+    runs = threads.client.runs
+    given: Any = await runs.wait(None, "many", input={"branches": 4}, metadata={"who": "nobody"})
+    assert given == {"branches": 4, "sums": 6}
+    assert [each async for each in saver.alist(None, filter={"who": "nobody"})] == []
+
+
+async def test_history_with_limit_before_and_metadata(threads: Threads) -> None:
+    thread = await threads.new("steps")
+    await thread.wait({"done": []})
+    await thread.wait({"done": ["again"]})
+    whole = await thread.history(limit=100)
+    assert [each["metadata"]["step"] for each in whole] == [8, 7, 6, 5, 4, 3, 2, 1, 0, -1]
+    assert [each["values"].get("done", [])[4:] for each in whole[:4]] == [ALL, ALL[:2], ALL[:1], []]
+    assert await thread.history(limit=3) == whole[:3]
+    assert await thread.history(limit=3, before=whole[2]["checkpoint"]) == whole[3:6]
+    assert await thread.history(limit=2, before=whole[4]["checkpoint"]) == whole[5:7]
+    assert await thread.history(metadata={"source": "input"}) == [whole[4], whole[9]]
+    assert await thread.history(metadata={"source": "loop", "step": 2}) == [whole[6]]
+    assert await thread.history(metadata={"step": 77}) == []
+    for each in whole:
+        assert await thread.state(each["checkpoint_id"]) == each
+
+
+async def test_the_state_is_changed_by_hand(threads: Threads) -> None:
+    thread = await threads.new("steps")
+    await thread.wait({"done": []})
+    await thread.update({"done": ["by hand"]}, as_node="first")
+    state = await thread.state()
+    assert (state["values"]["done"], state["next"]) == ([*ALL, "by hand"], ["second"])
+    assert state["metadata"]["source"] == "update"
+    assert await thread.wait() == {"done": [*ALL, "by hand", "second", "third"]}
+
+
+async def test_a_thread_that_is_made_of_steps(threads: Threads) -> None:
+    steps: Any = [{"updates": [{"values": {"done": [node]}, "as_node": node}]} for node in ("first", "second")]
+    made = await threads.client.threads.create(graph_id="steps", supersteps=steps)
+    thread = threads.known("steps", made["thread_id"])
+    assert (await thread.state())["next"] == ["third"]
+    assert await thread.wait() == {"done": ALL}
+
+
+async def test_a_run_from_the_past(threads: Threads) -> None:
+    """A fork begins where it is told to, and leaves what was there."""
+    thread = await threads.new("steps")
+    await thread.wait({"done": []})
+    before = await thread.history()
+    past = next(each for each in before if each["next"] == ["third"])
+    await thread.update({"done": ["forked"]}, checkpoint_id=past["checkpoint_id"])
+    assert await thread.wait() == {"done": ["first", "second", "forked", "third"]}
+    again = await thread.wait(checkpoint_id=past["checkpoint_id"])
+    assert again == {"done": ALL}
+    after = {each["checkpoint_id"]: each for each in await thread.history(limit=100)}
+    assert [after[each["checkpoint_id"]] for each in before] == before
+    assert {each["parent_checkpoint_id"] for each in after.values()} >= {past["checkpoint_id"]}
+
+
+async def test_questions_are_answered_one_by_one_and_several_at_once(threads: Threads) -> None:
+    thread = await threads.new("questions")
+    asked = {each["value"]: each["id"] for each in (await thread.wait({}))["__interrupt__"]}
+    assert set(asked) == {"age", "name", "town"}
+    assert {each["value"] for each in (await thread.state())["interrupts"]} == set(asked)
+    left = await thread.wait(command={"resume": {asked["name"]: "Ada"}})
+    assert {each["value"] for each in left["__interrupt__"]} == {"age", "town"}
+    done = await thread.wait(command={"resume": {asked["age"]: 36, asked["town"]: "London"}})
+    assert done == {"said": ["age 36", "name Ada", "town London"]}
+    state = await thread.state()
+    assert (state["next"], state["interrupts"]) == ([], [])
+
+
+async def test_a_graph_in_a_graph(threads: Threads) -> None:
+    thread = await threads.new("family")
+    assert [each["value"] for each in (await thread.wait({}))["__interrupt__"]] == ["child"]
+    (task,) = (await thread.state(subgraphs=True))["tasks"]
+    assert task["state"]["next"] == ["ask"]
+    inner = task["state"]["checkpoint"]
+    assert inner["checkpoint_ns"].startswith("child:")
+    (history, *_) = await thread.history(checkpoint=inner)
+    assert history["next"] == ["ask"]
+    assert await thread.wait(command={"resume": "answers"}) == {"said": ["child answers", "thanks", "parent heard 2"]}
+
+
+async def test_a_run_that_failed_goes_on_where_it_failed(threads: Threads) -> None:
+    thread = await threads.new("failing")
+    failed = await thread.wait({}, config={"configurable": {"fail": True}}, raise_error=False)
+    assert failed["__error__"]["message"] == "it was told to fail"
+    state = await thread.state()
+    assert (state["values"], state["next"]) == ({"done": ["begin"]}, ["fails"])
+    assert "it was told to fail" in state["tasks"][0]["error"]
+    assert await thread.wait() == {"done": ["begin", "in the end"]}
+
+
+async def test_values_of_every_kind_come_back(threads: Threads) -> None:
+    thread = await threads.new("values")
+    await thread.wait({})
+    assert (await thread.wait(command={"resume": True}))["different"] == []
+
+
+async def test_runs_on_many_threads_at_once(threads: Threads) -> None:
+    made = await asyncio.gather(*(threads.new("many") for _ in range(20)))
+    given = await asyncio.gather(*(thread.wait({"branches": 10 + number}) for number, thread in enumerate(made)))
+    assert given == [{"branches": 10 + number, "sums": sum(range(10 + number))} for number in range(20)]
+    states = await asyncio.gather(*(thread.state() for thread in made))
+    assert [state["values"] for state in states] == given
+
+
+async def test_runs_on_one_thread_follow_one_another(threads: Threads) -> None:
+    thread = await threads.new("steps")
+    runs = await asyncio.gather(*(thread.begin({"done": []}, multitask_strategy="enqueue") for _ in range(4)))
+    for run_id in runs:
+        await thread.join(run_id)
+    assert (await thread.state())["values"] == {"done": ALL * 4}
+    with_runs = {each["metadata"].get("run_id") for each in await thread.history(limit=100)}
+    assert with_runs == set(runs)
+
+
+async def test_a_second_run_may_be_rejected_or_wait(threads: Threads, tmp_path: Path) -> None:
+    thread, gate = await threads.new("steps"), Gate(tmp_path)
+    held = await thread.begin(gate.input())
+    await gate.reached()
+    with pytest.raises(ConflictError):
+        await thread.begin(NO_GATE, multitask_strategy="reject")
+    waits = await thread.begin(NO_GATE, multitask_strategy="enqueue")
+    gate.open()
+    assert (await thread.join(held))["done"] == ALL
+    assert (await thread.join(waits))["done"] == ALL * 2
+
+
+async def test_a_second_run_interrupts_the_first(threads: Threads, tmp_path: Path) -> None:
+    thread, gate = await threads.new("steps"), Gate(tmp_path)
+    held = await thread.begin(gate.input(), durability="sync")
+    await gate.reached()
+    state = await thread.wait(NO_GATE, multitask_strategy="interrupt")
+    assert state["done"] == ["first", *ALL]
+    assert await thread.status(held) == "interrupted"
+
+
+async def test_a_second_run_rolls_the_first_back(threads: Threads, saver: CheckpointSaver, tmp_path: Path) -> None:
+    thread, gate = await threads.new("steps"), Gate(tmp_path)
+    await thread.wait({"done": []})
+    held = await thread.begin(gate.input())
+    await gate.reached()
+    state = await thread.wait(NO_GATE, multitask_strategy="rollback")
+    assert state["done"] == ALL * 2
+    assert held not in await thread.runs()
+    assert [each async for each in saver.alist(anywhere(thread.thread_id), filter={"run_id": held})] == []
+
+
+async def test_a_run_that_is_cancelled_and_rolled_back(
+    threads: Threads, saver: CheckpointSaver, tmp_path: Path
+) -> None:
+    thread, gate = await threads.new("steps"), Gate(tmp_path)
+    await thread.wait({"done": []})
+    before = await thread.state()
+    held = await thread.begin(gate.input())
+    await gate.reached()
+    await threads.client.runs.cancel(thread.thread_id, held, wait=True, action="rollback")
+    assert await thread.state() == before
+    assert [each async for each in saver.alist(anywhere(thread.thread_id), filter={"run_id": held})] == []
+    assert (await thread.wait({"done": []}))["done"] == ALL * 2
+
+
+async def test_a_run_that_is_cancelled_goes_on_later(threads: Threads, tmp_path: Path) -> None:
+    thread, gate = await threads.new("steps"), Gate(tmp_path)
+    held = await thread.begin(gate.input(), durability="sync")
+    await gate.reached()
+    await threads.client.runs.cancel(thread.thread_id, held, wait=True, action="interrupt")
+    state = await thread.state()
+    assert (state["values"]["done"], state["next"]) == (["first"], ["second"])
+    gate.open()
+    assert (await thread.wait())["done"] == ALL
+
+
+async def test_a_delta_channel_through_the_servers_own_walk(threads: Threads, saver: CheckpointSaver) -> None:
+    """The server hands on no history method, so states are rebuilt checkpoint by checkpoint; before and after a copy
+    and a prune they are what they are in memory.
+    """
+    alone: Any = graphs.deltas.builder.compile(checkpointer=InMemorySaver())
+    config = anywhere("alone")
+    thread = await threads.new("deltas")
+    for turn in range(4):
+        expected = await alone.ainvoke({"log": [f"turn {turn}"]}, config)
+        assert await thread.wait({"log": [f"turn {turn}"]}) == expected
+    copy = await thread.copied()
+    past = [each["values"] for each in await thread.history(limit=100)]
+    assert past == [each.values async for each in alone.aget_state_history(config)]
+    assert [each["values"] for each in await copy.history(limit=100)] == past
+    await saver.aprune([thread.thread_id])
+    assert len(await thread.history(limit=100)) == 1
+    assert (await thread.state())["values"] == (await copy.state())["values"] == expected
+    expected = await alone.ainvoke({"log": ["last"]}, config)
+    assert await thread.wait({"log": ["last"]}) == await copy.wait({"log": ["last"]}) == expected
