@@ -150,6 +150,11 @@ def import_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress 
     raise BrokenExport(f"{path} ends too early; export again, which goes on where a .part file ends")
 
 
+def count_exported(path: str | Path) -> int:
+    """The number of threads in a file, which is read for that to its end."""
+    return sum(line.startswith(b'{"thread":') for line in _read(Path(path)))
+
+
 def transfer(
     source: CheckpointSaver, target: CheckpointSaver, *, progress: Progress = lambda threads: None
 ) -> Exchanged:

@@ -49,6 +49,10 @@ class ObservedDriver:
         finally:
             self._tell(op, counts, time.perf_counter() - started, error)
 
+    def look(self, op: Operation[T]) -> T:
+        """Read the tables as they are; not an operation of a run, and not told."""
+        return self._driver.look(op)
+
     def setup(self) -> None:
         """Create or migrate the tables; not an operation of a run, and not told."""
         self._driver.setup()

@@ -7,7 +7,7 @@ graph goes on and may change them meanwhile.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from types import TracebackType
 from typing import Any, TypedDict
@@ -364,10 +364,13 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
         clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
         return clone
 
-    def reencrypt(self) -> Renewal:
+    def reencrypt(self, *, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
         """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
 
         Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
+
+        Args:
+            progress: Told after each page how many rows were seen.
         """
         done = Renewal(0, 0, [])
         for table in TABLES:
@@ -375,12 +378,16 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
             while after is not None:
                 page = self._driver.run(reencrypt_page(self._dialect, self._codec, table, after))
                 done, after = _sum(done, page.renewal), page.after
+                progress(done.rows)
         return done
 
-    async def areencrypt(self) -> Renewal:
+    async def areencrypt(self, *, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
         """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
 
         Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
+
+        Args:
+            progress: Told after each page how many rows were seen.
         """
         done = Renewal(0, 0, [])
         for table in TABLES:
@@ -388,6 +395,7 @@ class CheckpointSaver(BaseCheckpointSaver[str]):
             while after is not None:
                 page = await self._driver.arun(reencrypt_page(self._dialect, self._codec, table, after))
                 done, after = _sum(done, page.renewal), page.after
+                progress(done.rows)
         return done
 
     # Versions

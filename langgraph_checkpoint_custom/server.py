@@ -10,31 +10,14 @@ The server's guard raises on whatever blocks a loop. Making a saver imports what
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, NamedTuple
 
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-from langgraph_checkpoint_custom.core.serde import strict_serde
-from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.settings import Settings, settings_of
 from langgraph_checkpoint_custom.url import open_saver
-
-URL = "CHECKPOINT_URL"
-DEFAULT_URL = "sqlite:///checkpoints.db"
-STRICT = "CHECKPOINT_STRICT"
-ALLOW = "CHECKPOINT_ALLOW"
-KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
-SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts with it what it stores itself.
-UNENCRYPTED = "unencrypted"
-_Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 
 def checkpointer() -> AbstractAsyncContextManager[CheckpointSaver]:
@@ -69,22 +52,11 @@ class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
             await self._shared.saver.aclose()
 
 
-class _Settings(NamedTuple):
-    """What the environment says, but for the keys themselves."""
-
-    url: str
-    options: tuple[tuple[str, Any], ...]
-    strict: bool
-    allow: tuple[tuple[str, str], ...]
-    keys: tuple[str, ...]
-    """The variables with the keys; the first one encrypts. `unencrypted` stands for none."""
-
-
 class _Shared:
     """A saver, and how many entries use it."""
 
-    def __init__(self, settings: _Settings) -> None:
-        self.saver = open_saver(settings.url, **dict(settings.options), **_serdes(settings))
+    def __init__(self, settings: Settings) -> None:
+        self.saver = open_saver(settings.url, **settings.all_options())
         self.entries = 0
         self._settings = settings
 
@@ -98,125 +70,13 @@ class _Shared:
 
 
 _GATE = threading.Lock()  # Held for nothing that takes time.
-_SHARED: dict[_Settings, _Shared] = {}
+_SHARED: dict[Settings, _Shared] = {}
 
 
 def _enter() -> _Shared:
-    settings = _settings(os.environ)
+    settings = settings_of(os.environ)
     made = _Shared(settings)  # It opens nothing yet; of those that come at once one is used.
     with _GATE:
         shared = _SHARED.setdefault(settings, made)
         shared.entries += 1
     return shared
-
-
-# What the environment says. A variable that is empty counts as one that is not set, but for KEYS: what was to be
-# encrypted must not be stored readable because a variable was left empty.
-
-
-def _settings(environment: Mapping[str, str]) -> _Settings:
-    given = {name: text.strip() for name, text in environment.items() if text.strip()}
-    url = given.get(URL, DEFAULT_URL)
-    ours, theirs, database = _POSTGRES, _SQLITE, "SQLite"
-    if url.lower().startswith("sqlite:"):
-        ours, theirs, database = _SQLITE, _POSTGRES, "PostgreSQL"
-    for name in theirs:
-        if name in given:
-            named = "names another database" if URL in given else f"is not set, which means {DEFAULT_URL}"
-            raise ConfigError(f"{name} is for {database}, but {URL} {named}; set that, or unset {name}")
-    strict = STRICT in given and _yes_or_no(STRICT, given[STRICT])
-    if ALLOW in given and not strict:
-        raise ConfigError(f"everything is allowed without {STRICT}=true; {ALLOW} goes with that")
-    return _Settings(
-        url,
-        tuple((option, read(name, given[name])) for name, (option, read) in {**_ALL, **ours}.items() if name in given),
-        strict,
-        tuple(map(_class, _names(ALLOW, given[ALLOW]))) if ALLOW in given else (),
-        _key_names(environment),
-    )
-
-
-def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
-    if KEYS not in environment:
-        return (SERVERS_KEY,) if environment.get(SERVERS_KEY) else ()
-    names = _names(KEYS, environment[KEYS])
-    if names[0] == UNENCRYPTED:
-        raise ConfigError(f"the first name in {KEYS} is that of the key to encrypt with, not {UNENCRYPTED!r}")
-    return names
-
-
-def _serdes(settings: _Settings) -> dict[str, Any]:
-    plain = strict_serde(None, settings.allow) if settings.strict else None
-    serdes = [_serde(number, name, plain or JsonPlusSerializer()) for number, name in enumerate(settings.keys, 1)]
-    return {"serde": serdes[0] if serdes else plain, "previous_serdes": serdes[1:]}
-
-
-def _serde(number: int, name: str, plain: SerializerProtocol) -> SerializerProtocol:
-    if name == UNENCRYPTED:
-        return plain
-    key = os.environ.get(name, "").encode()
-    if not key:  # The name is not shown: somebody may have taken the list for one of keys.
-        raise ConfigError(
-            f"{KEYS} has names of variables with keys in them, and name {number} there is of none that is set"
-        )
-    if len(key) not in (16, 24, 32):
-        raise ConfigError(f"{name} has no AES key of 16, 24 or 32 bytes, but {len(key)} bytes")
-    return EncryptedSerializer.from_pycryptodome_aes(plain, key=key)
-
-
-def _text(name: str, text: str) -> str:
-    return text
-
-
-def _whole_number(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{name} is a whole number, not {text!r}") from None
-
-
-def _seconds(name: str, text: str) -> float:
-    with suppress(ValueError):
-        if 0 <= float(text) < math.inf:
-            return float(text)
-    raise ConfigError(f"{name} is a number of seconds, not {text!r}")
-
-
-def _yes_or_no(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{name} is true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def _names(name: str, text: str) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(","))
-    if not all(names):  # The text is not shown: it may be a key that was put in the wrong place.
-        raise ConfigError(f"{name} is a list of names with commas between them, and one of them is empty")
-    return names
-
-
-def _class(path: str) -> tuple[str, str]:
-    module, _, name = path.rpartition(".")
-    if not module or not all(part.isidentifier() for part in path.split(".")):
-        raise ConfigError(f"{ALLOW} is a list of classes such as my_app.state.Plan, and {path!r} is none")
-    return module, name
-
-
-_ALL: _Readers = {
-    "CHECKPOINT_CLEAR_METADATA": ("clear_metadata", _names),
-    "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _text),
-    "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _text),
-}
-_SQLITE: _Readers = {
-    "CHECKPOINT_BUSY_TIMEOUT": ("busy_timeout", _seconds),
-    "CHECKPOINT_SYNCHRONOUS": ("synchronous", _text),
-}
-_POSTGRES: _Readers = {
-    "CHECKPOINT_SCHEMA": ("schema", _text),
-    "CHECKPOINT_MIN_SIZE": ("min_size", _whole_number),
-    "CHECKPOINT_MAX_SIZE": ("max_size", _whole_number),
-    "CHECKPOINT_POOL_TIMEOUT": ("pool_timeout", _seconds),
-    "CHECKPOINT_CONNECT_TIMEOUT": ("connect_timeout", _seconds),
-    "CHECKPOINT_ANSWER_TIMEOUT": ("answer_timeout", _seconds),
-    "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
-}

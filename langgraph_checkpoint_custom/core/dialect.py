@@ -162,6 +162,20 @@ class SqlDialect(ABC):
             self.statement("schema_applied", number=migration.number, name=migration.name),
         )
 
+    @abstractmethod
+    def shipped(self) -> Sequence[str]:
+        """What all migrations together make, in the words of `catalog_lines`."""
+
+    def catalog_lines(self) -> Trip:
+        """A row with a line for each thing that is there."""
+        return self._send(self.statement("catalog_lines", schema=self._schema))
+
+    def catalog_privileges(self) -> Trip | None:
+        """What this role may do, a row for each table and privilege; None where there is no such thing."""
+        if "catalog_privileges" not in self._blocks:
+            return None
+        return self._send(self.statement("catalog_privileges", schema=self._schema))
+
     def select_newest_id(self, key: Key) -> Trip:
         """The id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))

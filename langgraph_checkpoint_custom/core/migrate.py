@@ -5,6 +5,8 @@ Must not know: SQL, connections.
 
 from __future__ import annotations
 
+import re
+
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
@@ -66,3 +68,25 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
             "upgrade langgraph-checkpoint-custom"
         )
     return applied
+
+
+def script(d: SqlDialect, after: int) -> str:
+    """What `setup` does, for tools that run SQL by themselves.
+
+    Args:
+        d: The statements.
+        after: The last migration that was applied; 0 for none.
+    """
+    lines = ["BEGIN;"]
+    if after == 0:
+        lines += [f"{statement.sql};" for statement in d.schema_create(whole=d.system == "postgresql").statements]
+    for migration in d.migrations[after:]:
+        lines.append(f"\n-- {migration.number:04} {migration.name}")
+        *statements, applied = d.schema_apply(migration).statements
+        lines += [f"{statement.sql};" for statement in statements]
+        number, name = str(migration.number), f"'{migration.name}'"
+        lines.append(
+            re.sub(r"(?::|%\()name\b(\)s)?", name, re.sub(r"(?::|%\()number\b(\)s)?", number, applied.sql)) + ";"
+        )
+    text = "\n".join([*lines, "", "COMMIT;"])
+    return text.replace("%%", "%") if d.system == "postgresql" else text

@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
-from langgraph_checkpoint_custom.migrations import load_migrations
+from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
@@ -52,6 +52,10 @@ class PostgresDialect(SqlDialect):
         clone = super().for_tenant(tenant)
         clone._around = clone.statement("enter_tenant"), clone.statement("leave_tenant")
         return clone
+
+    def shipped(self) -> Sequence[str]:
+        """What is in `shipped.txt`."""
+        return load_shipped("postgres")
 
     @staticmethod
     def array(values: Sequence[str]) -> str:

@@ -1098,3 +1098,52 @@ AND version = %(version)s AND value = %(old_value)b
 UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
+
+-- The catalog_ blocks tell what there is, a line for each thing, without the schema's name: the same as in `shipped.txt`
+-- of the migrations if nobody has changed it.
+
+-- name: catalog_lines
+WITH ours AS MATERIALIZED (
+    SELECT c.oid, c.relname, c.relrowsecurity
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p')
+), lines (line) AS (
+    SELECT 'table ' || relname || CASE WHEN relrowsecurity THEN ', row-level security' ELSE '' END FROM ours
+    UNION ALL
+    SELECT 'column ' || o.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+        || CASE WHEN a.attcollation <> t.typcollation THEN ' collate ' || k.collname ELSE '' END
+        || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END
+        || CASE WHEN a.attgenerated = 's' THEN ' generated' ELSE '' END
+        || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+        || CASE WHEN a.attstorage <> t.typstorage THEN ' storage ' || a.attstorage::text ELSE '' END
+    FROM ours o
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    UNION ALL
+    SELECT 'index ' || pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
+    FROM ours o JOIN pg_catalog.pg_index i ON i.indrelid = o.oid
+    UNION ALL
+    SELECT 'policy ' || p.polname || ' on ' || o.relname || ' for ' || p.polcmd::text
+        || ' using ' || regexp_replace(coalesce(pg_get_expr(p.polqual, p.polrelid), 'true'), '\s+', ' ', 'g')
+        || coalesce(' check ' || regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g'), '')
+    FROM ours o JOIN pg_catalog.pg_policy p ON p.polrelid = o.oid
+    UNION ALL
+    SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ') returns '
+        || pg_get_function_result(p.oid)
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = %(schema)s
+)
+SELECT replace(line, quote_ident(%(schema)s) || '.', '') FROM lines ORDER BY 1
+
+-- name: catalog_privileges
+-- differs: a SQLite file has none but those of the file.
+SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (name)
+WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p')
+UNION ALL
+SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
+FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s

@@ -10,7 +10,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
-from langgraph_checkpoint_custom.migrations import load_migrations
+from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -31,6 +31,10 @@ class SqliteDialect(SqlDialect):
         self._insert_writes = {
             size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in WRITES
         }
+
+    def shipped(self) -> Sequence[str]:
+        """What is in `shipped.txt`."""
+        return load_shipped("sqlite")
 
     @staticmethod
     def array(values: Sequence[Any]) -> str:

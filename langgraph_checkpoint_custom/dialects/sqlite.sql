@@ -765,3 +765,26 @@ AND version = :version AND value = :old_value
 UPDATE writes SET type = :type, value = :value
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 AND task_id = :task_id AND idx = :idx AND value = :old_value
+
+-- The catalog_ blocks tell what there is, a line for each thing: the same as in `shipped.txt` of the migrations if nobody
+-- has changed it.
+
+-- name: catalog_lines
+WITH ours AS MATERIALIZED (
+    SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
+)
+SELECT 'table ' || name || CASE WHEN strict THEN ', strict' ELSE '' END AS line FROM ours
+UNION ALL
+SELECT 'column ' || o.name || '.' || c.name || ' ' || c.type
+    || CASE WHEN c."notnull" THEN ' not null' ELSE '' END
+    || CASE WHEN c.hidden IN (2, 3) THEN ' generated' ELSE '' END
+    || coalesce(' default ' || c.dflt_value, '')
+FROM ours o CROSS JOIN pragma_table_xinfo(o.name) AS c
+UNION ALL
+SELECT 'index ' || CASE i.origin WHEN 'c' THEN s.sql ELSE i.origin || ' of ' || o.name || ' (' || (
+    SELECT group_concat(k.name, ', ') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno) AS k
+) || ')' END
+FROM ours o CROSS JOIN pragma_index_list(o.name) AS i LEFT JOIN sqlite_schema s ON s.type = 'index' AND s.name = i.name
+UNION ALL
+SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
+ORDER BY 1

@@ -140,6 +140,10 @@ class PostgresDriver:
             self._ready = True
         return self._retrying(op)
 
+    def look(self, op: Operation[T]) -> T:
+        """Run a read, whatever the tables are."""
+        return self._retrying(op)
+
     def close(self) -> None:
         """Close what was opened."""
         self._closed = True

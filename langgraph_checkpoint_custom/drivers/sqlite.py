@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
@@ -126,6 +126,14 @@ class SqliteDriver:
         call = Call(op)
         self._store([call])
         return call.outcome()
+
+    def look(self, op: Operation[T]) -> T:
+        """Run a read, whatever the tables are: none is made or migrated."""
+        try:
+            with closing(self._connect(read_only=True)) as connection:
+                return drive(op, lambda request: _reply(connection, request))
+        except sqlite3.Error as error:
+            raise self._wrapped(error, op.name, None) from error
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""

@@ -28,3 +28,9 @@ def load_migrations(database: str) -> tuple[Migration, ...]:
             statements = tuple(part.strip() for part in file.read_text("utf-8").split(";\n") if part.strip())
             found.append(Migration(int(match[1]), match[2], statements))
     return tuple(found)
+
+
+@cache
+def load_shipped(database: str) -> tuple[str, ...]:
+    """What all migrations together make, a line for each thing, as the statement `catalog_lines` tells it."""
+    return tuple(files(__name__).joinpath(database).joinpath("shipped.txt").read_text("utf-8").splitlines())

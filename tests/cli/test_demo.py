@@ -275,3 +275,26 @@ def test_a_command_is_needed_and_help_hides_the_worker(tmp_path: Path) -> None:
 )
 def test_a_database_is_shown_without_account_and_options(url: str, text: str) -> None:
     assert shown(url) == text
+
+
+def test_arguments_are_not_shown_if_they_may_be_a_url(tmp_path: Path) -> None:
+    url = "postgresql://me:s3cret@host/app"
+    for argv in ([url], ["setup", url], ["export", "file", url], ["setup", f"--uri={url}"], ["setup", "password=s3cret"]):
+        done = run([*PROGRAM, *argv], tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), argv
+        assert "s3cret" not in done.stderr
+        assert done.stderr.startswith("error: ")
+    for argv in (["--help"], ["setup", "--help"], ["migrate", "--help"]):
+        assert "s3cret" not in succeed([*PROGRAM, *argv], tmp_path, CHECKPOINT_URL=url)
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_it_says_how_to_get_it(missing: str, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.modules['{missing}'] = None; from langgraph_checkpoint_custom.cli import main; "
+        "sys.exit(main(['setup', '--url', 'sqlite:///a.db']))"
+    )
+    done = run([sys.executable, "-c", code], tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'langgraph-checkpoint-custom[cli]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from langgraph_checkpoint_custom import server
+from langgraph_checkpoint_custom import settings
 from tests.behaviour.helpers import config, get, put
 from tests.server.processes import CONFIG, ROOT
 from tests.stores import Face
 
 DOCUMENT = (ROOT / "docs" / "agent-server.md").read_text("utf-8")
-CODE = Path(server.__file__).read_text("utf-8")
+CODE = Path(settings.__file__).read_text("utf-8")
 
 
 def block(language: str) -> str:
@@ -31,8 +31,8 @@ def test_the_recipe_is_what_the_servers_of_the_tests_have() -> None:
 def test_every_variable_is_in_the_document_and_nothing_else() -> None:
     names = r"CHECKPOINT_[A-Z_]+[A-Z]"
     assert set(re.findall(names, DOCUMENT)) == set(re.findall(names, CODE))
-    assert server.SERVERS_KEY in DOCUMENT
-    assert f"| `{server.URL}` | `{server.DEFAULT_URL}` |" in DOCUMENT
+    assert settings.SERVERS_KEY in DOCUMENT
+    assert f"| `{settings.URL}` | `{settings.DEFAULT_URL}` |" in DOCUMENT
 
 
 async def test_the_saver_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,8 @@ OLD, NEW = (EncryptedSerializer.from_pycryptodome_aes(key=key.encode()) for key 
 WHERE: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
 
-def reencrypt(store: Store, *options: str, folder: Path, keys: Any = KEYS) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "langgraph_checkpoint_custom", "reencrypt", *options]
+def rekey(store: Store, *options: str, folder: Path, keys: Any = KEYS) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "langgraph_checkpoint_custom", "rekey", *options]
     variables = {"CHECKPOINT_URL": store.url, "PYTHONPATH": str(Path(__file__).parents[2]), **keys}
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=variables)
 
@@ -30,26 +31,26 @@ def test_everything_has_the_new_key_afterwards(store: Store, tmp_path: Path) -> 
         saver.put(WHERE, empty_checkpoint(), {}, {})
         saver.for_tenant("acme").put(WHERE, empty_checkpoint(), {}, {})
     for _ in range(2):
-        done = reencrypt(store, "--old-key", "OLD_KEY", folder=tmp_path)
+        done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "1 rows, of which 0 were stored anew.\n"
+    assert done.stdout == "1 row, of which 0 were stored anew.\n"
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
         with pytest.raises(CorruptCheckpoint):
             saver.for_tenant("acme").get_tuple(WHERE)
-        done = reencrypt(store, "--old-key", "OLD_KEY", "--tenant", "acme", folder=tmp_path)
-        assert done.stdout == "1 rows, of which 1 were stored anew.\n"
+        done = rekey(store, "--old-key", "OLD_KEY", "--tenant", "acme", folder=tmp_path)
+        assert done.stdout == "1 row, of which 1 were stored anew.\n"
         assert saver.for_tenant("acme").get_tuple(WHERE)
 
 
 def test_rows_without_encryption_are_encrypted_if_one_says_so(store: Store, tmp_path: Path) -> None:
     with store.open() as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
-    refused = reencrypt(store, folder=tmp_path)
+    refused = rekey(store, folder=tmp_path)
     assert refused.returncode == 1
     assert "without encryption" in refused.stderr
     assert "'thread'" in refused.stderr
-    assert reencrypt(store, "--unencrypted", folder=tmp_path).returncode == 0
+    assert rekey(store, "--unencrypted", folder=tmp_path).returncode == 0
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
 
@@ -57,8 +58,19 @@ def test_rows_without_encryption_are_encrypted_if_one_says_so(store: Store, tmp_
 @pytest.mark.parametrize("keys", [{}, {"LANGGRAPH_AES_KEY": "s3cret"}, {**KEYS, "OLD_KEY": "s3cret"}])
 def test_a_key_that_is_none_is_named_and_not_shown(keys: dict[str, str], tmp_path: Path) -> None:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'a.db'}")
-    done = reencrypt(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
+    done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
     assert done.returncode == 1
     assert "_KEY has no AES key of 16, 24 or 32 bytes" in done.stderr
     assert "s3cret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_keys_are_those_of_the_environment(store: Store, tmp_path: Path) -> None:
+    with store.open(serde=OLD) as saver:
+        saver.put(WHERE, empty_checkpoint(), {}, {})
+    names = {"CHECKPOINT_ENCRYPTION_KEYS": "LANGGRAPH_AES_KEY,OLD_KEY"}
+    done = rekey(store, "--json", folder=tmp_path, keys={**KEYS, **names})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"rows": 1, "renewed": 1, "unreadable": []}
+    with store.open(serde=NEW) as saver:
+        assert saver.get_tuple(WHERE)

@@ -1,0 +1,66 @@
+"""All commands together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import cast
+
+import typer
+
+from langgraph_checkpoint_custom.cli import moving, tables, trying
+from langgraph_checkpoint_custom.cli.output import complain
+from langgraph_checkpoint_custom.errors import CheckpointError
+
+# psycopg's pool logs each attempt to connect; the error that comes in the end says it once.
+_SILENCE = logging.NullHandler()
+
+# What typer raises for arguments that it cannot understand, whether it is click's own or the one that typer brings.
+_Refusal = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
+
+app = typer.Typer(
+    name="langgraph-checkpoint",
+    help="Checkpoints for LangGraph on PostgreSQL and SQLite.",
+    no_args_is_help=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # They show local variables, and so passwords.
+)
+for _group in (trying, tables, moving):
+    app.add_typer(_group.commands)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command; gives the exit code."""
+    logging.getLogger("psycopg.pool").addHandler(_SILENCE)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = app(list(argv), prog_name="langgraph-checkpoint", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except (typer.Exit, typer.Abort) as error:
+        # Of an older typer: Ctrl-C has become one of these.
+        return getattr(error, "exit_code", 130) or 130
+    except BrokenPipeError:
+        # Whoever read has gone, `head` say. Python would complain when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (
+        CheckpointError,
+        ImportError,
+        OSError,
+    ) as error:  # ImportError: an extra is missing; the message says which.
+        complain(str(error))
+        return 1
+    except _Refusal as error:
+        # Without what may be a URL, and so have a password.
+        complain(re.sub(r"\S*(://|=)\S*", "(a URL)", error.format_message()))
+        return 2

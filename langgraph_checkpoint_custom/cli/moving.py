@@ -1,0 +1,215 @@
+"""`export`, `import`, `migrate`, `rekey`: everything, on its way from somewhere to somewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, given, must_exist, opened
+from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
+from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.settings import SERVERS_KEY, serde_of_key, settings_of
+from langgraph_checkpoint_custom.url import open_saver
+
+commands = typer.Typer()
+
+# Problems that are told one by one.
+TOLD = 20
+
+
+@commands.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to make; it must not be there yet")],
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Write all threads to a file, while runs go on; one that was interrupted goes on where it was."""
+    from langgraph_checkpoint_custom.exchange import export_file
+
+    with opened(url, tenant) as saver, progress("threads") as report:
+        done = export_file(saver, file, progress=lambda threads: report(threads, "export"))
+    if as_json:
+        tell({"file": str(file), "threads": done.threads, "rows": done.rows})
+    else:
+        say(f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} in {file}.")
+
+
+@commands.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has made")],
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Store the threads of a file, each checked after that; a thread that has gone on by itself stays as it is."""
+    from langgraph_checkpoint_custom.exchange import count_exported, import_file
+
+    if not file.exists():
+        raise ConfigError(f"there is no file {str(file)!r}")
+    with opened(url, tenant, may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
+        saver.setup()
+        done = import_file(saver, file, progress=lambda threads: report(threads, "import"))
+    if as_json:
+        tell({"file": str(file), "threads": done.threads, "rows": done.rows, "problems": done.problems})
+    else:
+        say(f"{counted(done.threads, 'thread')}, {counted(done.rows, 'row')} from {file}.")
+    _end(done.problems)
+
+
+@commands.command()
+def migrate(
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="the database to take everything from")],
+    url: Url = None,
+    tenant: Tenant = None,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="read everything again and compare")] = True,
+    tables: Annotated[
+        str | None,
+        typer.Option(help="official (LangGraph's own savers) or own; by default what is there", show_default=False),
+    ] = None,
+    source_key: Annotated[
+        str | None,
+        typer.Option(
+            "--from-key",
+            metavar="VARIABLE",
+            help="the variable with the AES key of official tables",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Move in from LangGraph's own savers, or from tables of ours in another database; the source is only read.
+
+    It may run beside live traffic, and again: it takes what is new. The tables are made if there are none.
+    """
+    if tables not in (None, "official", "own"):
+        raise ConfigError("--tables is official or own")
+    must_exist(source)
+    serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
+    with opened(url, tenant, may_be_new=True) as target:
+        kind = tables or _kind(source, target, given(url))
+        target.setup()
+        moved = _migrate(source, target, serde, verify) if kind == "official" else _transfer(source, target)
+    problems = moved.pop("problems")
+    if as_json:
+        tell({"tables": kind, **moved, "problems": problems})
+    else:
+        say(", ".join(f"{number:,} {what}" for what, number in moved.items()) + ".")
+    _end(problems)
+
+
+def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> dict[str, Any]:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from langgraph_checkpoint_custom.adapters.official import open_official
+    from langgraph_checkpoint_custom.moving import migrate
+
+    def total() -> int:
+        with open_official(source, JsonPlusSerializer()) as counted:
+            return counted.count()
+
+    with progress("threads", total) as report:
+        moved = migrate(
+            source, target, serde=serde, verify=verify, progress=lambda what, threads: report(threads, what)
+        )
+    found: dict[str, Any] = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
+    return {**found, **({"verified": moved.verified} if verify else {}), "problems": moved.problems}
+
+
+def _transfer(source: str, target: CheckpointSaver) -> dict[str, Any]:
+    from langgraph_checkpoint_custom.exchange import transfer
+
+    options = dict(settings_of(os.environ, source).options)
+    with open_saver(source, **options) as other, progress("threads") as report:
+        done = transfer(other, target, progress=lambda threads: report(threads, "copy"))
+    return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
+
+
+def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
+    """Whose tables there are."""
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from langgraph_checkpoint_custom.adapters.official import open_official
+    from langgraph_checkpoint_custom.core.verify import verify
+
+    settings = settings_of(os.environ, source)
+    with open_saver(source, **dict(settings.options)) as saver:
+        ours = saver._driver.look(verify(saver._dialect)).version is not None and source != target_url
+    try:
+        with open_official(source, JsonPlusSerializer()):
+            official = True
+    except SchemaForeign:
+        official = False
+    if ours and official:
+        raise ConfigError("the source has LangGraph's own tables and ours; say which with --tables official or own")
+    if not ours and not official:
+        raise ConfigError("the source has neither LangGraph's own tables nor ours")
+    return "official" if official else "own"
+
+
+@commands.command()
+def rekey(
+    url: Url = None,
+    tenant: Tenant = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="VARIABLE", help="the variable with the AES key to encrypt with", show_default=False),
+    ] = None,
+    old_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE",
+            help="a variable with a key that rows may be encrypted with; may be given several times",
+            show_default=False,
+        ),
+    ] = None,
+    unencrypted: Annotated[
+        bool, typer.Option("--unencrypted", help="rows may be without encryption", show_default=False)
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Store everything anew with another key, or encrypted for the first time, while runs go on.
+
+    Without options the keys are those of CHECKPOINT_ENCRYPTION_KEYS: the first one encrypts, the others are old ones.
+    """
+    where = given(url)
+    settings = settings_of(os.environ, where)
+    options = settings.all_options() if not (key or old_key or unencrypted) and settings.keys else {}
+    if not options:
+        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        options = dict(settings.options)
+        options["previous_serdes"] = [JsonPlusSerializer()] if unencrypted else []
+        options["previous_serdes"] += [_serde(name) for name in old_key or ()]
+        options["serde"] = _serde(key or SERVERS_KEY)
+    must_exist(where)
+    with open_saver(where, **options) as saver, progress("rows") as report:
+        found = saver if tenant is None else saver.for_tenant(tenant)
+        rows, renewed, unreadable = found.reencrypt(progress=lambda rows: report(rows, "rekey"))
+    if as_json:
+        tell({"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]})
+    else:
+        say(f"{counted(rows, 'row')}, of which {renewed:,} were stored anew.")
+    for error in unreadable:
+        complain(str(error))
+    if unreadable:
+        raise typer.Exit(1)
+
+
+def _serde(variable: str) -> Any:
+    return serde_of_key(variable, os.environ.get(variable, "").encode())
+
+
+def _end(problems: Mapping[str, str]) -> None:
+    """Tell the problems; with any, the exit code is 1."""
+    for thread_id, problem in list(problems.items())[:TOLD]:
+        complain(f"thread {thread_id!r}: {problem}")
+    if len(problems) > TOLD:
+        complain(f"and {counted(len(problems) - TOLD, 'thread')} more; --json has all of them")
+    if problems:
+        raise typer.Exit(1)

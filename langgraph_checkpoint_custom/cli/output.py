@@ -1,0 +1,152 @@
+"""How commands speak: tables, JSON, progress. What comes from the database never reaches a terminal as it is.
+
+Control characters, marks that turn the direction of text and the like are shown as Python writes them, and nothing is
+taken for markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Style = Literal["good", "bad", "dim", "plain"]
+_STYLES: Mapping[Style, str] = {"good": "green", "bad": "bold red", "dim": "dim", "plain": ""}
+
+
+def safe(text: str) -> str:
+    """Text that does nothing to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def complain(message: str) -> None:
+    """An error, in one line."""
+    print(f"error: {safe(message)}", file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    print(safe(text))
+
+
+def tell(what: Any) -> None:
+    """One JSON document. Text that is not ASCII is escaped, so none of it does anything to a terminal."""
+    print(json.dumps(what, indent=2, default=str))
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = (), styles: Sequence[Style] = ()
+) -> None:
+    """A table; it is as wide as it has to be unless it goes to a terminal.
+
+    Args:
+        head: The names of the columns.
+        rows: Their cells; numbers get thousands separators.
+        right: The columns to align to the right.
+        styles: The style of each row, if they are not all plain.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in head:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for number, row in enumerate(rows):
+        style = _STYLES[styles[number]] if styles else ""
+        made.add_row(*(Text(_cell(cell)) for cell in row), style=style)
+    console = _console()
+    if console.is_terminal:
+        console.print(made)
+        return
+    with console.capture() as captured:
+        console.print(made)
+    print("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+
+
+def _cell(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return f"{cell:,}"
+    return safe(str(cell))
+
+
+def size(number: int) -> str:
+    """Bytes for people."""
+    if number < 1000:
+        return f"{number} B"
+    amount = float(number)
+    for unit in ("kB", "MB", "GB", "TB"):
+        amount /= 1000
+        if amount < 999.5 or unit == "TB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things: "1 thread", "2 threads"."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A terminal decides about colours, and no variable of the environment.
+    terminal = sys.stdout.isatty()
+    return Console(
+        file=sys.stdout,
+        force_terminal=terminal,
+        no_color=None if terminal else True,
+        width=None if terminal else 10_000,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+Report = Callable[[int, str], None]
+"""Told how many are done, and of what."""
+
+
+@contextmanager
+def progress(unit: str, total: Callable[[], int | None] = lambda: None) -> Iterator[Report]:
+    """A bar on stderr, with a rate and the time that is left, if that is a terminal.
+
+    Args:
+        unit: What is counted: "threads".
+        total: Tells how many there will be, if that is known; asked only for a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            done = f"{task.completed:,.0f}" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}"
+            return Text(f"{done} {unit}" + ("" if speed is None else f", {speed:,.1f}/s"))
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Rate(), TimeRemainingColumn(compact=True))
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    with Progress(*columns, console=console) as bar:
+        number = total()
+        tasks: dict[str, Any] = {}
+
+        def report(done: int, what: str) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=number)
+            bar.update(tasks[what], completed=done)
+
+        yield report

@@ -1,0 +1,145 @@
+"""`setup`, `verify`, `schema`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import Json, Url, given, opened
+from langgraph_checkpoint_custom.cli.output import Style, say, table, tell
+from langgraph_checkpoint_custom.core.migrate import script
+from langgraph_checkpoint_custom.core.verify import Privilege, Verified
+from langgraph_checkpoint_custom.core.verify import verify as verify_tables
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.settings import URL, settings_of
+from langgraph_checkpoint_custom.url import open_saver
+
+commands = typer.Typer()
+
+# What the comparison does not look at.
+NOT_CHECKED = {
+    "postgresql": ("bodies of functions", "owners", "settings of tables", "partitions"),
+    "sqlite": ("expressions of generated columns",),
+}
+
+
+@commands.command()
+def setup(url: Url = None, as_json: Json = False) -> None:
+    """Create or migrate the tables; changes nothing if they are current."""
+    with opened(url, may_be_new=True) as saver:
+        saver.setup()
+        version = len(saver._dialect.migrations)
+    if as_json:
+        tell({"ready": True, "version": version})
+    else:
+        say("The tables are ready.")
+
+
+@commands.command()
+def verify(url: Url = None, as_json: Json = False) -> None:
+    """Compare the tables with those that this package ships, and see what this role may do; changes nothing."""
+    with opened(url) as saver:
+        found = saver._driver.look(verify_tables(saver._dialect))
+        database, place = saver._dialect.system, saver._dialect.place
+    found = found._replace(privileges=[*found.privileges, *_of_file(given(url))])
+    if as_json:
+        _tell(found, database)
+    else:
+        _show(found, database, place)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def _of_file(url: str) -> list[Privilege]:
+    """What the process may do with a SQLite file; its log lies beside it."""
+    if not url.startswith("sqlite:///"):
+        return []
+    path = Path(unquote(url.removeprefix("sqlite:///")))
+    folder = path.absolute().parent
+    return [
+        Privilege(str(path), "read and write", _may(path, os.R_OK | os.W_OK)),
+        Privilege(str(folder), "write", _may(folder, os.W_OK | os.X_OK)),
+    ]
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _tell(found: Verified, database: str) -> None:
+    tell(
+        {
+            "ok": found.holds,
+            "version": found.version,
+            "shipped": found.shipped,
+            "foreign": found.foreign,
+            "missing": found.missing,
+            "added": found.added,
+            "privileges": [privilege._asdict() for privilege in found.privileges],
+            "not_checked": NOT_CHECKED[database],
+        }
+    )
+
+
+def _show(found: Verified, database: str, place: str) -> None:
+    rows: list[tuple[str, str, str]] = []
+    styles: list[Style] = []
+
+    def row(good: bool | None, what: str, detail: str) -> None:
+        rows.append(("yes" if good else "no" if good is False else "", what, detail))
+        styles.append("plain" if good else "bad" if good is False else "dim")
+
+    if found.foreign is not None:
+        row(False, "tables", f"{place} has a table {found.foreign!r} of somebody else's; nothing of ours is there")
+    elif found.version is None:
+        row(False, "tables", f"there are none in {place}; run setup")
+    else:
+        row(True, "tables", place)
+        older = "run setup" if found.version < found.shipped else "upgrade langgraph-checkpoint-custom"
+        what = f"{found.version}, this package has {found.shipped}" + ("" if found.is_current else f"; {older}")
+        row(found.is_current, "version", what)
+        for line in found.missing:
+            row(False, "missing or changed", line)
+        for line in found.added:
+            row(None, "added or changed", line)
+        if not found.missing and not found.added:
+            row(True, "as shipped", "tables, columns, indexes" + (", policies" if database == "postgresql" else ""))
+        refused = [privilege for privilege in found.privileges if not privilege.granted]
+        for privilege in refused:
+            row(False, "privilege", f"{privilege.name} on {privilege.on}")
+        if not refused:
+            row(True, "privileges", "all that a run needs")
+    row(None, "not checked", ", ".join(NOT_CHECKED[database]))
+    table(("ok", "what", ""), rows, styles=styles)
+
+
+@commands.command()
+def schema(
+    database: Annotated[
+        str | None,
+        typer.Option(help=f"postgresql or sqlite; by default that of {URL}, or else postgresql", show_default=False),
+    ] = None,
+    after: Annotated[
+        int, typer.Option(min=0, metavar="VERSION", help="only what comes behind this version; see verify")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Print the SQL of setup, for people who migrate with tools of their own; opens no database."""
+    if database is None:
+        database = "sqlite" if os.environ.get(URL, "").strip().lower().startswith("sqlite:") else "postgresql"
+    if database not in ("postgresql", "sqlite"):
+        raise ConfigError("there is SQL for postgresql and for sqlite")
+    # A saver opens nothing until it is used.
+    settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
+    with open_saver(settings.url, **dict(settings.options)) as saver:
+        d = saver._dialect
+        version = len(d.migrations)
+        sql = script(d, after)
+    if as_json:
+        tell({"database": database, "version": version, "after": after, "sql": sql})
+    else:
+        print(sql)

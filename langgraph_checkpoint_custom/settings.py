@@ -1,0 +1,168 @@
+"""What the environment says of the database, for the Agent Server's factory and for the command line alike."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom.core.serde import strict_serde
+from langgraph_checkpoint_custom.errors import ConfigError
+
+URL = "CHECKPOINT_URL"
+DEFAULT_URL = "sqlite:///checkpoints.db"
+STRICT = "CHECKPOINT_STRICT"
+ALLOW = "CHECKPOINT_ALLOW"
+KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
+SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts with it what it stores itself.
+UNENCRYPTED = "unencrypted"
+_Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+
+
+class Settings(NamedTuple):
+    """What the environment says, but for the keys themselves."""
+
+    url: str
+    options: tuple[tuple[str, Any], ...]
+    strict: bool
+    allow: tuple[tuple[str, str], ...]
+    keys: tuple[str, ...]
+    """The variables with the keys; the first one encrypts. `unencrypted` stands for none."""
+
+    def all_options(self) -> dict[str, Any]:
+        """The options of `open_saver`, with the serializers that the keys make."""
+        plain = strict_serde(None, self.allow) if self.strict else None
+        serdes = [key_serde(number, name, plain or JsonPlusSerializer()) for number, name in enumerate(self.keys, 1)]
+        return {
+            **dict(self.options),
+            "serde": serdes[0] if serdes else plain,
+            "previous_serdes": serdes[1:],
+        }
+
+
+# What the environment says. A variable that is empty counts as one that is not set, but for KEYS: what was to be
+# encrypted must not be stored readable because a variable was left empty.
+
+
+def settings_of(environment: Mapping[str, str], url: str | None = None) -> Settings:
+    """Read the variables.
+
+    Args:
+        environment: The process's.
+        url: A database that was named in another way; variables for databases of the other kind do not matter then.
+
+    Raises:
+        ConfigError: A variable cannot be used; the message names it.
+    """
+    given = {name: text.strip() for name, text in environment.items() if text.strip()}
+    named_otherwise = url is not None
+    url = url or given.get(URL, DEFAULT_URL)
+    ours, theirs, database = _POSTGRES, _SQLITE, "SQLite"
+    if url.lower().startswith("sqlite:"):
+        ours, theirs, database = _SQLITE, _POSTGRES, "PostgreSQL"
+    for name in theirs:
+        if name in given and not named_otherwise:
+            named = "names another database" if URL in given else f"is not set, which means {DEFAULT_URL}"
+            raise ConfigError(f"{name} is for {database}, but {URL} {named}; set that, or unset {name}")
+    strict = STRICT in given and _yes_or_no(STRICT, given[STRICT])
+    if ALLOW in given and not strict:
+        raise ConfigError(f"everything is allowed without {STRICT}=true; {ALLOW} goes with that")
+    return Settings(
+        url,
+        tuple((option, read(name, given[name])) for name, (option, read) in {**_ALL, **ours}.items() if name in given),
+        strict,
+        tuple(map(_class, _names(ALLOW, given[ALLOW]))) if ALLOW in given else (),
+        _key_names(environment),
+    )
+
+
+def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
+    if KEYS not in environment:
+        return (SERVERS_KEY,) if environment.get(SERVERS_KEY) else ()
+    names = _names(KEYS, environment[KEYS])
+    if names[0] == UNENCRYPTED:
+        raise ConfigError(f"the first name in {KEYS} is that of the key to encrypt with, not {UNENCRYPTED!r}")
+    return names
+
+
+def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerProtocol:
+    """The serializer for a key of the list, by its place there and the variable that has it."""
+    if name == UNENCRYPTED:
+        return plain
+    key = os.environ.get(name, "").encode()
+    if not key:  # The name is not shown: somebody may have taken the list for one of keys.
+        raise ConfigError(
+            f"{KEYS} has names of variables with keys in them, and name {number} there is of none that is set"
+        )
+    return serde_of_key(name, key, plain)
+
+
+def serde_of_key(name: str, key: bytes, plain: SerializerProtocol | None = None) -> SerializerProtocol:
+    """The serializer for a key that a variable has."""
+    if len(key) not in (16, 24, 32):
+        raise ConfigError(f"{name} has no AES key of 16, 24 or 32 bytes, but {len(key)} bytes")
+    return EncryptedSerializer.from_pycryptodome_aes(plain or JsonPlusSerializer(), key=key)
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _whole_number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{name} is a whole number, not {text!r}") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise ConfigError(f"{name} is a number of seconds, not {text!r}")
+
+
+def _yes_or_no(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{name} is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
+    if not all(names):  # The text is not shown: it may be a key that was put in the wrong place.
+        raise ConfigError(f"{name} is a list of names with commas between them, and one of them is empty")
+    return names
+
+
+def _class(path: str) -> tuple[str, str]:
+    module, _, name = path.rpartition(".")
+    if not module or not all(part.isidentifier() for part in path.split(".")):
+        raise ConfigError(f"{ALLOW} is a list of classes such as my_app.state.Plan, and {path!r} is none")
+    return module, name
+
+
+_ALL: _Readers = {
+    "CHECKPOINT_CLEAR_METADATA": ("clear_metadata", _names),
+    "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _text),
+    "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _text),
+}
+_SQLITE: _Readers = {
+    "CHECKPOINT_BUSY_TIMEOUT": ("busy_timeout", _seconds),
+    "CHECKPOINT_SYNCHRONOUS": ("synchronous", _text),
+}
+_POSTGRES: _Readers = {
+    "CHECKPOINT_SCHEMA": ("schema", _text),
+    "CHECKPOINT_MIN_SIZE": ("min_size", _whole_number),
+    "CHECKPOINT_MAX_SIZE": ("max_size", _whole_number),
+    "CHECKPOINT_POOL_TIMEOUT": ("pool_timeout", _seconds),
+    "CHECKPOINT_CONNECT_TIMEOUT": ("connect_timeout", _seconds),
+    "CHECKPOINT_ANSWER_TIMEOUT": ("answer_timeout", _seconds),
+    "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
+}

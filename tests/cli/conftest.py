@@ -1,0 +1,80 @@
+"""The command line inside of the test's process, on both databases."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom.cli import main
+from tests.stores import Store
+
+# A part of PostgreSQL's URL that must never be shown, as its password must not.
+SECRET = "n0t-for-the-screen"
+
+
+class Cli:
+    """Runs commands; what they print has nothing secret in it and does nothing to a terminal."""
+
+    def __init__(self, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+        self.store = store
+        self._capsys = capsys
+        self.error = ""
+
+    def __call__(self, *argv: str, code: int = 0) -> str:
+        """The output of a command that ends with an exit code."""
+        self._capsys.readouterr()
+        found = main(argv)
+        output, self.error = self._capsys.readouterr()
+        assert found == code, output + self.error
+        for text in (output, self.error):
+            assert all(line.isprintable() for line in text.split("\n")), repr(text)
+            assert SECRET not in text
+            assert "Traceback" not in text
+        if code == 0:
+            assert self.error == ""
+        return output
+
+    def json(self, *argv: str, code: int = 0) -> Any:
+        """The document that a command prints with --json."""
+        return json.loads(self(*argv, "--json", code=code))
+
+    def fail(self, *argv: str, code: int = 1) -> str:
+        """The one line on stderr of a command that fails and prints nothing."""
+        assert self(*argv, code=code) == ""
+        assert self.error.startswith("error: ")
+        assert self.error.count("\n") == 1
+        return self.error
+
+
+def url_with_secret(store: Store) -> str:
+    """The URL of a store, with something in it that must not be shown."""
+    return store.url if store.kind == "sqlite" else f"{store.url}&application_name={SECRET}"
+
+
+@pytest.fixture
+def cli(store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
+    """Commands on an empty store, which CHECKPOINT_URL names."""
+    return _on(store, capsys, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def own_cli(
+    own_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Cli:
+    """The same, on a store whose tables the test may change."""
+    return _on(own_store, capsys, monkeypatch, tmp_path)
+
+
+def _on(store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> Cli:
+    for name in os.environ:
+        if name.startswith(("CHECKPOINT_", "LANGGRAPH_")) and name != "CHECKPOINT_TEST_DSN":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CHECKPOINT_URL", url_with_secret(store))
+    monkeypatch.chdir(folder)
+    with store.open() as saver:
+        saver.setup()
+    return Cli(store, capsys)

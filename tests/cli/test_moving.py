@@ -1,0 +1,193 @@
+"""`export`, `import`, `migrate`, also when they are stopped in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from tests.cli.conftest import SECRET, Cli
+from tests.moving.conftest import official  # noqa: F401  # A fixture.
+from tests.moving.official import Official, config, everything, step
+from tests.stores import Store
+
+PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
+HOSTILE = "red \x1b[31m[bold]\x07 \u202e line\nend"
+
+
+def fill(saver: CheckpointSaver, threads: int, turns: int = 2) -> None:
+    for number in range(threads):
+        place = None
+        for turn in range(turns):
+            place = step(saver, f"{number:03}", place, text="x" * 2000, number=turn)
+            saver.put_writes(place, [("a", turn)], f"task {turn}")
+
+
+def environment(url: str) -> dict[str, str]:
+    return {**os.environ, "CHECKPOINT_URL": url, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+
+
+def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
+    with cli.store.open() as saver:
+        fill(saver, 3)
+        saver.for_tenant("acme").put(config("1"), *_checkpoint())
+        assert cli("export", "all.zst").startswith("3 threads, ")
+        assert "there already" in cli.fail("export", "all.zst")
+        with open_saver(f"sqlite:///{tmp_path}/other.db") as other:
+            found = cli.json("import", "all.zst", "--url", f"sqlite:///{tmp_path}/other.db")
+            assert (found["threads"], found["problems"]) == (3, {})
+            assert everything(other) == everything(saver)
+            step(other, "001", None, a=1)
+            step(other, HOSTILE, None, a=1)
+        step(saver, HOSTILE, None, a=2)
+        assert cli.json("export", "acme.zst", "--tenant", "acme")["threads"] == 1
+        assert cli.json("export", "more.zst")["threads"] == 4
+        again = cli.json("import", "more.zst", "--url", f"sqlite:///{tmp_path}/other.db", code=1)
+        assert (again["threads"], set(again["problems"])) == (2, {"001", HOSTILE})
+        assert cli.error.count("error: thread ") == 2
+    assert "no file" in cli.fail("import", "nowhere.zst")
+    (tmp_path / "text").write_text("text")
+    assert "damaged" in cli.fail("import", "text")
+
+
+def _checkpoint() -> tuple[dict[str, object], dict[str, object], dict[str, str]]:
+    return {"v": 4, "id": "1", "ts": "", "channel_values": {}, "channel_versions": {}}, {}, {}
+
+
+def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:  # noqa: F811
+    with official.open() as source:
+        for turn in range(3):
+            step(source, "1", None, text=HOSTILE, turn=turn)
+        step(source, "2", None, a=1)
+        found = cli.json("migrate", "--from", official.url)
+        assert found == {
+            "tables": "official",
+            "threads": 2,
+            "checkpoints": 4,
+            "writes": 0,
+            "verified": 4,
+            "problems": {},
+        }
+        assert cli("migrate", "--from", official.url, "--no-verify") == "2 threads, 0 checkpoints, 0 writes.\n"
+        with cli.store.open() as saver:
+            assert [each._asdict() for each in everything(saver)] == [each._asdict() for each in everything(source)]
+            step(saver, "1", None, gone_on=True)
+            step(source, "1", None, gone_on="elsewhere")
+    assert cli.json("migrate", "--from", official.url)["problems"] == {}
+
+
+def test_migrate_from_tables_of_ours(cli: Cli, tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    with open_saver(source) as saver, cli.store.open() as target:
+        fill(saver, 3)
+        found = cli.json("migrate", "--from", source)
+        assert (found["tables"], found["threads"], found["problems"]) == ("own", 3, {})
+        assert everything(target) == everything(saver)
+        step(target, "001", None, a=1)
+        step(saver, "001", None, a=2)
+        assert set(cli.json("migrate", "--from", source, code=1)["problems"]) == {"001"}
+    assert "neither" in cli.fail("migrate", "--from", f"sqlite:///{_empty(tmp_path)}")
+    assert "no file" in cli.fail("migrate", "--from", "sqlite:///nowhere.db")
+    assert "official or own" in cli.fail("migrate", "--from", source, "--tables", "foreign")
+
+
+def _empty(folder: Path) -> Path:
+    path = folder / "empty.db"
+    path.touch()
+    return path
+
+
+def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: Cli) -> None:
+    """The official tables beside ours, in the database that is the source and the target."""
+    with Official("postgres", empty_postgres_url).open() as source:
+        step(source, "1", None, a=1)
+    for _ in range(2):
+        found = cli.json("migrate", "--from", empty_postgres_url, "--url", empty_postgres_url)
+        assert (found["tables"], found["verified"]) == ("official", 1)
+    assert "--tables" in cli.fail("migrate", "--from", empty_postgres_url)
+
+
+def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
+    """The exit code and what was shown of a command on a terminal that gets Ctrl-C when its bar has come to a point."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*PROGRAM, *argv], env={**environment(url), "TERM": "xterm", "COLUMNS": "120"}, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = ""
+    sent = False
+    try:
+        while True:
+            try:
+                chunk = os.read(ours, 10_000)
+            except OSError:  # Linux says so when the other end is closed.
+                break
+            if not chunk:
+                break
+            shown += chunk.decode(errors="replace")
+            if not sent and re.search(until, shown):
+                child.send_signal(signal.SIGINT)
+                sent = True
+    finally:
+        os.close(ours)
+    return child.wait(), shown
+
+
+BAR = r"[1-9][\d,]* of 400 threads, [\d,.]+/s"
+
+
+def test_ctrl_c_in_an_export_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_path: Path) -> None:
+    with cli.store.open(**({"synchronous": "OFF"} if cli.store.kind == "sqlite" else {})) as saver:
+        fill(saver, 400, 1)
+    code, shown = interrupted(["export", str(tmp_path / "all.zst")], os.environ["CHECKPOINT_URL"], BAR)
+    assert code == 130, shown
+    assert "error: interrupted" in shown
+    assert "Traceback" not in shown
+    assert SECRET not in shown
+    assert not (tmp_path / "all.zst").exists()
+    assert (tmp_path / "all.zst.part").exists()
+    assert cli.json("export", "all.zst")["threads"] == 400
+    assert cli.json("verify")["ok"]
+
+
+def test_ctrl_c_in_a_move_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_path: Path) -> None:
+    official = Official("sqlite", f"sqlite:///{tmp_path}/official.db")
+    with official.open() as source:
+        fill(source, 400, 1)  # type: ignore[arg-type]  # Any saver will do.
+    code, shown = interrupted(["migrate", "--from", official.url], os.environ["CHECKPOINT_URL"], f"copy.*{BAR}")
+    assert code == 130, shown
+    assert "Traceback" not in shown
+    with cli.store.open() as saver:
+        there = len({found.config["configurable"]["thread_id"] for found in saver.list(None)})
+        assert 0 < there < 400
+    found = cli.json("migrate", "--from", official.url)
+    assert (found["checkpoints"], found["verified"], found["problems"]) == (400 - there, 400, {})
+
+
+def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> None:
+    with store.open() as saver:
+        saver.setup()
+        fill(saver, 3)
+    done = subprocess.run(
+        [*PROGRAM, "export", str(tmp_path / "all.zst"), "--json"],
+        env={**environment(store.url), "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["threads"] == 3
+
+
+@pytest.mark.parametrize("argv", [["export"], ["import"], ["migrate"], ["export", "a", "b"], ["nothing"], []])
+def test_arguments_that_cannot_be_understood(argv: list[str], cli: Cli) -> None:
+    cli.fail(*argv, code=2)

@@ -1,0 +1,179 @@
+"""`setup`, `verify`, `schema`: the tables as they are shipped, and as somebody has changed them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.core.verify import READ_ONLY
+from tests.behaviour.helpers import Database
+from tests.cli.conftest import Cli
+from tests.conftest import dsn_for, folder_of_nobody
+
+
+def execute(cli: Cli, *statements: str) -> None:
+    """Change the tables by hand."""
+    with closing(Database(cli.store).connect()) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def test_setup(cli: Cli) -> None:
+    assert cli("setup") == "The tables are ready.\n"
+    assert cli.json("setup")["ready"] is True
+
+
+def test_what_is_shipped_is_what_the_migrations_make(cli: Cli) -> None:
+    """`shipped.txt` has every line of the catalog and no other."""
+    found = cli.json("verify")
+    assert (found["ok"], found["missing"], found["added"], found["version"]) == (True, [], [], found["shipped"])
+    assert found["not_checked"]
+    if cli.store.kind == "postgres":
+        granted = {(each["on"], each["name"]) for each in found["privileges"]}
+        assert ("writes", "DELETE") in granted
+        assert not {("tenant_roles", "INSERT"), ("langgraph_checkpoint_migrations", "DELETE")} & granted
+        assert len(READ_ONLY) == 2
+    output = cli("verify")
+    assert "as shipped" in output
+    assert "no " not in [line[:3] for line in output.splitlines()]
+
+
+@pytest.mark.leaves_damage("the tables are changed")
+def test_drift_is_told_line_by_line(own_cli: Cli) -> None:
+    execute(
+        own_cli,
+        "DROP INDEX checkpoints_of_run",
+        "ALTER TABLE writes ADD COLUMN mine text",
+        "CREATE INDEX mine ON blobs (channel)",
+        "CREATE TABLE theirs (a integer)",
+    )
+    found = own_cli.json("verify", code=1)
+    assert not found["ok"]
+    assert [line for line in found["missing"] if "checkpoints_of_run" in line] == found["missing"] != []
+    added = "\n".join(found["added"])
+    assert "column writes.mine" in added
+    assert "INDEX mine ON blobs" in added
+    assert "table theirs" in added
+    output = own_cli("verify", code=1)
+    assert "missing or changed" in output
+    assert "added or changed" in output
+
+
+@pytest.mark.leaves_damage("the tables are changed")
+def test_what_is_only_added_is_no_problem(own_cli: Cli) -> None:
+    execute(own_cli, "CREATE INDEX mine ON blobs (channel)")
+    assert own_cli.json("verify")["ok"] is True
+
+
+def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKPOINT_URL", postgres_url)
+    with psycopg.connect(postgres_url) as server:
+        server.execute("ALTER POLICY tenants ON langgraph_checkpoint.writes USING (true)")
+        server.execute("ALTER TABLE langgraph_checkpoint.blobs DISABLE ROW LEVEL SECURITY")
+    found = cli.json("verify", code=1)
+    assert {line.split()[0] for line in found["missing"]} == {"policy", "table"}
+    assert "policy tenants on writes for * using true" in found["added"]
+
+
+@pytest.mark.leaves_damage("the tables are changed")
+def test_another_version_is_told_and_nothing_is_changed(own_cli: Cli) -> None:
+    shipped = own_cli.json("verify")["shipped"]
+    execute(own_cli, f"INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES ({shipped + 7}, 'later')")
+    found = own_cli.json("verify", code=1)
+    assert (found["version"], found["ok"]) == (shipped + 7, False)
+    assert "upgrade" in own_cli("verify", code=1)
+    execute(own_cli, "DELETE FROM langgraph_checkpoint_migrations")
+    assert own_cli.json("verify", code=1)["version"] == 0
+    assert "run setup" in own_cli("verify", code=1)
+    assert own_cli.json("verify", code=1)["version"] == 0
+
+
+def test_no_tables_and_those_of_somebody_else(
+    cli: Cli, empty_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty.db"
+    theirs = tmp_path / "theirs.db"
+    for path in (empty, theirs):
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("VACUUM")
+            if path is theirs:
+                file.execute("CREATE TABLE checkpoints (a)")
+    for url in (f"sqlite:///{empty}", empty_postgres_url):
+        found = cli.json("verify", "--url", url, code=1)
+        assert (found["version"], found["foreign"], found["ok"]) == (None, None, False)
+        assert "run setup" in cli("verify", "--url", url, code=1)
+        assert cli.json("verify", "--url", url, code=1)["version"] is None
+    assert cli.json("verify", "--url", f"sqlite:///{theirs}", code=1)["foreign"] == "checkpoints"
+    assert "no file" in cli.fail("verify", "--url", "sqlite:///nowhere.db")
+    assert not (tmp_path / "nowhere.db").exists()
+
+
+@pytest.fixture
+def reader(postgres_url: str) -> Iterator[str]:
+    """The URL of a role that may only read."""
+    name = "checkpoint_test_reader"
+    role = sql.Identifier(name)
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(role))
+        server.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
+        server.execute(sql.SQL("GRANT USAGE ON SCHEMA langgraph_checkpoint TO {}").format(role))
+        server.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA langgraph_checkpoint TO {}").format(role))
+    parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    yield dsn_for(psycopg.conninfo.make_conninfo(postgres_url, user=name), parts["dbname"])
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        server.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_privileges_that_are_missing_on_postgres(cli: Cli, reader: str) -> None:
+    found = cli.json("verify", "--url", reader, code=1)
+    assert found["missing"] == []
+    refused = {(each["on"], each["name"]) for each in found["privileges"] if not each["granted"]}
+    assert {name for _, name in refused} == {"INSERT", "UPDATE", "DELETE"}
+    assert ("checkpoints", "UPDATE") in refused
+    assert "UPDATE on checkpoints" in cli("verify", "--url", reader, code=1)
+
+
+def test_a_file_that_cannot_be_written(cli: Cli) -> None:
+    with folder_of_nobody() as folder:
+        with open_saver(f"sqlite:///{folder}/a.db") as saver:
+            saver.setup()
+        (folder / "a.db").chmod(0o400)
+        found = cli.json("verify", "--url", f"sqlite:///{folder}/a.db", code=1)
+        assert [each["granted"] for each in found["privileges"]] == [False, True]
+
+
+def test_the_schema_makes_the_tables_on_sqlite(cli: Cli, tmp_path: Path) -> None:
+    made = tmp_path / "made.db"
+    with closing(sqlite3.connect(made)) as file:
+        file.executescript(cli("schema", "--database", "sqlite"))
+    found = cli.json("verify", "--url", f"sqlite:///{made}")
+    assert (found["ok"], found["added"]) == (True, [])
+
+
+def test_the_schema_makes_the_tables_on_postgres(
+    cli: Cli, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECKPOINT_SCHEMA", 'my "own" 100% schema')
+    monkeypatch.setenv("CHECKPOINT_URL", empty_postgres_url)
+    with psycopg.connect(empty_postgres_url, autocommit=True) as server:
+        server.execute(cli("schema").encode())
+    found = cli.json("verify")
+    assert (found["ok"], found["missing"], found["added"]) == (True, [], [])
+
+
+def test_the_schema_behind_a_version(cli: Cli) -> None:
+    whole = cli.json("schema")
+    assert whole["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
+    rest = cli.json("schema", "--after", str(whole["version"]))["sql"]
+    assert rest.split() == ["BEGIN;", "COMMIT;"]
+    assert "postgresql and for sqlite" in cli.fail("schema", "--database", "oracle")
