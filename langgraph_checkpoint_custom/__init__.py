@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadRecord
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
@@ -44,6 +45,7 @@ __all__ = [
     "CheckpointEncodeError",
     "CheckpointError",
     "CheckpointNotFound",
+    "CheckpointRecord",
     "CheckpointSaver",
     "ClaimLost",
     "ClosedError",
@@ -53,6 +55,7 @@ __all__ = [
     "CorruptCheckpoint",
     "PostgresSaver",
     "RetryableError",
+    "RunRecord",
     "SchemaError",
     "SchemaForeign",
     "SchemaMissing",
@@ -63,6 +66,7 @@ __all__ = [
     "StorageError",
     "ThreadBusy",
     "ThreadExists",
+    "ThreadRecord",
     "open_saver",
 ]
 

@@ -34,6 +34,9 @@ CLAIM_KEY = "__langgraph_checkpoint_claim"
 # Above every checkpoint id: ids are compared byte-wise and no text that people use starts with the last code point.
 AFTER_ALL = "\U0010ffff"
 
+# Behind a beginning of thread ids, above each of them: it is longer than they may be, of the greatest character.
+ABOVE_THREADS = AFTER_ALL * (MAX_THREAD_ID // len(AFTER_ALL.encode()) + 1)
+
 
 class Key(NamedTuple):
     """Where a checkpoint is; `checkpoint_id` is None for the newest one."""

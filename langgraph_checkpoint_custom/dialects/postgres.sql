@@ -1022,3 +1022,136 @@ AND version = %(version)s AND value = %(old_value)b
 UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
+
+-- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
+-- root's wherever there is one.
+
+-- name: threads_newest
+-- Down from the newest checkpoint of all, leaving out those that are not their thread's newest. The inner order is kept;
+-- with one order for all, many more rows would be looked at for the last few of a page.
+SELECT c.* FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
+    FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+    ORDER BY checkpoint_id DESC, thread_id DESC
+    OFFSET 0
+) AS c
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
+    AND NOT n.hidden
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
+    OFFSET 0
+)
+LIMIT %(limit)s
+
+-- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
+-- ranges that hold no other tenant's.
+
+-- name: thread_heads
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT n.thread_id, r.top COLLATE "C"
+    FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id >= r.bottom COLLATE "C" AND c.thread_id < r.top COLLATE "C"
+        ORDER BY c.thread_id LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT n.thread_id, f.top
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id > f.thread_id AND c.thread_id < f.top
+        ORDER BY c.thread_id LIMIT 1
+    ) AS n
+), heads AS MATERIALIZED (
+    SELECT h.* FROM found f
+    CROSS JOIN LATERAL (
+        SELECT
+            c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata,
+            c.metadata_filter
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = f.thread_id AND NOT c.hidden AND c.checkpoint_ns = (
+            SELECT n.checkpoint_ns FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = f.thread_id
+            ORDER BY n.checkpoint_ns LIMIT 1
+        )
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE %(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
+            WHEN h.metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    )
+)
+
+-- name: heads_page
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
+WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
+
+-- name: heads_count
+-- How many match for sure, and a row for each of those of which only the metadata itself tells.
+, sure AS MATERIALIZED (
+    SELECT heads.*, NOT EXISTS (
+        SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
+    ) AS is_sure
+    FROM heads
+)
+SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM sure WHERE is_sure
+UNION ALL
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: thread_exists
+SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s LIMIT 1
+
+-- name: select_runs
+-- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
+-- channels with a value, which tell what is left to do; of two kinds of them, the value tells. One in parts is not empty.
+WITH runs AS MATERIALIZED (
+    SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
+    FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
+    GROUP BY run_id
+), last AS MATERIALIZED (
+    SELECT r.run_id, r.first_id, r.last_id, r.checkpoints, c.inline_channels, c.blob_channels, c.blob_versions,
+        c.format < 4 AND EXISTS (
+            SELECT FROM langgraph_checkpoint.writes w
+            WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
+            AND w.channel = '__pregel_tasks'
+            OFFSET 0
+        ) AS sends
+    FROM runs r
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+        LIMIT 1
+    ) AS c
+)
+SELECT
+    last_id, run_id, first_id, checkpoints, sends, inline_channels, blob_channels,
+    NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS parts
+FROM last
+UNION ALL
+SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, u.channel, u.version, b.type, b.value, b.parts
+FROM last l
+CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
+CROSS JOIN LATERAL (
+    SELECT b.type, CASE WHEN b.parts IS NULL THEN b.value END AS value, b.parts FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = '' AND b.channel = u.channel AND b.version = u.version
+    LIMIT 1
+) AS b
+WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
+
+-- name: rows_record
+-- For a page_ block: what a record of a checkpoint is made of.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page

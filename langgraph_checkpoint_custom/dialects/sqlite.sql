@@ -696,3 +696,114 @@ AND version = :version AND value = :old_value
 UPDATE writes SET type = :type, value = :value
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 AND task_id = :task_id AND idx = :idx AND value = :old_value
+
+-- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
+-- root's wherever there is one.
+
+-- name: threads_newest
+-- Down from the newest checkpoint of all, leaving out those that are not their thread's newest.
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+FROM checkpoints c
+WHERE c.tenant = :tenant AND c.checkpoint_id <= :before AND NOT c.hidden
+AND (c.checkpoint_id, c.thread_id) < (:before, :thread_below)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
+    AND NOT n.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
+)
+ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
+
+-- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
+-- ranges that hold no other tenant's.
+
+-- name: thread_heads
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT (
+        SELECT c.thread_id FROM checkpoints c
+        WHERE c.thread_id >= r.value AND c.thread_id < :tops ->> r.key ORDER BY c.thread_id LIMIT 1
+    ), :tops ->> r.key
+    FROM json_each(:bottoms) AS r
+    UNION ALL
+    SELECT (
+        SELECT c.thread_id FROM checkpoints c
+        WHERE c.thread_id > f.thread_id AND c.thread_id < f.top ORDER BY c.thread_id LIMIT 1
+    ), f.top
+    FROM found f WHERE f.thread_id IS NOT NULL
+), heads AS MATERIALIZED (
+    SELECT
+        h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata,
+        h.metadata_filter
+    FROM found f
+    CROSS JOIN checkpoints h ON h.thread_id = f.thread_id AND h.checkpoint_ns = (
+        SELECT n.checkpoint_ns FROM checkpoints n WHERE n.thread_id = f.thread_id ORDER BY n.checkpoint_ns LIMIT 1
+    ) AND h.checkpoint_id = (
+        SELECT n.checkpoint_id FROM checkpoints n
+        WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = h.checkpoint_ns AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND (:filter = '{}' OR NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(h.metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    ))
+)
+
+-- name: heads_page
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
+WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
+ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
+
+-- name: heads_count
+-- How many match for sure, and a row for each of those of which only the metadata itself tells.
+, sure AS MATERIALIZED (
+    SELECT *, NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(heads.metadata_filter) AS m ON m.key = f.key
+        WHERE m.value IS NULL
+    ) AS is_sure
+    FROM heads
+)
+SELECT count(*), NULL, NULL, NULL, NULL, NULL FROM sure WHERE is_sure
+UNION ALL
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: thread_exists
+SELECT 1 FROM checkpoints WHERE thread_id = :thread_id LIMIT 1
+
+-- name: select_runs
+-- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
+-- channels with a value, which tell what is left to do; of two kinds of them, the value tells. One in parts is not empty.
+WITH runs AS MATERIALIZED (
+    SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
+    FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = '' AND NOT hidden
+    GROUP BY run_id
+)
+SELECT
+    r.last_id, r.run_id, r.first_id, r.checkpoints, c.format < 4 AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = :thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
+        AND w.channel = '__pregel_tasks'
+    ), c.inline_channels, c.blob_channels, NULL AS channel, NULL AS version, NULL AS type, NULL AS value, NULL AS parts
+FROM runs r
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
+UNION ALL
+SELECT
+    r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, n.value, b.version, b.type,
+    CASE WHEN b.parts IS NULL THEN b.value END, b.parts
+FROM runs r
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+CROSS JOIN json_each(c.blob_channels) AS n ON n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
+CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = '' AND b.channel = n.value
+    AND b.version = c.blob_versions ->> n.key
+WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
+
+-- name: rows_record
+-- For a page_ block: what a record of a checkpoint is made of.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page

@@ -18,6 +18,14 @@ from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
+from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.threads import (
+    count_threads,
+    history_page,
+    runs_of_thread,
+    thread_exists,
+    threads_page,
+)
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
@@ -80,6 +88,12 @@ def a_checkpoint(**values: Any) -> Checkpoint:
             1,
         ),
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 1),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
+        (lambda d: count_threads(d, CODEC, {}), 1),
+        (lambda d: thread_exists(d, "t"), 1),
+        (lambda d: runs_of_thread(d, CODEC, "t"), 1),
+        (lambda d: history_page(d, CODEC, first_page("t", None, None, None, {}, 10), {}), 1),
         (lambda d: delete_thread(d, "t"), 1),
         (lambda d: delete_for_runs(d, ["r"]), 1),
         (lambda d: delete_for_runs(d, []), 0),
@@ -142,6 +156,29 @@ def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
 def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
     with pytest.raises(ThreadExists, match="'b'"):
         drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
+
+
+def test_threads_go_by_their_age_without_a_filter_and_by_their_ids_with_one(d: SqlDialect) -> None:
+    page = ThreadPage("z", "", {}, 1)
+    metadata = CODEC.dumps({"source": "loop", "thread_id": None}, ("metadata", "", "1"))
+    script = Script([[("a", "", "1", None, None, *metadata)]])
+    reply = drive(threads_page(d, CODEC, page, {}), script)
+    assert script.names == [["threads_newest"]]
+    (found,) = reply.threads
+    assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
+    assert reply.after == page._replace(before="1", thread_below="a")
+    script = Script([[("a", "", "1", None, None, *metadata)]])
+    reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
+    assert script.names == [["threads_matching"]]
+    assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
+
+
+def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
+    metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
+    rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
+    script = Script([rows])
+    assert drive(count_threads(d, CODEC, {"user": '"a"'}), script) == 4
+    assert script.names == [["threads_counted"]]
 
 
 def test_setup_applies_what_is_missing(d: SqlDialect) -> None:

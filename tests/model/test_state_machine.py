@@ -517,7 +517,7 @@ EXTRAS = {
 
 def empty_tables(store: Store) -> None:
     """Delete what an example that failed has left, so that no other example sees it."""
-    statements = [f"DELETE FROM {{}}{table}" for table in ("checkpoints", "blobs", "writes")]
+    statements = [f"DELETE FROM {{}}{table}" for table in ("checkpoints", "blobs", "writes", "labels")]
     if store.kind == "sqlite":
         with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")))) as file, file:
             tables = file.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -20,6 +20,7 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from tests.conftest import made_database
@@ -83,6 +84,16 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
         # All namespaces of a thread: every checkpoint of it is looked at for the order, and none of another thread.
         "list page of a thread": (d.select_page(first_page("t1", None, None, None, {}, 20)), 600),
+        "history page": (d.select_records(page), 300),
+        "history page of a thread": (d.select_records(first_page("t1", None, None, None, {}, 20)), 600),
+        # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
+        "newest threads": (d.select_threads(ThreadPage("\U0010ffff", "", {}, 20)), 16_000),
+        "threads, from the middle": (d.select_threads(ThreadPage("000100", "t1700", {}, 20)), 6_000),
+        # Of each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
+        "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
+        "count of threads": (d.count_threads({}), 8_000),
+        "thread exists": (d.thread_exists("t7"), 1),
+        "runs": (d.select_runs("t7"), 150),
         "delta walk": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
         "delta values": (d.select_delta_values(Key("t0", "", "003999"), ["log"]), 2_000),
     }

@@ -1,0 +1,188 @@
+"""What a saver has beyond LangGraph's methods, in sync/async pairs; no SQL and no connection is known here.
+
+Threads and their runs without reading values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.filter import wanted
+from langgraph_checkpoint_custom.core.model import (
+    AFTER_ALL,
+    Page,
+    before_id,
+    key_of,
+    namespace_of,
+    thread_text,
+)
+from langgraph_checkpoint_custom.core.operation import Driver
+from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.threads import (
+    count_threads,
+    history_page,
+    runs_of_thread,
+    thread_exists,
+    threads_page,
+)
+from langgraph_checkpoint_custom.core.values import Values
+
+# Records that are in memory at a time: without values, some hundred bytes each.
+RECORDS = 200
+
+
+class ThreadMethods(ABC):
+    """The methods of `CheckpointSaver` that LangGraph does not know."""
+
+    _dialect: SqlDialect
+    _driver: Driver
+
+    @property
+    @abstractmethod
+    def _codec(self) -> Values: ...
+
+    # Threads, runs and checkpoints without values
+
+    def threads(
+        self,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: ThreadRecord | RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[ThreadRecord]:
+        """Threads with their newest checkpoints, the newest first; no value is read, and nothing held between two.
+
+        A thread that is written to meanwhile goes to the top, and so may not come any more.
+
+        Args:
+            filter: What the metadata of the newest checkpoint has to hold, as in `list`.
+            before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
+            limit: How many at most.
+        """
+        texts = wanted(filter)
+        page = _first_threads(before, limit)
+        while page is not None:
+            reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
+            yield from reply.threads[:limit]
+            page, limit = _next(reply.after, len(reply.threads), limit)
+
+    async def athreads(
+        self,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: ThreadRecord | RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[ThreadRecord]:
+        """Threads with their newest checkpoints, the newest first; no value is read, and nothing held between two.
+
+        A thread that is written to meanwhile goes to the top, and so may not come any more.
+
+        Args:
+            filter: What the metadata of the newest checkpoint has to hold, as in `list`.
+            before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
+            limit: How many at most.
+        """
+        texts = wanted(filter)
+        page = _first_threads(before, limit)
+        while page is not None:
+            reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
+            for found in reply.threads[:limit]:
+                yield found
+            page, limit = _next(reply.after, len(reply.threads), limit)
+
+    def count_threads(self, *, filter: dict[str, Any] | None = None) -> int:
+        """The number of threads, or of those that `threads` would give with a filter."""
+        return self._driver.run(count_threads(self._dialect, self._codec, wanted(filter)))
+
+    async def acount_threads(self, *, filter: dict[str, Any] | None = None) -> int:
+        """The number of threads, or of those that `threads` would give with a filter."""
+        return await self._driver.arun(count_threads(self._dialect, self._codec, wanted(filter)))
+
+    def thread_exists(self, thread_id: str) -> bool:
+        """Whether a thread has a checkpoint."""
+        return self._driver.run(thread_exists(self._dialect, thread_text(thread_id)))
+
+    async def athread_exists(self, thread_id: str) -> bool:
+        """Whether a thread has a checkpoint."""
+        return await self._driver.arun(thread_exists(self._dialect, thread_text(thread_id)))
+
+    def runs(self, thread_id: str) -> list[RunRecord]:
+        """The runs that have stored checkpoints of a thread's root graph, the one that began last first."""
+        return self._driver.run(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
+
+    async def aruns(self, thread_id: str) -> list[RunRecord]:
+        """The runs that have stored checkpoints of a thread's root graph, the one that began last first."""
+        return await self._driver.arun(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
+
+    def history(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointRecord]:
+        """What `list` gives, as records without values and writes."""
+        texts = wanted(filter)
+        page = _first_records(config, texts, before, limit)
+        while page is not None:
+            reply = self._driver.run(history_page(self._dialect, self._codec, page, texts))
+            yield from reply.records[:limit]
+            page, limit = _next(reply.after, len(reply.records), limit)
+
+    async def ahistory(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointRecord]:
+        """What `list` gives, as records without values and writes."""
+        texts = wanted(filter)
+        page = _first_records(config, texts, before, limit)
+        while page is not None:
+            reply = await self._driver.arun(history_page(self._dialect, self._codec, page, texts))
+            for found in reply.records[:limit]:
+                yield found
+            page, limit = _next(reply.after, len(reply.records), limit)
+
+
+def _first_threads(before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:
+    if limit is not None and limit <= 0:
+        return None
+    size = RECORDS if limit is None else min(limit, RECORDS)
+    if isinstance(before, ThreadRecord):
+        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size)
+    return ThreadPage(before_id(before) or AFTER_ALL, "", {}, size)
+
+
+def _first_records(
+    config: RunnableConfig | None, filter: Mapping[str, str], before: RunnableConfig | None, limit: int | None
+) -> Page | None:
+    thread_id = checkpoint_ns = exact = None
+    if config:
+        thread_id, _, exact = key_of(config)
+        checkpoint_ns = namespace_of(config)
+    if limit is not None and limit <= 0:
+        return None
+    size = RECORDS if limit is None else min(limit, RECORDS)
+    return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
+
+
+AnyPage = TypeVar("AnyPage", ThreadPage, Page)
+
+
+def _next(after: AnyPage | None, found: int, limit: int | None) -> tuple[AnyPage | None, int | None]:
+    """The page after one on which so many were found, and what is left of the limit."""
+    if limit is not None:
+        limit -= found
+    if after is None or (limit is not None and limit <= 0):
+        return None, limit
+    # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
+    return after._replace(limit=min(limit, RECORDS) if limit is not None and found == after.limit else RECORDS), limit
