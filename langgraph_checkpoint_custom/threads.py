@@ -1,6 +1,6 @@
 """What a saver has beyond LangGraph's methods, in sync/async pairs; no SQL and no connection is known here.
 
-Threads and their runs without reading values.
+Threads and their runs without reading values; labels.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
+from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.model import (
     AFTER_ALL,
     Page,
     before_id,
     key_of,
+    label_text,
     namespace_of,
     thread_text,
 )
@@ -151,6 +153,56 @@ class ThreadMethods(ABC):
             for found in reply.records[:limit]:
                 yield found
             page, limit = _next(reply.after, len(reply.records), limit)
+
+    # Labels
+
+    def label(self, config: RunnableConfig, name: str) -> RunnableConfig:
+        """Give the checkpoint that a config names, or the newest, a name in its thread; no prune takes it then.
+
+        Returns:
+            The config that names the checkpoint by its id.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+            LabelExists: Another checkpoint of the thread has that name.
+        """
+        return self._driver.run(label(self._dialect, key_of(config), label_text(name)))
+
+    async def alabel(self, config: RunnableConfig, name: str) -> RunnableConfig:
+        """Give the checkpoint that a config names, or the newest, a name in its thread; no prune takes it then.
+
+        Returns:
+            The config that names the checkpoint by its id.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+            LabelExists: Another checkpoint of the thread has that name.
+        """
+        return await self._driver.arun(label(self._dialect, key_of(config), label_text(name)))
+
+    def unlabel(self, thread_id: str, name: str) -> bool:
+        """Take a name from its checkpoint; whether there was such a one."""
+        return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
+
+    async def aunlabel(self, thread_id: str, name: str) -> bool:
+        """Take a name from its checkpoint; whether there was such a one."""
+        return await self._driver.arun(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
+
+    def labelled(self, thread_id: str, name: str) -> RunnableConfig:
+        """The config of the checkpoint with a name, to invoke or fork from; raises `CheckpointNotFound`."""
+        return self._driver.run(labelled(self._dialect, thread_text(thread_id), label_text(name)))
+
+    async def alabelled(self, thread_id: str, name: str) -> RunnableConfig:
+        """The config of the checkpoint with a name, to invoke or fork from; raises `CheckpointNotFound`."""
+        return await self._driver.arun(labelled(self._dialect, thread_text(thread_id), label_text(name)))
+
+    def labels(self, thread_id: str) -> dict[str, RunnableConfig]:
+        """All labels of a thread, each with the config of its checkpoint."""
+        return self._driver.run(labels_of_thread(self._dialect, thread_text(thread_id)))
+
+    async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
+        """All labels of a thread, each with the config of its checkpoint."""
+        return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
 
 
 def _first_threads(before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:

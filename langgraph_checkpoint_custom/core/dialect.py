@@ -275,6 +275,18 @@ class SqlDialect(ABC):
         """A row for each run and its last checkpoint, and one for each value of that which has to be looked at."""
         return self._trip("select_runs", thread_id=thread_id)
 
+    def label_checkpoint(self, key: Key, name: str) -> Trip:
+        """Label a checkpoint unless the name is taken; its id if so, and whose the name is otherwise."""
+        return self._trip("label_checkpoint", **key._asdict(), name=name)
+
+    def delete_label(self, thread_id: str, name: str) -> Trip:
+        """Delete a label; no row if there is none."""
+        return self._trip("delete_label", thread_id=thread_id, name=name)
+
+    def select_labels(self, thread_id: str) -> Trip:
+        """The labels of a thread."""
+        return self._trip("select_labels", thread_id=thread_id)
+
     def _ranges(self, prefix: str = "") -> dict[str, Any]:
         """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
         bottom = self.stored_thread(prefix)

@@ -224,6 +224,14 @@ def tenant_text(value: object) -> str:
     return tenant
 
 
+def label_text(value: object) -> str:
+    """The name of a label."""
+    name = text("label", value, MAX_ID)
+    if not name:
+        raise ConfigError("a label cannot be empty")
+    return name
+
+
 def texts(what: str, values: Sequence[object], limit: int) -> list[str]:
     """A sequence of ids as text; a single string is an error, since it would be read letter by letter."""
     if isinstance(values, (str, bytes)):

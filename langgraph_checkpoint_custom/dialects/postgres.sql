@@ -642,6 +642,9 @@ DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 -- name: delete_thread_blobs
 DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 
+-- name: delete_thread_labels
+DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
+
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
@@ -671,8 +674,47 @@ WITH heads AS MATERIALIZED (
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
+-- name: doom_superseded_kept
+-- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
+-- from such a root checkpoint goes on from. And the newest of each namespace as it is now that all are locked, should
+-- the one that was seen before have been deleted meanwhile.
+WITH heads AS MATERIALIZED (
+    SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ORDER BY checkpoint_ns, checkpoint_id DESC
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
+    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints r
+        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    ))
+), kept AS MATERIALIZED (
+    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+    UNION
+    SELECT l.checkpoint_ns, l.checkpoint_id FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s
+    UNION
+    SELECT h.checkpoint_ns, m.checkpoint_id
+    FROM langgraph_checkpoint.labels l
+    CROSS JOIN heads h
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS m
+    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = '' AND h.checkpoint_ns <> ''
+    AND strpos(h.checkpoint_ns, ':') = 0
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = false FROM kept k
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+AND c.doomed AND NOT c.hidden
+
 -- name: doom_runs
--- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone. The
+-- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
+-- alone. The
 -- planner takes arrays for short, and so looks each victim up; the rows of `victims` may be too many for that by its guess.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
@@ -712,6 +754,12 @@ SELECT count(*) FROM (
     ORDER BY b.thread_id, b.checkpoint_ns, b.channel, b.version
     FOR UPDATE OF b
 ) AS locked
+
+-- name: sweep_labels
+-- Those of checkpoints that go or will be hidden.
+DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
+WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
+AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
@@ -949,6 +997,11 @@ WITH own AS MATERIALIZED (
     SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
     FROM langgraph_checkpoint.writes WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+), labels AS (
+    INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+    SELECT %(target)s, name, checkpoint_ns, checkpoint_id
+    FROM langgraph_checkpoint.labels WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
+    ON CONFLICT (thread_id, name) DO NOTHING
 )
 SELECT checkpoint_id FROM own
 
@@ -1155,3 +1208,39 @@ WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
 -- name: rows_record
 -- For a page_ block: what a record of a checkpoint is made of.
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
+
+-- Labels. A checkpoint that gets one is locked, so that a deletion comes before or after it and never in between.
+
+-- name: label_checkpoint
+WITH found AS MATERIALIZED (
+    SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+        SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    ))
+    FOR KEY SHARE
+)
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT %(thread_id)s, %(name)s, %(checkpoint_ns)s, checkpoint_id FROM found
+ON CONFLICT (thread_id, name) DO NOTHING
+RETURNING checkpoint_id
+
+-- name: label_checkpoint_holder
+-- The checkpoint that has the name, and the one that was to get it.
+SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(%(checkpoint_id)s, (
+    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+FROM langgraph_checkpoint.labels l
+WHERE l.thread_id = %(thread_id)s AND l.name = %(name)s
+
+-- name: delete_label
+DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = %(name)s
+RETURNING name
+
+-- name: select_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+WHERE thread_id = %(thread_id)s ORDER BY name

@@ -387,6 +387,9 @@ DELETE FROM writes WHERE thread_id = :thread_id
 -- name: delete_thread_blobs
 DELETE FROM blobs WHERE thread_id = :thread_id
 
+-- name: delete_thread_labels
+DELETE FROM labels WHERE thread_id = :thread_id
+
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
@@ -409,8 +412,31 @@ WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
     WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
 )
 
+-- name: doom_superseded_kept
+-- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
+-- from such a root checkpoint goes on from.
+WITH memories AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns <> '' AND instr(checkpoint_ns, ':') = 0
+    AND EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+), kept AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :thread_id
+    UNION
+    SELECT m.checkpoint_ns, (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    FROM labels l CROSS JOIN memories m WHERE l.thread_id = :thread_id AND l.checkpoint_ns = ''
+)
+UPDATE checkpoints SET doomed = 0
+WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id FROM kept)
+AND doomed AND NOT hidden
+
 -- name: doom_runs
--- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone.
+-- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
+-- alone.
 UPDATE checkpoints SET doomed = 1
 WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
@@ -424,6 +450,16 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 )
 
 -- The sweep_ blocks delete what is doomed, in this order.
+
+-- name: sweep_labels
+-- Those of checkpoints that go or will be hidden.
+DELETE FROM labels WHERE rowid IN (
+    SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE doomed) AS p
+    CROSS JOIN labels l ON l.thread_id = p.thread_id
+    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+)
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
@@ -626,6 +662,12 @@ SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, c
 FROM writes WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 
+-- name: copy_thread_labels
+-- differs: see copy_thread.
+INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT :target, name, checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :source
+ON CONFLICT (thread_id, name) DO NOTHING
+
 -- name: claim_sweep
 -- Claims whose owners died a day ago and that nobody took over.
 DELETE FROM claims WHERE thread_id IN (
@@ -807,3 +849,35 @@ WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
 -- name: rows_record
 -- For a page_ block: what a record of a checkpoint is made of.
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
+
+-- Labels.
+
+-- name: label_checkpoint
+INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT thread_id, :name, checkpoint_ns, checkpoint_id FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+AND checkpoint_id = coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+ON CONFLICT (thread_id, name) DO NOTHING
+RETURNING checkpoint_id
+
+-- name: label_checkpoint_holder
+-- The checkpoint that has the name, and the one that was to get it.
+SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+FROM labels l
+WHERE l.thread_id = :thread_id AND l.name = :name
+
+-- name: delete_label
+DELETE FROM labels WHERE thread_id = :thread_id AND name = :name
+RETURNING name
+
+-- name: select_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM labels
+WHERE thread_id = :thread_id ORDER BY name

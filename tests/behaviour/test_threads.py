@@ -17,12 +17,15 @@ from tests.behaviour.helpers import (
     NextId,
     anywhere,
     config,
+    get,
     id_of,
     metadata,
     next_uuid,
     put,
     put_chain,
     put_delta_chain,
+    run_graph,
+    states_of,
 )
 from tests.graphs.scenarios.parts import AnyGraph, Log, chain, says
 from tests.stores import Face, Store
@@ -236,33 +239,23 @@ def asking() -> AnyGraph:
     return builder
 
 
-async def invoke(graph: Any, colour: str, value: Any, run_id: str, thread_id: str = "thread", **options: Any) -> None:
+async def invoke(face: Face, graph: Any, value: Any, run_id: str, thread_id: str = "thread", **options: Any) -> None:
     where = {"configurable": {"thread_id": thread_id}, "metadata": {"run_id": run_id}}
-    if colour == "async":
-        await graph.ainvoke(value, where, **options)
-    else:
-        graph.invoke(value, where, **options)
+    await run_graph(face, graph, value, where, **options)
 
 
 async def test_a_run_is_finished_once_nothing_is_left_to_do(face: Face) -> None:
     graph = asking().compile(checkpointer=face.saver)
-    await invoke(graph, face.colour, {"log": []}, "asks")
+    await invoke(face, graph, {"log": []}, "asks")
     assert [(run.run_id, run.finished) for run in await face.do("runs", "thread")] == [("asks", False)]
-    await invoke(graph, face.colour, Command(resume="yes"), "answers")
+    await invoke(face, graph, Command(resume="yes"), "answers")
     runs = await face.do("runs", "thread")
     assert [(run.run_id, run.finished) for run in runs] == [("answers", True), ("asks", False)]
     # Wherever a run is stopped, it has something left to do; only in the end it has not.
-    states = (
-        [state async for state in graph.aget_state_history({"configurable": {"thread_id": "thread"}})]
-        if (face.colour == "async")
-        else list(graph.get_state_history({"configurable": {"thread_id": "thread"}}))
-    )
+    states = await states_of(face, graph, anywhere())
     assert len(states) > 4
     for number, state in enumerate(states):
-        found = (
-            await face.saver.aget_tuple(state.config) if face.colour == "async" else face.saver.get_tuple(state.config)
-        )
-        assert found is not None
+        found = await get(face, state.config)
         where = config(f"stopped {number}")
         versions = found.checkpoint["channel_versions"]
         await face.put(where, found.checkpoint, metadata(run_id="stopped"), versions)
@@ -276,10 +269,10 @@ async def test_a_run_that_fails_or_stops_before_a_node_is_not_finished(face: Fac
 
     graph = chain(Log, one=says("one"), two=fails).compile(checkpointer=face.saver)
     with pytest.raises(ValueError, match="no"):
-        await invoke(graph, face.colour, {"log": []}, "fails", "fails")
+        await invoke(face, graph, {"log": []}, "fails", "fails")
     assert [run.finished for run in await face.do("runs", "fails")] == [False]
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=face.saver)
-    await invoke(graph, face.colour, {"log": []}, "stops", "stops", interrupt_before=["two"])
+    await invoke(face, graph, {"log": []}, "stops", "stops", interrupt_before=["two"])
     assert [run.finished for run in await face.do("runs", "stops")] == [False]
-    await invoke(graph, face.colour, None, "goes on", "stops")
+    await invoke(face, graph, None, "goes on", "stops")
     assert [run.finished for run in await face.do("runs", "stops")] == [True, False]
