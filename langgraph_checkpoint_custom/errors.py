@@ -1,7 +1,7 @@
 """What can go wrong, sorted by who can mend it; every message names the thing and the way out.
 
 - the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
-  `CheckpointNotFound`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
+  `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
 - nobody but the data's owner: `CorruptCheckpoint`
 """
@@ -37,6 +37,10 @@ class LabelExists(CheckpointError):
 
 class CheckpointNotFound(CheckpointError):
     """A checkpoint that the operation builds on was pruned or deleted; a write has stored nothing."""
+
+
+class CheckpointLabelled(CheckpointError):
+    """A checkpoint that would go has a label; nothing was deleted."""
 
 
 class CheckpointConflict(CheckpointError):

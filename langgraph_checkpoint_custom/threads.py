@@ -1,6 +1,6 @@
 """What a saver has beyond LangGraph's methods, in sync/async pairs; no SQL and no connection is known here.
 
-Threads and their runs without reading values; labels.
+Threads and their runs without reading values; labels; deleting one checkpoint, or all behind one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.model import (
     AFTER_ALL,
+    MAX_ID,
+    Key,
     Page,
     before_id,
     key_of,
     label_text,
     namespace_of,
+    text,
     thread_text,
 )
 from langgraph_checkpoint_custom.core.operation import Driver
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.core.threads import (
     count_threads,
     history_page,
@@ -33,6 +37,7 @@ from langgraph_checkpoint_custom.core.threads import (
     threads_page,
 )
 from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import ConfigError
 
 # Records that are in memory at a time: without values, some hundred bytes each.
 RECORDS = 200
@@ -203,6 +208,77 @@ class ThreadMethods(ABC):
     async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
         """All labels of a thread, each with the config of its checkpoint."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
+
+    # Deleting
+
+    def delete_checkpoint(self, config: RunnableConfig) -> bool:
+        """Delete the checkpoint that a config names by its id, with the subgraph calls that it started.
+
+        One that a descendant's `DeltaChannel` goes back to is hidden instead, until nothing needs it. If it was the
+        newest, the thread goes on from its parent, whose tasks run again.
+
+        Returns:
+            Whether there was such a checkpoint.
+
+        Raises:
+            CheckpointLabelled: It has a label.
+        """
+        return self._driver.run(delete_checkpoint(self._dialect, _exact(config)))
+
+    async def adelete_checkpoint(self, config: RunnableConfig) -> bool:
+        """Delete the checkpoint that a config names by its id, with the subgraph calls that it started.
+
+        One that a descendant's `DeltaChannel` goes back to is hidden instead, until nothing needs it. If it was the
+        newest, the thread goes on from its parent, whose tasks run again.
+
+        Returns:
+            Whether there was such a checkpoint.
+
+        Raises:
+            CheckpointLabelled: It has a label.
+        """
+        return await self._driver.arun(delete_checkpoint(self._dialect, _exact(config)))
+
+    def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
+        """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
+
+        The thread goes on from there as if nothing had come behind: tasks that have run since run again.
+
+        Returns:
+            The config of that checkpoint.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+            CheckpointLabelled: One that would go has a label.
+        """
+        return self._driver.run(rollback(self._dialect, _root(thread_id, checkpoint_id)))
+
+    async def arollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
+        """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
+
+        The thread goes on from there as if nothing had come behind: tasks that have run since run again.
+
+        Returns:
+            The config of that checkpoint.
+
+        Raises:
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+            CheckpointLabelled: One that would go has a label.
+        """
+        return await self._driver.arun(rollback(self._dialect, _root(thread_id, checkpoint_id)))
+
+
+def _exact(config: RunnableConfig) -> Key:
+    """The key of a config that names its checkpoint."""
+    key = key_of(config)
+    if key.checkpoint_id is None:
+        raise ConfigError("the config has no checkpoint_id, and the newest one is not deleted by chance; name it")
+    return key
+
+
+def _root(thread_id: str, checkpoint_id: str) -> Key:
+    """The key of a checkpoint of the root graph."""
+    return Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
 
 
 def _first_threads(before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:

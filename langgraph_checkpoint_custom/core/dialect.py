@@ -38,6 +38,10 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
+# The sweep_ blocks in two parts: what is needed is spared, and the rest goes.
+_SPARE = "sweep_lock_blobs", "sweep_labels", "sweep_spare_needed"
+_REMOVE = "sweep_writes", "sweep_parents", "sweep_parts", "sweep_blobs", "sweep_checkpoints"
+
 
 def load_blocks(name: str) -> dict[str, str]:
     """The named blocks of a file in `dialects/`, comments left out."""
@@ -286,6 +290,17 @@ class SqlDialect(ABC):
     def select_labels(self, thread_id: str) -> Trip:
         """The labels of a thread."""
         return self._trip("select_labels", thread_id=thread_id)
+
+    def delete_checkpoint(self, key: Key) -> Trip:
+        """Delete or hide a checkpoint; the second statement's row says that it is there, the third's what refuses."""
+        groups = "doom_checkpoint", "find_checkpoint", "refuse_labelled", *_SPARE, "erase_open_writes", *_REMOVE
+        return self._trip(*groups, **key._asdict())
+
+    def delete_later(self, key: Key) -> Trip:
+        """Delete what is behind a checkpoint; the replies are as those of `delete_checkpoint`."""
+        erase = "erase_later_writes", "erase_open_writes"
+        groups = "doom_later", "find_checkpoint", "refuse_labelled", *_SPARE, *erase, *_REMOVE
+        return self._trip(*groups, **key._asdict())
 
     def _ranges(self, prefix: str = "") -> dict[str, Any]:
         """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""

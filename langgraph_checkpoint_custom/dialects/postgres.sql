@@ -1244,3 +1244,128 @@ RETURNING name
 -- name: select_labels
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s ORDER BY name
+
+-- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
+-- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
+-- among the sweep_ blocks, once it is known what is spared.
+
+-- name: doom_checkpoint
+-- With a checkpoint of the root's go the subgraph calls that it started.
+WITH victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    ) AND (
+        (c.checkpoint_ns = %(checkpoint_ns)s AND (c.hidden OR c.checkpoint_id = %(checkpoint_id)s))
+        OR (%(checkpoint_ns)s = '' AND strpos(c.checkpoint_ns, ':') > 0 AND c.root_id = %(checkpoint_id)s)
+    )
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: doom_later
+-- In all namespaces; the root's checkpoint that is to be the newest is locked with them.
+WITH victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id,
+        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false)) AS goes
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    ) AND (
+        c.hidden OR c.checkpoint_id >= %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND c.root_id >= %(checkpoint_id)s)
+    )
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE v.goes
+AND c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: find_checkpoint
+SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND NOT hidden
+
+-- name: refuse_labelled
+SELECT l.name FROM langgraph_checkpoint.labels l
+JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+WHERE l.thread_id = %(thread_id)s
+ORDER BY l.name
+
+-- name: refuse_labelled_release
+UPDATE langgraph_checkpoint.checkpoints SET doomed = false
+WHERE thread_id = %(thread_id)s AND doomed AND (
+    EXISTS (
+        SELECT FROM langgraph_checkpoint.labels l
+        JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+            AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+        WHERE l.thread_id = %(thread_id)s
+    ) OR NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    )
+)
+
+-- name: erase_open_writes
+-- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
+-- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+WITH lost AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
+    GROUP BY checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT x.checkpoint_ns, h.checkpoint_id
+    FROM lost x
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints d
+        WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
+    )
+)
+DELETE FROM langgraph_checkpoint.writes w USING heads h
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.checkpoint_id = h.checkpoint_id
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND NOT c.doomed
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints d
+            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.delta_channels)
+            OFFSET 0
+        )
+    END
+    OFFSET 0
+)
+
+-- name: erase_later_writes
+-- Writes whose checkpoint never came.
+DELETE FROM langgraph_checkpoint.writes w
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
+AND EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints d WHERE d.thread_id = %(thread_id)s AND d.doomed AND NOT d.hidden
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    OFFSET 0
+)

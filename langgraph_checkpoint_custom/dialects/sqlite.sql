@@ -881,3 +881,106 @@ RETURNING name
 -- name: select_labels
 SELECT name, checkpoint_ns, checkpoint_id FROM labels
 WHERE thread_id = :thread_id ORDER BY name
+
+-- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
+-- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
+-- among the sweep_ blocks, once it is known what is spared.
+
+-- name: doom_checkpoint
+-- With a checkpoint of the root's go the subgraph calls that it started.
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND EXISTS (
+    SELECT 1 FROM checkpoints t
+    WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
+    AND NOT t.hidden
+) AND (
+    (checkpoint_ns = :checkpoint_ns AND (hidden OR checkpoint_id = :checkpoint_id))
+    OR (:checkpoint_ns = '' AND instr(checkpoint_ns, ':') > 0 AND root_id = :checkpoint_id)
+)
+
+-- name: doom_later
+-- In all namespaces.
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND EXISTS (
+    SELECT 1 FROM checkpoints t
+    WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
+    AND NOT t.hidden
+) AND (
+    hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
+)
+
+-- name: find_checkpoint
+SELECT checkpoint_id FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id AND NOT hidden
+
+-- name: refuse_labelled
+SELECT l.name FROM labels l
+CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+WHERE l.thread_id = :thread_id
+ORDER BY l.name
+
+-- name: refuse_labelled_release
+UPDATE checkpoints SET doomed = 0
+WHERE thread_id = :thread_id AND doomed AND EXISTS (
+    SELECT 1 FROM labels l
+    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE l.thread_id = :thread_id
+)
+
+-- name: erase_open_writes
+-- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
+-- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+WITH lost AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
+    FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
+    GROUP BY checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT x.checkpoint_ns, h.checkpoint_id
+    FROM lost x
+    CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(h.checkpoint_id < x.checkpoint_id, 0.00001) AND EXISTS (
+        SELECT 1 FROM checkpoints d
+        WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
+    )
+)
+DELETE FROM writes WHERE rowid IN (
+    SELECT w.rowid FROM heads h
+    CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = h.checkpoint_ns
+        AND w.checkpoint_id = h.checkpoint_id
+    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001) AND NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+        AND NOT c.doomed
+        AND CASE w.channel
+            WHEN '__pregel_tasks' THEN c.format < 4
+            ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
+            AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
+            AND EXISTS (
+                SELECT 1 FROM checkpoints d CROSS JOIN json_each(d.delta_channels) AS u
+                WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
+            )
+        END
+    )
+)
+
+-- name: erase_later_writes
+-- Writes whose checkpoint never came.
+DELETE FROM writes
+WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
+AND EXISTS (
+    SELECT 1 FROM checkpoints d WHERE d.thread_id = :thread_id AND d.doomed AND NOT d.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = writes.thread_id AND c.checkpoint_ns = writes.checkpoint_ns
+    AND c.checkpoint_id = writes.checkpoint_id
+)

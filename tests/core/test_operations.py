@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from langgraph_checkpoint_custom import CheckpointNotFound, SchemaMissing, SchemaOutdated, ThreadExists
+from langgraph_checkpoint_custom import (
+    CheckpointLabelled,
+    CheckpointNotFound,
+    LabelExists,
+    SchemaMissing,
+    SchemaOutdated,
+    ThreadExists,
+)
 from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
+from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
 from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.core.threads import (
     count_threads,
     history_page,
@@ -99,6 +109,9 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: delete_for_runs(d, []), 0),
         (lambda d: prune_thread(d, "t"), 1),
         (lambda d: copy_thread(d, "a", "b"), 1),
+        (lambda d: unlabel(d, "t", "name"), 1),
+        (lambda d: labels_of_thread(d, "t"), 1),
+        (lambda d: delete_checkpoint(d, Key("t", "", "id")), 1),
     ],
 )
 async def test_operations_take_their_trips(
@@ -179,6 +192,51 @@ def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
     script = Script([rows])
     assert drive(count_threads(d, CODEC, {"user": '"a"'}), script) == 4
     assert script.names == [["threads_counted"]]
+
+
+def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
+    key = Key("t", "", "2")
+    made = Script([[("2",)], [("", "2", "2")]])
+    config = drive(label(d, key, "name"), made)
+    assert config["configurable"]["checkpoint_id"] == "2"
+    assert made.names == [["label_checkpoint", "label_checkpoint_holder"]]
+    assert drive(label(d, key, "name"), Script([[], [("", "2", "2")]])) == config
+    with pytest.raises(LabelExists, match="'1'"):
+        drive(label(d, key, "name"), Script([[], [("", "1", "2")]]))
+    with pytest.raises(LabelExists):
+        drive(label(d, key, "name"), Script([[], [("sub", "2", "2")]]))
+    with pytest.raises(CheckpointNotFound, match="no checkpoint '2'"):
+        drive(label(d, key, "name"), Script([[], []]))
+    with pytest.raises(CheckpointNotFound, match="'other'; there are 'name'"):
+        drive(labelled(d, "t", "other"), Script([[("name", "", "2")]]))
+
+
+def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
+    key = Key("t", "", "2")
+    makes: dict[str, Callable[[SqlDialect, Key], Operation[Any]]]
+    makes = {"doom_checkpoint": delete_checkpoint, "doom_later": rollback}
+    for doom, make in makes.items():
+        nothing: Reply = [[] for _ in drive_names(make(d, key))]
+        there, refused = [[], [("2",)], *nothing[2:]], [[], [("2",)], [("name",)], *nothing[3:]]
+        with pytest.raises(CheckpointLabelled, match="'name'"):
+            drive(make(d, key), Script(refused))
+        assert drive(make(d, key), Script(there))
+        names = drive_names(make(d, key))
+        assert names[:4] == [doom, "find_checkpoint", "refuse_labelled", "refuse_labelled_release"]
+        # What is spared is known when writes are erased, and what is doomed is still there.
+        assert names.index("sweep_spare_needed") < names.index("erase_open_writes") < names.index("sweep_checkpoints")
+    assert drive(delete_checkpoint(d, key), Script()) is False
+    with pytest.raises(CheckpointNotFound, match="'2'"):
+        drive(rollback(d, key), Script())
+
+
+def drive_names(op: Operation[Any]) -> list[str]:
+    """The statements of an operation of one trip."""
+    script = Script()
+    with suppress(CheckpointNotFound):
+        drive(op, script)
+    (names,) = script.names
+    return names
 
 
 def test_setup_applies_what_is_missing(d: SqlDialect) -> None:

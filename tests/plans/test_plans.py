@@ -27,6 +27,7 @@ from tests.conftest import made_database
 
 # One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
 # thread, every 100th checkpoint holds a value of the delta channel `log`, and ten values of `messages` share a part.
+# Three checkpoints of each have labels.
 LONG, THREADS, SHORT = 4_000, 1_960, 100
 FILL_POSTGRES = """
 INSERT INTO langgraph_checkpoint.checkpoints
@@ -48,6 +49,9 @@ INSERT INTO langgraph_checkpoint.writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', c.run_id, CASE i WHEN 0 THEN 'messages' ELSE 'log' END,
     'msgpack', '\\xc0'
 FROM langgraph_checkpoint.checkpoints c, generate_series(0, 1) AS i;
+INSERT INTO langgraph_checkpoint.labels
+SELECT thread_id, 'label ' || checkpoint_id, '', checkpoint_id
+FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id IN ('000001', '000011', '000021');
 """
 FILL_SQLITE = """
 WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < :threads),
@@ -69,6 +73,9 @@ INSERT INTO writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', c.run_id,
     CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', x'c0'
 FROM checkpoints c, json_each('[0, 1]') AS w;
+INSERT INTO labels
+SELECT thread_id, 'label ' || checkpoint_id, '', checkpoint_id
+FROM checkpoints WHERE checkpoint_id IN ('000001', '000011', '000021');
 """
 SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 
@@ -153,6 +160,9 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
         "delete runs": d.delete_runs(["run7-3"]),
         "prune": d.delete_superseded("t7"),
         "copy": d.copy_thread("t7", "t8"),
+        "label": d.label_checkpoint(Key("t7", "", None), "name"),
+        "delete a checkpoint": d.delete_checkpoint(Key("t7", "", "000050")),
+        "rollback": d.delete_later(Key("t7", "", "000050")),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }
 
@@ -272,7 +282,7 @@ def sqlite_plan(connection: sqlite3.Connection, statement: Statement) -> list[st
 
 
 # The aliases of tables that are too large to be read from end to end.
-TABLES = ("checkpoints", "blobs", "writes", "c", "b", "w", "d", "e", "o")
+TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "o", "l")
 
 
 @pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])
