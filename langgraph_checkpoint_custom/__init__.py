@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadRecord
+from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
@@ -71,6 +71,7 @@ __all__ = [
     "ThreadBusy",
     "ThreadExists",
     "ThreadRecord",
+    "WaitingThread",
     "open_saver",
 ]
 

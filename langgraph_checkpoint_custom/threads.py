@@ -1,6 +1,7 @@
 """What a saver has beyond LangGraph's methods, in sync/async pairs; no SQL and no connection is known here.
 
-Threads and their runs without reading values; labels; deleting one checkpoint, or all behind one.
+Threads and their runs without reading values; the inbox; labels; forks; deleting one checkpoint, or
+all behind one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
+from langgraph_checkpoint_custom.core.fork import fork_thread
+from langgraph_checkpoint_custom.core.interrupts import waiting_threads
 from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.model import (
     AFTER_ALL,
@@ -23,11 +26,18 @@ from langgraph_checkpoint_custom.core.model import (
     key_of,
     label_text,
     namespace_of,
+    prefix_text,
     text,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver
-from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.records import (
+    CheckpointRecord,
+    RunRecord,
+    ThreadPage,
+    ThreadRecord,
+    WaitingThread,
+)
 from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
 from langgraph_checkpoint_custom.core.threads import (
     count_threads,
@@ -208,6 +218,98 @@ class ThreadMethods(ABC):
     async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
         """All labels of a thread, each with the config of its checkpoint."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
+
+    # The inbox
+
+    def interrupts(self, *, prefix: str = "") -> list[WaitingThread]:
+        """The threads that wait for a human, since when and for what, those that have waited longest first.
+
+        That is what `interrupt()` asks, in subgraphs too; a run that was stopped by `interrupt_before` asks nothing.
+
+        Args:
+            prefix: Only threads whose ids begin so.
+        """
+        return self._driver.run(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
+
+    async def ainterrupts(self, *, prefix: str = "") -> list[WaitingThread]:
+        """The threads that wait for a human, since when and for what, those that have waited longest first.
+
+        That is what `interrupt()` asks, in subgraphs too; a run that was stopped by `interrupt_before` asks nothing.
+
+        Args:
+            prefix: Only threads whose ids begin so.
+        """
+        return await self._driver.arun(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
+
+    # Forks
+
+    def fork_thread(
+        self,
+        source_thread_id: str,
+        target_thread_id: str,
+        *,
+        checkpoint_id: str | None = None,
+        run_id: str | None = None,
+    ) -> RunnableConfig:
+        """Start a thread from a checkpoint of another one's root graph, with all that it needs and nothing after it.
+
+        The checkpoint's metadata says where it comes from, in `forked_from_thread` and `forked_from_checkpoint`.
+
+        Args:
+            source_thread_id: The thread to fork.
+            target_thread_id: A thread without checkpoints.
+            checkpoint_id: The checkpoint to start from; the newest one by default.
+            run_id: Start from the last checkpoint of this run instead.
+
+        Returns:
+            The config of the new thread's checkpoint.
+
+        Raises:
+            ThreadExists: The target has checkpoints.
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+        """
+        return self._driver.run(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
+
+    async def afork_thread(
+        self,
+        source_thread_id: str,
+        target_thread_id: str,
+        *,
+        checkpoint_id: str | None = None,
+        run_id: str | None = None,
+    ) -> RunnableConfig:
+        """Start a thread from a checkpoint of another one's root graph, with all that it needs and nothing after it.
+
+        The checkpoint's metadata says where it comes from, in `forked_from_thread` and `forked_from_checkpoint`.
+
+        Args:
+            source_thread_id: The thread to fork.
+            target_thread_id: A thread without checkpoints.
+            checkpoint_id: The checkpoint to start from; the newest one by default.
+            run_id: Start from the last checkpoint of this run instead.
+
+        Returns:
+            The config of the new thread's checkpoint.
+
+        Raises:
+            ThreadExists: The target has checkpoints.
+            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+        """
+        return await self._driver.arun(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
+
+    def _fork(
+        self, source_thread_id: str, target_thread_id: str, checkpoint_id: str | None, run_id: str | None
+    ) -> Operation[RunnableConfig]:
+        if checkpoint_id is not None and run_id is not None:
+            raise ConfigError("fork_thread takes a checkpoint_id or a run_id, not both")
+        return fork_thread(
+            self._dialect,
+            self._codec,
+            thread_text(source_thread_id),
+            thread_text(target_thread_id),
+            None if checkpoint_id is None else text("checkpoint_id", checkpoint_id, MAX_ID),
+            None if run_id is None else text("run_id", run_id, MAX_ID),
+        )
 
     # Deleting
 

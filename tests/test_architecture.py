@@ -103,9 +103,18 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
         blocks = load_blocks(f"{database}.sql")
         across_threads = {"page_of_store", "delta_lineage", "doom_runs", "erase_run_writes", "claim_sweep"}
         across_threads |= {
-            name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_"))
+            name
+            for name in blocks
+            if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_"))
         }
-        across_threads |= {"enter_tenant", "leave_tenant", "threads_newest", "thread_heads"}
+        across_threads |= {
+            "enter_tenant",
+            "leave_tenant",
+            "threads_newest",
+            "thread_heads",
+            "select_fork_point",
+            "select_interrupts",
+        }
         for name, body in blocks.items():
             if name not in across_threads:
                 # By name, or as the first one by position.

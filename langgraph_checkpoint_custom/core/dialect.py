@@ -302,6 +302,29 @@ class SqlDialect(ABC):
         groups = "doom_later", "find_checkpoint", "refuse_labelled", *_SPARE, *erase, *_REMOVE
         return self._trip(*groups, **key._asdict())
 
+    def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> Trip:
+        """The metadata of the checkpoint to fork from, and of the target's newest one."""
+        return self._trip("select_fork_point", source=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id)
+
+    def fork_thread(self, source: str, target: str, checkpoint_id: str, metadata: Mapping[str, Any]) -> Trip:
+        """Copy a checkpoint, with other metadata, and what it needs; the first rows say what is in the way."""
+        return self._trip(
+            "fork_thread",
+            *_SPARE,
+            *_REMOVE,
+            source=source,
+            target=target,
+            thread_id=target,
+            checkpoint_id=checkpoint_id,
+            source_json=canonical(source),
+            target_json=canonical(target),
+            **metadata,
+        )
+
+    def select_interrupts(self, prefix: str) -> Trip:
+        """The newest checkpoints with interrupts beside them, of threads whose ids begin so, and their writes."""
+        return self._trip("select_interrupts", **self._ranges(prefix))
+
     def _ranges(self, prefix: str = "") -> dict[str, Any]:
         """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
         bottom = self.stored_thread(prefix)

@@ -216,6 +216,14 @@ def thread_text(value: object) -> str:
     return thread_id
 
 
+def prefix_text(value: object) -> str:
+    """What thread ids may begin with."""
+    prefix = text("prefix", value, MAX_THREAD_ID)
+    if prefix.startswith(TENANT_MARK):
+        raise ConfigError("prefix begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
+    return prefix
+
+
 def tenant_text(value: object) -> str:
     """The name of a tenant."""
     tenant = text("tenant", value, MAX_TENANT)

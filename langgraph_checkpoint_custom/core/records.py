@@ -5,8 +5,9 @@ Must not know: SQL, connections, serializers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
@@ -60,6 +61,36 @@ class RunRecord(NamedTuple):
     finished: bool
 
 
+class Interrupt(Protocol):
+    """LangGraph's `Interrupt`, which is not imported here: it brings the whole of `langgraph` along."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def value(self) -> Any: ...
+
+
+class WaitingThread(NamedTuple):
+    """A thread that waits for a human.
+
+    Attributes:
+        thread_id: The thread.
+        checkpoint_id: Its newest checkpoint.
+        since: When that was made, and the superstep began that asks; None if LangGraph has not noted it.
+        interrupts: What is asked, as LangGraph's `Interrupt`s; each has an `id` for the answer and a `value`.
+    """
+
+    thread_id: str
+    checkpoint_id: str
+    since: datetime | None
+    interrupts: tuple[Interrupt, ...]
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+
 class ThreadPage(NamedTuple):
     """What one page of threads asks for: those whose newest checkpoint is below (`before`, `thread_below`)."""
 
@@ -67,6 +98,3 @@ class ThreadPage(NamedTuple):
     thread_below: str
     filter: Mapping[str, str]
     limit: int
-
-
-Records = Sequence[CheckpointRecord]

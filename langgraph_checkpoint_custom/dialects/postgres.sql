@@ -1369,3 +1369,233 @@ AND NOT EXISTS (
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
     OFFSET 0
 )
+
+-- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+
+-- name: select_fork_point
+-- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(source)s AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND NOT n.hidden
+    AND (%(run_id)s::text IS NULL OR n.run_id = %(run_id)s)
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+UNION ALL
+SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
+FROM (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1) AS there
+LEFT JOIN (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS n ON true
+
+-- name: fork_thread
+-- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied hidden and doomed,
+-- and the sweep_ blocks that follow spare what is. If the checkpoint is the newest one, its superstep is open: the writes
+-- beside it and the subgraph calls that it started belong to it; otherwise they belong to what came behind it. Of a
+-- subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
+WITH RECURSIVE own AS MATERIALIZED (
+    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1
+), point AS MATERIALIZED (
+    SELECT p.checkpoint_id, NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND n.checkpoint_id > %(checkpoint_id)s AND NOT n.hidden
+        OFFSET 0
+    ) AS is_open
+    FROM langgraph_checkpoint.checkpoints p
+    WHERE p.thread_id = %(source)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
+    AND NOT EXISTS (SELECT FROM own)
+), spaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(source)s AND checkpoint_ns <> ''
+), kept AS MATERIALIZED (
+    SELECT '' COLLATE "C" AS checkpoint_ns, p.checkpoint_id FROM point p
+    UNION ALL
+    SELECT s.checkpoint_ns, h.checkpoint_id
+    FROM point p
+    CROSS JOIN spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.root_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        AND (p.is_open OR c.checkpoint_id < p.checkpoint_id)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE strpos(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = p.checkpoint_id)
+), delta AS MATERIALIZED (
+    SELECT k.checkpoint_ns, c.channels
+    FROM kept k
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT u.channel) AS channels
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = k.checkpoint_ns
+    ) AS c
+    WHERE c.channels IS NOT NULL
+), needed (checkpoint_ns, checkpoint_id, open) AS (
+    SELECT k.checkpoint_ns, k.checkpoint_id, d.channels FROM kept k JOIN delta d ON d.checkpoint_ns = k.checkpoint_ns
+    UNION
+    SELECT n.checkpoint_ns, p.parent_id, ARRAY(SELECT u FROM unnest(n.open) AS u WHERE u <> ALL (p.populated) ORDER BY u)
+    FROM needed n
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id, c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
+        OFFSET 0
+    ) AS p
+    WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
+), lineage (checkpoint_ns, checkpoint_id) AS (
+    SELECT a.checkpoint_ns, a.checkpoint_id FROM (
+        SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
+        UNION
+        SELECT n.checkpoint_ns, n.checkpoint_id FROM needed n
+    ) AS a
+    UNION
+    SELECT l.checkpoint_ns, p.parent_id
+    FROM lineage l
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+        AND c.format < 4
+        OFFSET 0
+    ) AS p
+    WHERE EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = %(source)s AND w.checkpoint_ns = l.checkpoint_ns AND w.checkpoint_id = p.parent_id
+        AND w.channel = '__pregel_tasks'
+        OFFSET 0
+    )
+), picked AS MATERIALIZED (
+    SELECT l.checkpoint_ns, l.checkpoint_id, NOT EXISTS (
+        SELECT FROM kept k WHERE k.checkpoint_ns = l.checkpoint_ns AND k.checkpoint_id = l.checkpoint_id
+    ) AS is_past
+    FROM lineage l
+), rows AS MATERIALIZED (
+    SELECT c.*, k.is_past
+    FROM picked k
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
+), checkpoints AS (
+    INSERT INTO langgraph_checkpoint.checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    )
+    SELECT
+        %(target)s, r.checkpoint_ns, r.checkpoint_id, CASE
+            WHEN r.hidden OR EXISTS (
+                SELECT FROM rows o WHERE o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+            ) OR (r.is_past AND EXISTS (
+                SELECT FROM langgraph_checkpoint.checkpoints o
+                WHERE o.thread_id = %(source)s AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+            )) THEN r.parent_id
+        END, r.root_id, r.run_id, r.format, r.is_past, r.is_past,
+        r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
+        CASE WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata_type)s ELSE r.metadata_type END,
+        CASE WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata)b ELSE r.metadata END,
+        CASE
+            WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata_filter)s::jsonb
+            WHEN r.metadata_filter ->> 'thread_id' = %(source_json)s
+            THEN jsonb_set(r.metadata_filter, '{thread_id}', to_jsonb(%(target_json)s::text))
+            ELSE r.metadata_filter
+        END
+    FROM rows r
+), named AS MATERIALIZED (
+    SELECT DISTINCT r.checkpoint_ns, u.channel, u.version
+    FROM rows r CROSS JOIN LATERAL unnest(r.blob_channels, r.blob_versions) AS u (channel, version)
+), whole AS MATERIALIZED (
+    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.value, b.parts
+    FROM named n
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(source)s AND b.checkpoint_ns = n.checkpoint_ns
+        AND b.channel = n.channel AND b.version = n.version
+        LIMIT 1
+    ) AS b
+), blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(target)s, w.checkpoint_ns, w.channel, w.version, w.type, w.value, w.parts FROM whole w
+    UNION ALL
+    SELECT %(target)s, p.checkpoint_ns, p.channel, p.name, b.type, b.value, NULL
+    FROM (
+        SELECT DISTINCT w.checkpoint_ns, w.channel, n.name
+        FROM whole w CROSS JOIN LATERAL json_array_elements_text(w.parts::json) AS n (name)
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(source)s AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = p.channel AND b.version = p.name
+        LIMIT 1
+    ) AS b
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+), writes AS (
+    INSERT INTO langgraph_checkpoint.writes (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+    )
+    SELECT %(target)s, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type,
+        w.value
+    FROM picked k
+    CROSS JOIN point p
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = %(source)s AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = k.checkpoint_id
+        OFFSET 0
+    ) AS w
+    WHERE k.is_past OR p.is_open
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+)
+SELECT reason FROM own
+UNION ALL
+SELECT 'gone' WHERE NOT EXISTS (SELECT FROM point) AND NOT EXISTS (SELECT FROM own)
+
+-- name: select_interrupts
+-- From thread to thread among those that have ever asked something. Of each the newest checkpoint of the root, if there is
+-- a question beside it, and what kinds of writes are; only questions come with their values.
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT n.thread_id, r.top COLLATE "C"
+    FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+    CROSS JOIN LATERAL (
+        SELECT w.thread_id FROM langgraph_checkpoint.writes w
+        WHERE w.channel = '__interrupt__'
+        AND w.thread_id >= r.bottom COLLATE "C" AND w.thread_id < r.top COLLATE "C"
+        ORDER BY w.thread_id LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT n.thread_id, f.top
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT w.thread_id FROM langgraph_checkpoint.writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
+        ORDER BY w.thread_id LIMIT 1
+    ) AS n
+), heads AS MATERIALIZED (
+    SELECT f.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = f.thread_id AND c.checkpoint_ns = '' AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+    WHERE EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = f.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.checkpoint_id
+        AND w.channel || '' = '__interrupt__'
+        OFFSET 0
+    )
+)
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_id, NULL AS channel, NULL AS task_id, NULL AS task_path,
+    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value
+FROM heads
+UNION ALL
+SELECT
+    'write', h.thread_id, h.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type,
+    CASE w.channel WHEN '__interrupt__' THEN w.value END
+FROM heads h
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
+    OFFSET 0
+) AS w

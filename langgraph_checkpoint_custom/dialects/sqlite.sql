@@ -984,3 +984,211 @@ AND NOT EXISTS (
     WHERE c.thread_id = writes.thread_id AND c.checkpoint_ns = writes.checkpoint_ns
     AND c.checkpoint_id = writes.checkpoint_id
 )
+
+-- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+
+-- name: select_fork_point
+-- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+SELECT 'point', checkpoint_id, metadata_type, metadata FROM checkpoints
+WHERE thread_id = :source AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND NOT n.hidden
+    AND (:run_id IS NULL OR +n.run_id = :run_id)
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+UNION ALL
+SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
+FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target LIMIT 1) AS there
+LEFT JOIN (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :target AND checkpoint_ns = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS n
+
+-- name: fork_thread
+-- differs: tells first what is in the way. What follows needs no condition of its own: the operation raises and all is
+-- rolled back.
+SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
+UNION ALL
+SELECT 'gone' WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoints
+    WHERE thread_id = :source AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
+)
+
+-- name: fork_thread_checkpoints
+-- differs: see fork_thread. What may be needed is copied hidden and doomed, and the sweep_ blocks that follow spare what
+-- is. If the checkpoint is the newest one, its superstep is open: the writes beside it and the subgraph calls that it
+-- started belong to it; otherwise they belong to what came behind it. Of a subgraph with a memory of its own, the
+-- checkpoint that a run from here goes on from is copied.
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+WITH RECURSIVE point AS MATERIALIZED (
+    SELECT NOT EXISTS (
+        SELECT 1 FROM checkpoints n
+        WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
+    ) AS is_open
+), spaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = :source AND checkpoint_ns <> ''
+), kept AS MATERIALIZED (
+    SELECT '' AS checkpoint_ns, :checkpoint_id AS checkpoint_id
+    UNION ALL
+    SELECT s.checkpoint_ns, h.checkpoint_id
+    FROM point p
+    CROSS JOIN spaces s
+    CROSS JOIN checkpoints h ON h.thread_id = :source AND h.checkpoint_ns = s.checkpoint_ns AND h.checkpoint_id = (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :source AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        AND (p.is_open OR c.checkpoint_id < :checkpoint_id)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(instr(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = :checkpoint_id), 0.00001)
+), delta AS MATERIALIZED (
+    SELECT k.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
+    FROM kept k
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
+    CROSS JOIN json_each(c.delta_channels) AS u
+    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+    GROUP BY k.checkpoint_ns
+), needed (checkpoint_ns, checkpoint_id, open) AS (
+    SELECT k.checkpoint_ns, k.checkpoint_id, (SELECT json_group_array(value) FROM (
+        SELECT value FROM json_each(x.channels) ORDER BY 1
+    ))
+    FROM kept k CROSS JOIN delta x ON x.checkpoint_ns = k.checkpoint_ns
+    UNION
+    SELECT n.checkpoint_ns, c.parent_id, (
+        SELECT json_group_array(value) FROM json_each(n.open)
+        WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
+        AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+    )
+    FROM needed n
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = n.checkpoint_ns
+        AND c.checkpoint_id = n.checkpoint_id
+    WHERE likelihood(n.open <> '[]', 0.00001) AND c.parent_id IS NOT NULL
+), lineage (checkpoint_ns, checkpoint_id) AS (
+    SELECT * FROM (
+        SELECT checkpoint_ns, checkpoint_id FROM kept
+        UNION
+        SELECT checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
+    )
+    UNION
+    SELECT k.checkpoint_ns, c.parent_id
+    FROM lineage k
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
+        AND c.checkpoint_id = k.checkpoint_id AND c.format < 4
+    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001) AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = :source AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = c.parent_id
+        AND w.channel = '__pregel_tasks'
+    )
+), picked AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id, (checkpoint_ns, checkpoint_id) NOT IN (SELECT * FROM kept) AS is_past
+    FROM lineage
+)
+SELECT
+    :target, r.checkpoint_ns, r.checkpoint_id, CASE
+        WHEN r.hidden OR (r.checkpoint_ns, r.parent_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM picked a)
+        OR (k.is_past AND EXISTS (
+            SELECT 1 FROM checkpoints o
+            WHERE o.thread_id = :source AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+        )) THEN r.parent_id
+    END, r.root_id, r.run_id, r.format, k.is_past, k.is_past,
+    r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
+    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_type ELSE r.metadata_type END,
+    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata ELSE r.metadata END,
+    CASE
+        WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_filter
+        WHEN r.metadata_filter ->> '$.thread_id' = :source_json
+        THEN json_set(r.metadata_filter, '$.thread_id', :target_json)
+        ELSE r.metadata_filter
+    END
+FROM picked k
+CROSS JOIN checkpoints r ON r.thread_id = :source AND r.checkpoint_ns = k.checkpoint_ns
+    AND r.checkpoint_id = k.checkpoint_id
+WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: fork_thread_blobs
+-- differs: see fork_thread.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, n.value AS channel, t.blob_versions ->> n.key AS version
+    FROM checkpoints t CROSS JOIN json_each(t.blob_channels) AS n
+    WHERE t.thread_id = :target
+) AS r
+CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+WHERE true
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: fork_thread_parts
+-- differs: see fork_thread.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS name
+    FROM blobs t CROSS JOIN json_each(t.parts) AS n
+    WHERE t.thread_id = :target
+) AS r
+CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.name
+WHERE true
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: fork_thread_writes
+-- differs: see fork_thread.
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
+SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
+FROM checkpoints t
+CROSS JOIN writes w ON w.thread_id = :source AND w.checkpoint_ns = t.checkpoint_ns AND w.checkpoint_id = t.checkpoint_id
+WHERE t.thread_id = :target AND (t.doomed OR NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
+))
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: select_interrupts
+-- From thread to thread among those that have ever asked something. Of each the newest checkpoint of the root, if there is
+-- a question beside it, and what kinds of writes are; only questions come with their values.
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT (
+        SELECT w.thread_id FROM writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id >= r.value AND w.thread_id < :tops ->> r.key
+        ORDER BY w.thread_id LIMIT 1
+    ), :tops ->> r.key
+    FROM json_each(:bottoms) AS r
+    UNION ALL
+    SELECT (
+        SELECT w.thread_id FROM writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
+        ORDER BY w.thread_id LIMIT 1
+    ), f.top
+    FROM found f WHERE f.thread_id IS NOT NULL
+), heads AS MATERIALIZED (
+    SELECT c.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
+    FROM found f
+    CROSS JOIN checkpoints c ON c.thread_id = f.thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = (
+        SELECT n.checkpoint_id FROM checkpoints n
+        WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = '' AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.checkpoint_id
+        AND +w.channel = '__interrupt__'
+    )
+)
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_id, NULL AS channel, NULL AS task_id, NULL AS task_path, NULL AS idx,
+    checkpoint_type AS type, checkpoint AS value
+FROM heads
+UNION ALL
+SELECT
+    'write', w.thread_id, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type,
+    CASE w.channel WHEN '__interrupt__' THEN w.value END
+FROM heads h
+CROSS JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
+WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)

@@ -20,7 +20,9 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
+from langgraph_checkpoint_custom.core.interrupts import waiting_threads
 from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
@@ -109,6 +111,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: delete_for_runs(d, []), 0),
         (lambda d: prune_thread(d, "t"), 1),
         (lambda d: copy_thread(d, "a", "b"), 1),
+        (lambda d: waiting_threads(d, CODEC, ""), 1),
         (lambda d: unlabel(d, "t", "name"), 1),
         (lambda d: labels_of_thread(d, "t"), 1),
         (lambda d: delete_checkpoint(d, Key("t", "", "id")), 1),
@@ -228,6 +231,43 @@ def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
     assert drive(delete_checkpoint(d, key), Script()) is False
     with pytest.raises(CheckpointNotFound, match="'2'"):
         drive(rollback(d, key), Script())
+
+
+def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> None:
+    def metadata(**more: Any) -> tuple[str, bytes]:
+        return CODEC.dumps({"source": "loop", **more}, ("metadata", "", "1"))
+
+    def fork(*replies: Reply) -> Script:
+        script = Script(*replies)
+        found = drive(fork_thread(d, CODEC, "a", "b", "1", None), script)
+        assert found["configurable"] == {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": "1"}
+        return script
+
+    point = ("point", "1", *metadata())
+    script = fork([[point]])
+    assert script.names[0] == ["select_fork_point"]
+    assert script.names[1][0] == "fork_thread"
+    assert script.names[1][-1] == "sweep_checkpoints"
+    params = script.trips[1].statements[0].params
+    assert isinstance(params, dict)
+    lineage = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
+    assert CODEC.loads(params["metadata_type"], params["metadata"], ("metadata", "", "1")) == {
+        "source": "loop",
+        **lineage,
+    }
+    assert all(name in params["metadata_filter"] for name in lineage)
+    # What was forked already is not forked again; anything else is refused.
+    assert len(fork([[point, ("target", "1", *metadata(**lineage))]]).trips) == 1
+    targets = [("1", *metadata()), ("2", *metadata(**lineage)), (None, None, None)]
+    for target in targets:
+        with pytest.raises(ThreadExists, match="'b'"):
+            fork([[point, ("target", *target)]])
+    rest: Reply = [[] for _ in script.trips[1].statements[1:]]
+    for reason, error in (("exists", ThreadExists), ("gone", CheckpointNotFound)):
+        with pytest.raises(error):
+            fork([[point]], [[(reason,)], *rest])
+    with pytest.raises(CheckpointNotFound, match="run 'r'"):
+        drive(fork_thread(d, CODEC, "a", "b", None, "r"), Script([[]]))
 
 
 def drive_names(op: Operation[Any]) -> list[str]:
