@@ -33,6 +33,7 @@ from langgraph_checkpoint_custom.errors import (
     ThreadBusy,
     ThreadExists,
 )
+from langgraph_checkpoint_custom.overlay import OverlaySaver, overlay
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
@@ -57,6 +58,7 @@ __all__ = [
     "Contention",
     "CorruptCheckpoint",
     "LabelExists",
+    "OverlaySaver",
     "PostgresSaver",
     "RetryableError",
     "RunRecord",
@@ -73,6 +75,7 @@ __all__ = [
     "ThreadRecord",
     "WaitingThread",
     "open_saver",
+    "overlay",
 ]
 
 

@@ -45,6 +45,7 @@ from langgraph_checkpoint_custom.core.threads import (
     runs_of_thread,
     thread_exists,
     threads_page,
+    write_places,
 )
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -218,6 +219,14 @@ class ThreadMethods(ABC):
     async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
         """All labels of a thread, each with the config of its checkpoint."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
+
+    def _write_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
+        """For an overlay, which has to bring its writes in among ours."""
+        return self._driver.run(write_places(self._dialect, _exact(config)))
+
+    async def _awrite_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
+        """For an overlay, which has to bring its writes in among ours."""
+        return await self._driver.arun(write_places(self._dialect, _exact(config)))
 
     # The inbox
 

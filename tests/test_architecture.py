@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "lease": {"errors", "core"},
     "recent": {"core", "forks"},
     "threads": {"errors", "core"},
+    "overlay": {"errors", "core"},
     "saver": {"errors", "core", "lease", "recent", "threads"},
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},

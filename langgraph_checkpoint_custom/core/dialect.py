@@ -325,6 +325,10 @@ class SqlDialect(ABC):
         """The newest checkpoints with interrupts beside them, of threads whose ids begin so, and their writes."""
         return self._trip("select_interrupts", **self._ranges(prefix))
 
+    def select_write_places(self, key: Key) -> Trip:
+        """Of the writes beside a checkpoint what they are ordered by: path, task and index."""
+        return self._trip("select_write_places", **key._asdict())
+
     def _ranges(self, prefix: str = "") -> dict[str, Any]:
         """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
         bottom = self.stored_thread(prefix)

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langgraph.checkpoint.base import writes_sort_key
 from langgraph.checkpoint.serde.types import TASKS
 
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
-from langgraph_checkpoint_custom.core.model import Page
+from langgraph_checkpoint_custom.core.model import Key, Page
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.values import Values
@@ -137,6 +138,16 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
         sum(len(row.value or b"") for row in lasts), lambda: _runs(d, codec, thread_id, lasts)
     )
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
+
+
+@operation("read")
+def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
+    """Path, task and index of each write beside a checkpoint, in the order of its pending writes.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_write_places(key)
+    return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
 
 
 def _size(rows: Sequence[Row]) -> int:

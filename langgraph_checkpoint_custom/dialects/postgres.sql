@@ -1599,3 +1599,7 @@ CROSS JOIN LATERAL (
     WHERE w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
     OFFSET 0
 ) AS w
+
+-- name: select_write_places
+SELECT task_path, task_id, idx FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s

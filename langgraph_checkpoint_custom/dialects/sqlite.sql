@@ -1192,3 +1192,7 @@ SELECT
 FROM heads h
 CROSS JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
 WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
+
+-- name: select_write_places
+SELECT task_path, task_id, idx FROM writes
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
