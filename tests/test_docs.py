@@ -28,6 +28,15 @@ def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
     assert done.stdout == "{'number': 2}\n"
 
 
+def test_the_examples_about_threads_run_one_after_the_other(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "threads.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 7
+    program = "\n".join([*blocks, 'print("done")'])
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "done\n")
+
+
 def test_the_readme_has_the_two_commands() -> None:
     for command in ("python -m langgraph_checkpoint_custom demo", "python -m pytest"):
         assert f"\npython -m pip install -e '.[dev]' && {command}\n" in README
