@@ -443,6 +443,9 @@ class Oracle(InMemorySaver):
         document, _, parent_id = self.storage[target_thread_id][""][start.checkpoint_id]
         metadata = self.serde.dumps_typed(self.metadata(start) | lineage)
         self.storage[target_thread_id][""][start.checkpoint_id] = (document, metadata, parent_id)
+        for key in kept:
+            if self.parent(key) not in self.keys():
+                self._forget_parent(key)
         self._remove(self.keys(target_thread_id) - kept)
         return start.config
 
