@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.core.observe import OperationEvent
+from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
     CheckpointError,
+    CheckpointLabelled,
     CheckpointNotFound,
     ClaimLost,
     ClosedError,
@@ -20,6 +22,7 @@ from langgraph_checkpoint_custom.errors import (
     ConnectionLost,
     Contention,
     CorruptCheckpoint,
+    LabelExists,
     RetryableError,
     SchemaError,
     SchemaForeign,
@@ -32,6 +35,7 @@ from langgraph_checkpoint_custom.errors import (
     ThreadExists,
 )
 from langgraph_checkpoint_custom.observed import log_slow_operations
+from langgraph_checkpoint_custom.overlay import OverlaySaver, overlay
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
@@ -45,7 +49,9 @@ __all__ = [
     "CheckpointConflict",
     "CheckpointEncodeError",
     "CheckpointError",
+    "CheckpointLabelled",
     "CheckpointNotFound",
+    "CheckpointRecord",
     "CheckpointSaver",
     "ClaimLost",
     "ClosedError",
@@ -53,9 +59,12 @@ __all__ = [
     "ConnectionLost",
     "Contention",
     "CorruptCheckpoint",
+    "LabelExists",
     "OperationEvent",
+    "OverlaySaver",
     "PostgresSaver",
     "RetryableError",
+    "RunRecord",
     "SchemaError",
     "SchemaForeign",
     "SchemaMissing",
@@ -66,8 +75,11 @@ __all__ = [
     "StorageError",
     "ThreadBusy",
     "ThreadExists",
+    "ThreadRecord",
+    "WaitingThread",
     "log_slow_operations",
     "open_saver",
+    "overlay",
 ]
 
 

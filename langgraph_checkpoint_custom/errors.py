@@ -1,7 +1,7 @@
 """What can go wrong, sorted by who can mend it; every message names the thing and the way out.
 
-- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `CheckpointNotFound`,
-  `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
+- the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
+  `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
 - nobody but the data's owner: `CorruptCheckpoint`
 """
@@ -31,8 +31,16 @@ class ThreadExists(CheckpointError):
     """The target of a copy has checkpoints of its own; nothing was copied."""
 
 
+class LabelExists(CheckpointError):
+    """Another checkpoint of the thread has this label; nothing was changed."""
+
+
 class CheckpointNotFound(CheckpointError):
     """A checkpoint that the operation builds on was pruned or deleted; a write has stored nothing."""
+
+
+class CheckpointLabelled(CheckpointError):
+    """A checkpoint that would go has a label; nothing was deleted."""
 
 
 class CheckpointConflict(CheckpointError):

@@ -1,5 +1,7 @@
 """LangGraph's methods in sync/async pairs, one line each; no SQL and no connection is known here.
 
+Those that LangGraph does not know are in `threads.py`.
+
 What the caller's objects hold is read in the first line of each method, before the first await or hop to a worker: the
 graph goes on and may change them meanwhile.
 """
@@ -65,6 +67,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.recent import Recent
+from langgraph_checkpoint_custom.threads import ThreadMethods
 
 # Checkpoints that a list holds in memory at a time.
 PAGE = 50
@@ -89,7 +92,7 @@ class SaverOptions(TypedDict, total=False):
     on_operation: OnOperation | None
 
 
-class CheckpointSaver(BaseCheckpointSaver[str]):
+class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     """A checkpoint saver over a dialect and a driver; use `SqliteSaver` or `PostgresSaver`.
 
     Every method works sync and async, from any OS thread and any event loop. Shallow copies share the driver with its

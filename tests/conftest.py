@@ -125,7 +125,7 @@ def _empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        for table in ("checkpoints", "blobs", "writes", "claims"):
+        for table in ("checkpoints", "blobs", "writes", "claims", "labels"):
             connection.execute(f"TRUNCATE langgraph_checkpoint.{table}")
     return Store("postgres", url)
 

@@ -1,6 +1,6 @@
 """What is true of the tables after every operation, whoever called it, read without any code of the package.
 
-`check_invariants(store)` reads the three tables in one snapshot and raises an `AssertionError` that names each row that
+`check_invariants(store)` reads the tables in one snapshot and raises an `AssertionError` that names each row that
 breaks a rule. The same is checked after every test that uses the fixture `store` or `own_store`; a mark of the test
 says what may be left (`tests/conftest.py`). The rules:
 
@@ -9,6 +9,7 @@ says what may be left (`tests/conftest.py`). The rules:
 - every blob is named by a checkpoint of its thread and namespace, or is a part of one that is
 - a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
   there is rebuilt from it, or it is the parent that holds the sends of a checkpoint older than format 4
+- a label names a checkpoint that is not hidden
 - writes belong to a checkpoint, but for those that came before theirs or after it had gone, which the caller names
 """
 
@@ -76,6 +77,15 @@ class WriteKey(NamedTuple):
     channel: str
 
 
+class LabelRow(NamedTuple):
+    """A row of `labels`."""
+
+    thread_id: str
+    name: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+
 class Tables(NamedTuple):
     """All rows of a store, without values."""
 
@@ -83,6 +93,7 @@ class Tables(NamedTuple):
     blobs: Sequence[BlobKey]
     parts: Mapping[BlobKey, Sequence[str]]
     writes: Sequence[WriteKey]
+    labels: Sequence[LabelRow]
 
 
 def check_invariants(
@@ -133,6 +144,11 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
         {row[:3] for row in tables.checkpoints if row.hidden} - needed(tables)
     ):
         yield f"checkpoint {(thread_id, checkpoint_ns, checkpoint_id)} is hidden but nothing needs it"
+
+    visible = {row[:3] for row in tables.checkpoints if not row.hidden}
+    for label in tables.labels:
+        if (label.thread_id, *label[2:]) not in visible:
+            yield f"the label {tuple(label)} names no checkpoint that can be seen"
 
     there = {row[:3] for row in tables.checkpoints}
     for place in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
@@ -194,17 +210,20 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
     if store.kind == "sqlite":
         with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")), isolation_level=None)) as file:
             file.execute("BEGIN")
-            checkpoints, blobs, writes = (file.execute(query.format("")).fetchall() for query in _QUERIES)
+            checkpoints, blobs, writes, labels = (file.execute(query.format("")).fetchall() for query in _QUERIES)
     else:
         place = sql.Identifier(schema) + sql.SQL(".")
         with psycopg.connect(store.url) as server:
             server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            checkpoints, blobs, writes = (server.execute(sql.SQL(query).format(place)).fetchall() for query in _QUERIES)
+            checkpoints, blobs, writes, labels = (
+                server.execute(sql.SQL(query).format(place)).fetchall() for query in _QUERIES
+            )
     return Tables(
         [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],
         [BlobKey(*row[:4]) for row in blobs],
         {BlobKey(*row[:4]): json.loads(row[4]) for row in blobs if row[4] is not None},
         [WriteKey(*row) for row in writes],
+        [LabelRow(*row) for row in labels],
     )
 
 
@@ -213,6 +232,7 @@ _QUERIES = (
     "inline_channels, delta_channels, blob_channels, blob_versions FROM {}checkpoints",
     "SELECT thread_id, checkpoint_ns, channel, version, parts FROM {}blobs",
     "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",
+    "SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM {}labels",
 )
 
 

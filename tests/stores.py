@@ -51,6 +51,16 @@ class Face:
             return await getattr(self.saver, f"a{name}")(*args, **kwargs)
         return await asyncio.to_thread(getattr(self.saver, name), *args, **kwargs)
 
+    async def do(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method that only our savers have."""
+        return await self._call(name, *args, **kwargs)
+
+    async def collect(self, name: str, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """All that one of our iterators gives."""
+        if self.colour == "async":
+            return [found async for found in getattr(self.saver, f"a{name}")(*args, **kwargs)]
+        return await asyncio.to_thread(lambda: list(getattr(self.saver, name)(*args, **kwargs)))
+
     async def put(
         self,
         config: RunnableConfig,

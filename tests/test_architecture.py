@@ -28,7 +28,9 @@ MAY_IMPORT = {
     "recent": {"core", "forks"},
     "observed": {"core"},
     "otel": {"core", "observed"},
-    "saver": {"errors", "core", "lease", "observed", "recent"},
+    "threads": {"errors", "core"},
+    "overlay": {"errors", "core"},
+    "saver": {"errors", "core", "lease", "observed", "recent", "threads"},
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
@@ -116,9 +118,18 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
             "select_next_thread",
         }
         across_threads |= {
-            name for name in blocks if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "catalog_"))
+            name
+            for name in blocks
+            if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_", "catalog_"))
         }
-        across_threads |= {"enter_tenant", "leave_tenant"}
+        across_threads |= {
+            "enter_tenant",
+            "leave_tenant",
+            "threads_newest",
+            "thread_heads",
+            "select_fork_point",
+            "select_interrupts",
+        }
         for name, body in blocks.items():
             if name not in across_threads:
                 # By name, or as the first one by position.

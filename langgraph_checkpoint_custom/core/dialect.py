@@ -20,14 +20,27 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
-from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key, Page, TupleRow, WriteRow
+from langgraph_checkpoint_custom.core.model import (
+    ABOVE_THREADS,
+    AFTER_ALL,
+    TENANT_MARK,
+    Key,
+    Page,
+    TupleRow,
+    WriteRow,
+)
 from langgraph_checkpoint_custom.core.operation import Row, Statement, Trip
+from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
+
+# The sweep_ blocks in two parts: what is needed is spared, and the rest goes.
+_SPARE = "sweep_lock_blobs", "sweep_labels", "sweep_spare_needed"
+_REMOVE = "sweep_writes", "sweep_parents", "sweep_parts", "sweep_blobs", "sweep_checkpoints"
 
 
 def load_blocks(name: str) -> dict[str, str]:
@@ -62,6 +75,10 @@ class SqlDialect(ABC):
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
         self._reads["select_delta_history"] = f"{blocks['delta_runs']}\n{blocks['delta_lineage']}"
         self._reads["select_delta_values"] = f"{blocks['delta_runs']}\n{blocks['delta_values']}"
+        self._reads["threads_matching"] = f"{blocks['thread_heads']}\n{blocks['heads_page']}"
+        self._reads["threads_counted"] = f"{blocks['thread_heads']}\n{blocks['heads_count']}"
+        for kind in ("namespace", "thread", "store"):
+            self._reads[f"records_of_{kind}"] = f"{blocks[f'page_of_{kind}']}\n{blocks['rows_record']}"
 
     def for_tenant(self, tenant: str) -> Self:
         """The same statements, confined to a tenant's rows."""
@@ -190,15 +207,22 @@ class SqlDialect(ABC):
 
     def select_page(self, page: Page) -> Trip:
         """The rows of one page of a list: `TupleRow`."""
+        return self._page("page", page)
+
+    def select_records(self, page: Page) -> Trip:
+        """The rows of one page of a list: what a `CheckpointRecord` is made of."""
+        return self._page("records", page)
+
+    def _page(self, what: str, page: Page) -> Trip:
         params = page._asdict()
         params["filter"] = json.dumps(page.filter)
         if page.thread_id is None:
-            name = "page_of_store"
+            kind = "store"
         elif page.checkpoint_ns is None:
-            name = "page_of_thread"
+            kind = "thread"
         else:
-            name = "page_of_namespace"
-        return self._send(self._read(name, params))
+            kind = "namespace"
+        return self._send(self._read(f"{what}_of_{kind}", params))
 
     def select_places(self, thread_id: str) -> Trip:
         """A row for each checkpoint of a thread: its namespace, its id, the number of its writes."""
@@ -279,6 +303,85 @@ class SqlDialect(ABC):
     def renew_rows(self, table: str, changes: Sequence[Mapping[str, Any]]) -> Trip:
         """Replace the values of rows, each unless it has changed."""
         return self._send(*(self.statement(f"renew_stored_{table}", **change) for change in changes))
+
+    def select_threads(self, page: ThreadPage) -> Trip:
+        """The rows of one page of threads: what the records of their newest checkpoints are made of."""
+        params = page._asdict() | {"filter": json.dumps(page.filter)}
+        if page.filter:
+            return self._send(self._read("threads_matching", params | self._ranges()))
+        return self._send(self.statement("threads_newest", **params))
+
+    def count_threads(self, filter: Mapping[str, str]) -> Trip:
+        """A row with the number of threads that match, and a row for each that the database cannot decide on."""
+        return self._send(self._read("threads_counted", {"filter": json.dumps(filter)} | self._ranges()))
+
+    def thread_exists(self, thread_id: str) -> Trip:
+        """A row if there is a checkpoint."""
+        return self._trip("thread_exists", thread_id=thread_id)
+
+    def select_runs(self, thread_id: str) -> Trip:
+        """A row for each run and its last checkpoint, and one for each value of that which has to be looked at."""
+        return self._trip("select_runs", thread_id=thread_id)
+
+    def label_checkpoint(self, key: Key, name: str) -> Trip:
+        """Label a checkpoint unless the name is taken; its id if so, and whose the name is otherwise."""
+        return self._trip("label_checkpoint", **key._asdict(), name=name)
+
+    def delete_label(self, thread_id: str, name: str) -> Trip:
+        """Delete a label; no row if there is none."""
+        return self._trip("delete_label", thread_id=thread_id, name=name)
+
+    def select_labels(self, thread_id: str) -> Trip:
+        """The labels of a thread."""
+        return self._trip("select_labels", thread_id=thread_id)
+
+    def delete_checkpoint(self, key: Key) -> Trip:
+        """Delete or hide a checkpoint; the second statement's row says that it is there, the third's what refuses."""
+        groups = "doom_checkpoint", "find_checkpoint", "refuse_labelled", *_SPARE, "erase_open_writes", *_REMOVE
+        return self._trip(*groups, **key._asdict())
+
+    def delete_later(self, key: Key) -> Trip:
+        """Delete what is behind a checkpoint; the replies are as those of `delete_checkpoint`."""
+        erase = "erase_later_writes", "erase_open_writes"
+        groups = "doom_later", "find_checkpoint", "refuse_labelled", *_SPARE, *erase, *_REMOVE
+        return self._trip(*groups, **key._asdict())
+
+    def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> Trip:
+        """The metadata of the checkpoint to fork from, and of the target's newest one."""
+        return self._trip("select_fork_point", source=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id)
+
+    def fork_thread(self, source: str, target: str, checkpoint_id: str, metadata: Mapping[str, Any]) -> Trip:
+        """Copy a checkpoint, with other metadata, and what it needs; the first rows say what is in the way."""
+        return self._trip(
+            "fork_thread",
+            *_SPARE,
+            *_REMOVE,
+            source=source,
+            target=target,
+            thread_id=target,
+            checkpoint_id=checkpoint_id,
+            source_json=canonical(source),
+            target_json=canonical(target),
+            **metadata,
+        )
+
+    def select_interrupts(self, prefix: str) -> Trip:
+        """The newest checkpoints with interrupts beside them, of threads whose ids begin so, and their writes."""
+        return self._trip("select_interrupts", **self._ranges(prefix))
+
+    def select_write_places(self, key: Key) -> Trip:
+        """Of the writes beside a checkpoint what they are ordered by: path, task and index."""
+        return self._trip("select_write_places", **key._asdict())
+
+    def _ranges(self, prefix: str = "") -> dict[str, Any]:
+        """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
+        bottom = self.stored_thread(prefix)
+        if bottom:
+            return {"bottoms": self.array([bottom]), "tops": self.array([bottom + ABOVE_THREADS])}
+        return {
+            "bottoms": self.array(["", chr(ord(TENANT_MARK) + 1)]),
+            "tops": self.array([TENANT_MARK, ABOVE_THREADS]),
+        }
 
     def _trip(self, *groups: str, **params: Any) -> Trip:
         """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""

@@ -47,6 +47,7 @@ KINDS = (
         {"checkpoint_ns": "", "checkpoint_id": "", "task_id": "", "idx": -(2**31)},
         ("task_path", "run_id", "channel", "type", "value"),
     ),
+    Kind("label", {"name": ""}, ("checkpoint_ns", "checkpoint_id")),
 )
 _LISTS = frozenset({"inline_channels", "delta_channels", "blob_channels", "blob_versions"})
 _BYTES = frozenset({"checkpoint", "metadata", "value"})

@@ -1,13 +1,23 @@
-"""Which questions of a thread are open.
+"""Which questions are open: of a thread, and of all threads.
 
-Must not know: databases, serializers.
+Must not know: databases.
 """
 
 from __future__ import annotations
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
+from collections.abc import Sequence
+from datetime import datetime
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.model import TupleRow
+from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.read import in_order
+from langgraph_checkpoint_custom.core.records import Interrupt, WaitingThread
+from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import StaleInterrupt
 
 
@@ -17,14 +27,69 @@ def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
     The interrupt of a task stays stored after it was answered, until the superstep is over; a task that has written
     anything else is done.
     """
-    writes = (found.pending_writes if found else None) or []
+    return {interrupt.id: interrupt.value for interrupt in _open((found.pending_writes if found else None) or [])}
+
+
+def _open(writes: Sequence[PendingWrite]) -> list[Interrupt]:
+    """The interrupts that wait among the writes of a checkpoint; of others than interrupts no value is looked at."""
     done = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
-    return {
-        interrupt.id: interrupt.value
+    return [
+        interrupt
         for task_id, channel, interrupts in writes
         if channel == INTERRUPT and task_id not in done
         for interrupt in interrupts
-    }
+    ]
+
+
+@operation("read")
+def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
+    """The threads whose newest root checkpoint has an open interrupt, those that have waited longest first.
+
+    Trips: 1.
+    Rows: two of each thread that has ever asked, and the documents and writes of those that have a question there.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_interrupts(prefix)
+    size = sum(len(row[8] or b"") for row in rows)
+    found: list[WaitingThread] = yield Offload(size, lambda: _waiting(d, codec, rows))
+    return found
+
+
+def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingThread]:
+    heads: list[Row] = []
+    writes: dict[str, list[TupleRow]] = {}  # By thread.
+    for row in rows:
+        kind, thread_id, checkpoint_id, channel, task_id, path, idx, type_, value = row
+        if kind == "checkpoint":
+            heads.append(row)
+        else:
+            write = TupleRow(
+                kind, thread_id, "", checkpoint_id, channel, task_id, path, idx, type_, value, None, None, None, None
+            )
+            writes.setdefault(thread_id, []).append(write)
+    found = []
+    for _, stored, checkpoint_id, *_, type_, data in heads:
+        thread_id = d.shown_thread(stored)
+        decoder = Decoder(codec, thread_id, "", checkpoint_id)
+        interrupts = _open(
+            [
+                (row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None)
+                for row in in_order(writes.get(stored, ()))
+            ]
+        )
+        if interrupts:
+            since = _time(decoder.document(type_, data).get("ts"))
+            found.append(WaitingThread(thread_id, checkpoint_id, since, tuple(interrupts)))
+    return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
+
+
+def _time(text: object) -> datetime | None:
+    """The time in a checkpoint document, as LangGraph writes it."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:

@@ -34,6 +34,9 @@ CLAIM_KEY = "__langgraph_checkpoint_claim"
 # Above every checkpoint id: ids are compared byte-wise and no text that people use starts with the last code point.
 AFTER_ALL = "\U0010ffff"
 
+# Behind a beginning of thread ids, above each of them: it is longer than they may be, of the greatest character.
+ABOVE_THREADS = AFTER_ALL * (MAX_THREAD_ID // len(AFTER_ALL.encode()) + 1)
+
 
 class Key(NamedTuple):
     """Where a checkpoint is; `checkpoint_id` is None for the newest one."""
@@ -209,12 +212,28 @@ def thread_text(value: object) -> str:
     return thread_id
 
 
+def prefix_text(value: object) -> str:
+    """What thread ids may begin with."""
+    prefix = text("prefix", value, MAX_THREAD_ID)
+    if prefix.startswith(TENANT_MARK):
+        raise ConfigError("prefix begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
+    return prefix
+
+
 def tenant_text(value: object) -> str:
     """The name of a tenant."""
     tenant = text("tenant", value, MAX_TENANT)
     if not tenant or TENANT_MARK in tenant:
         raise ConfigError(f"{tenant!r} cannot be a tenant: it is empty or contains a unit separator (U+001F)")
     return tenant
+
+
+def label_text(value: object) -> str:
+    """The name of a label."""
+    name = text("label", value, MAX_ID)
+    if not name:
+        raise ConfigError("a label cannot be empty")
+    return name
 
 
 def texts(what: str, values: Sequence[object], limit: int) -> list[str]:

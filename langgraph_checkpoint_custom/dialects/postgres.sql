@@ -529,6 +529,10 @@ FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
 ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 
+-- name: export_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+WHERE thread_id = %(thread_id)s AND name > %(name)s ORDER BY name LIMIT %(limit)s
+
 -- name: import_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
@@ -560,6 +564,11 @@ VALUES (
     %(channel)s, %(type)s, %(value)b
 )
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: import_labels
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+VALUES (%(thread_id)s, %(name)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+ON CONFLICT (thread_id, name) DO NOTHING
 
 -- name: delta_runs
 -- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
@@ -717,6 +726,9 @@ DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 -- name: delete_thread_blobs
 DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 
+-- name: delete_thread_labels
+DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
+
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
@@ -746,8 +758,47 @@ WITH heads AS MATERIALIZED (
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
+-- name: doom_superseded_kept
+-- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
+-- from such a root checkpoint goes on from. And the newest of each namespace as it is now that all are locked, should
+-- the one that was seen before have been deleted meanwhile.
+WITH heads AS MATERIALIZED (
+    SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ORDER BY checkpoint_ns, checkpoint_id DESC
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
+    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints r
+        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    ))
+), kept AS MATERIALIZED (
+    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+    UNION
+    SELECT l.checkpoint_ns, l.checkpoint_id FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s
+    UNION
+    SELECT h.checkpoint_ns, m.checkpoint_id
+    FROM langgraph_checkpoint.labels l
+    CROSS JOIN heads h
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS m
+    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = '' AND h.checkpoint_ns <> ''
+    AND strpos(h.checkpoint_ns, ':') = 0
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = false FROM kept k
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+AND c.doomed AND NOT c.hidden
+
 -- name: doom_runs
--- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone. The
+-- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
+-- alone. The
 -- planner takes arrays for short, and so looks each victim up; the rows of `victims` may be too many for that by its guess.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
@@ -787,6 +838,12 @@ SELECT count(*) FROM (
     ORDER BY b.thread_id, b.checkpoint_ns, b.channel, b.version
     FOR UPDATE OF b
 ) AS locked
+
+-- name: sweep_labels
+-- Those of checkpoints that go or will be hidden.
+DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
+WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
+AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
@@ -1025,6 +1082,11 @@ WITH own AS MATERIALIZED (
     SELECT %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
     FROM langgraph_checkpoint.writes WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+), labels AS (
+    INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+    SELECT %(target)s, name, checkpoint_ns, checkpoint_id
+    FROM langgraph_checkpoint.labels WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
+    ON CONFLICT (thread_id, name) DO NOTHING
 )
 SELECT checkpoint_id FROM own
 
@@ -1098,6 +1160,535 @@ AND version = %(version)s AND value = %(old_value)b
 UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
+
+-- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
+-- root's wherever there is one.
+
+-- name: threads_newest
+-- Down from the newest checkpoint of all, leaving out those that are not their thread's newest. The inner order is kept;
+-- with one order for all, many more rows would be looked at for the last few of a page.
+SELECT c.* FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
+    FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+    ORDER BY checkpoint_id DESC, thread_id DESC
+    OFFSET 0
+) AS c
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
+    AND NOT n.hidden
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
+    OFFSET 0
+)
+LIMIT %(limit)s
+
+-- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
+-- ranges that hold no other tenant's.
+
+-- name: thread_heads
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT n.thread_id, r.top COLLATE "C"
+    FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id >= r.bottom COLLATE "C" AND c.thread_id < r.top COLLATE "C"
+        ORDER BY c.thread_id LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT n.thread_id, f.top
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id > f.thread_id AND c.thread_id < f.top
+        ORDER BY c.thread_id LIMIT 1
+    ) AS n
+), heads AS MATERIALIZED (
+    SELECT h.* FROM found f
+    CROSS JOIN LATERAL (
+        SELECT
+            c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata,
+            c.metadata_filter
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = f.thread_id AND NOT c.hidden AND c.checkpoint_ns = (
+            SELECT n.checkpoint_ns FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = f.thread_id
+            ORDER BY n.checkpoint_ns LIMIT 1
+        )
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE %(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
+            WHEN h.metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    )
+)
+
+-- name: heads_page
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
+WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
+
+-- name: heads_count
+-- How many match for sure, and a row for each of those of which only the metadata itself tells.
+, sure AS MATERIALIZED (
+    SELECT heads.*, NOT EXISTS (
+        SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
+    ) AS is_sure
+    FROM heads
+)
+SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM sure WHERE is_sure
+UNION ALL
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: thread_exists
+SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s LIMIT 1
+
+-- name: select_runs
+-- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
+-- channels with a value, which tell what is left to do; of two kinds of them, the value tells. One in parts is not empty.
+WITH runs AS MATERIALIZED (
+    SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
+    FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
+    GROUP BY run_id
+), last AS MATERIALIZED (
+    SELECT r.run_id, r.first_id, r.last_id, r.checkpoints, c.inline_channels, c.blob_channels, c.blob_versions,
+        c.format < 4 AND EXISTS (
+            SELECT FROM langgraph_checkpoint.writes w
+            WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
+            AND w.channel = '__pregel_tasks'
+            OFFSET 0
+        ) AS sends
+    FROM runs r
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+        LIMIT 1
+    ) AS c
+)
+SELECT
+    last_id, run_id, first_id, checkpoints, sends, inline_channels, blob_channels,
+    NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS parts
+FROM last
+UNION ALL
+SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, u.channel, u.version, b.type, b.value, b.parts
+FROM last l
+CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
+CROSS JOIN LATERAL (
+    SELECT b.type, CASE WHEN b.parts IS NULL THEN b.value END AS value, b.parts FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = '' AND b.channel = u.channel AND b.version = u.version
+    LIMIT 1
+) AS b
+WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
+
+-- name: rows_record
+-- For a page_ block: what a record of a checkpoint is made of.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
+
+-- Labels. A checkpoint that gets one is locked, so that a deletion comes before or after it and never in between.
+
+-- name: label_checkpoint
+WITH found AS MATERIALIZED (
+    SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+        SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    ))
+    FOR KEY SHARE
+)
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT %(thread_id)s, %(name)s, %(checkpoint_ns)s, checkpoint_id FROM found
+ON CONFLICT (thread_id, name) DO NOTHING
+RETURNING checkpoint_id
+
+-- name: label_checkpoint_holder
+-- The checkpoint that has the name, and the one that was to get it.
+SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(%(checkpoint_id)s, (
+    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+FROM langgraph_checkpoint.labels l
+WHERE l.thread_id = %(thread_id)s AND l.name = %(name)s
+
+-- name: delete_label
+DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = %(name)s
+RETURNING name
+
+-- name: select_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+WHERE thread_id = %(thread_id)s ORDER BY name
+
+-- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
+-- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
+-- among the sweep_ blocks, once it is known what is spared.
+
+-- name: doom_checkpoint
+-- With a checkpoint of the root's go the subgraph calls that it started.
+WITH victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    ) AND (
+        (c.checkpoint_ns = %(checkpoint_ns)s AND (c.hidden OR c.checkpoint_id = %(checkpoint_id)s))
+        OR (%(checkpoint_ns)s = '' AND strpos(c.checkpoint_ns, ':') > 0 AND c.root_id = %(checkpoint_id)s)
+    )
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: doom_later
+-- In all namespaces; the root's checkpoint that is to be the newest is locked with them.
+WITH victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id,
+        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false)) AS goes
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    ) AND (
+        c.hidden OR c.checkpoint_id >= %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND c.root_id >= %(checkpoint_id)s)
+    )
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE v.goes
+AND c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: find_checkpoint
+SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND NOT hidden
+
+-- name: refuse_labelled
+SELECT l.name FROM langgraph_checkpoint.labels l
+JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+WHERE l.thread_id = %(thread_id)s
+ORDER BY l.name
+
+-- name: refuse_labelled_release
+UPDATE langgraph_checkpoint.checkpoints SET doomed = false
+WHERE thread_id = %(thread_id)s AND doomed AND (
+    EXISTS (
+        SELECT FROM langgraph_checkpoint.labels l
+        JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+            AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+        WHERE l.thread_id = %(thread_id)s
+    ) OR NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    )
+)
+
+-- name: erase_open_writes
+-- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
+-- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+WITH lost AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
+    GROUP BY checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT x.checkpoint_ns, h.checkpoint_id
+    FROM lost x
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints d
+        WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
+    )
+)
+DELETE FROM langgraph_checkpoint.writes w USING heads h
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.checkpoint_id = h.checkpoint_id
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND NOT c.doomed
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints d
+            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.delta_channels)
+            OFFSET 0
+        )
+    END
+    OFFSET 0
+)
+
+-- name: erase_later_writes
+-- Writes whose checkpoint never came.
+DELETE FROM langgraph_checkpoint.writes w
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
+AND EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints d WHERE d.thread_id = %(thread_id)s AND d.doomed AND NOT d.hidden
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    OFFSET 0
+)
+
+-- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+
+-- name: select_fork_point
+-- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(source)s AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND NOT n.hidden
+    AND (%(run_id)s::text IS NULL OR n.run_id = %(run_id)s)
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+UNION ALL
+SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
+FROM (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1) AS there
+LEFT JOIN (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS n ON true
+
+-- name: fork_thread
+-- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied hidden and doomed,
+-- and the sweep_ blocks that follow spare what is. If the checkpoint is the newest one, its superstep is open: the writes
+-- beside it and the subgraph calls that it started belong to it; otherwise they belong to what came behind it. Of a
+-- subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
+WITH RECURSIVE own AS MATERIALIZED (
+    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1
+), point AS MATERIALIZED (
+    SELECT p.checkpoint_id, NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND n.checkpoint_id > %(checkpoint_id)s AND NOT n.hidden
+        OFFSET 0
+    ) AS is_open
+    FROM langgraph_checkpoint.checkpoints p
+    WHERE p.thread_id = %(source)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
+    AND NOT EXISTS (SELECT FROM own)
+), spaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(source)s AND checkpoint_ns <> ''
+), kept AS MATERIALIZED (
+    SELECT '' COLLATE "C" AS checkpoint_ns, p.checkpoint_id FROM point p
+    UNION ALL
+    SELECT s.checkpoint_ns, h.checkpoint_id
+    FROM point p
+    CROSS JOIN spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.root_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        AND (p.is_open OR c.checkpoint_id < p.checkpoint_id)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE strpos(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = p.checkpoint_id)
+), delta AS MATERIALIZED (
+    SELECT k.checkpoint_ns, c.channels
+    FROM kept k
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT u.channel) AS channels
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = k.checkpoint_ns
+    ) AS c
+    WHERE c.channels IS NOT NULL
+), needed (checkpoint_ns, checkpoint_id, open) AS (
+    SELECT k.checkpoint_ns, k.checkpoint_id, d.channels FROM kept k JOIN delta d ON d.checkpoint_ns = k.checkpoint_ns
+    UNION
+    SELECT n.checkpoint_ns, p.parent_id, ARRAY(SELECT u FROM unnest(n.open) AS u WHERE u <> ALL (p.populated) ORDER BY u)
+    FROM needed n
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id, c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
+        OFFSET 0
+    ) AS p
+    WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
+), lineage (checkpoint_ns, checkpoint_id) AS (
+    SELECT a.checkpoint_ns, a.checkpoint_id FROM (
+        SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
+        UNION
+        SELECT n.checkpoint_ns, n.checkpoint_id FROM needed n
+    ) AS a
+    UNION
+    SELECT l.checkpoint_ns, p.parent_id
+    FROM lineage l
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+        AND c.format < 4
+        OFFSET 0
+    ) AS p
+    WHERE EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = %(source)s AND w.checkpoint_ns = l.checkpoint_ns AND w.checkpoint_id = p.parent_id
+        AND w.channel = '__pregel_tasks'
+        OFFSET 0
+    )
+), picked AS MATERIALIZED (
+    SELECT l.checkpoint_ns, l.checkpoint_id, NOT EXISTS (
+        SELECT FROM kept k WHERE k.checkpoint_ns = l.checkpoint_ns AND k.checkpoint_id = l.checkpoint_id
+    ) AS is_past
+    FROM lineage l
+), rows AS MATERIALIZED (
+    SELECT c.*, k.is_past
+    FROM picked k
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(source)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
+), checkpoints AS (
+    INSERT INTO langgraph_checkpoint.checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
+    )
+    SELECT
+        %(target)s, r.checkpoint_ns, r.checkpoint_id, CASE
+            WHEN r.hidden OR EXISTS (
+                SELECT FROM rows o WHERE o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+            ) OR (r.is_past AND EXISTS (
+                SELECT FROM langgraph_checkpoint.checkpoints o
+                WHERE o.thread_id = %(source)s AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+            )) THEN r.parent_id
+        END, r.root_id, r.run_id, r.format, r.is_past, r.is_past,
+        r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
+        CASE WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata_type)s ELSE r.metadata_type END,
+        CASE WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata)b ELSE r.metadata END,
+        CASE
+            WHEN r.checkpoint_ns = '' AND NOT r.is_past THEN %(metadata_filter)s::jsonb
+            WHEN r.metadata_filter ->> 'thread_id' = %(source_json)s
+            THEN jsonb_set(r.metadata_filter, '{thread_id}', to_jsonb(%(target_json)s::text))
+            ELSE r.metadata_filter
+        END,
+        %(tenant)s
+    FROM rows r
+), named AS MATERIALIZED (
+    SELECT DISTINCT r.checkpoint_ns, u.channel, u.version
+    FROM rows r CROSS JOIN LATERAL unnest(r.blob_channels, r.blob_versions) AS u (channel, version)
+), whole AS MATERIALIZED (
+    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.value, b.parts
+    FROM named n
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(source)s AND b.checkpoint_ns = n.checkpoint_ns
+        AND b.channel = n.channel AND b.version = n.version
+        LIMIT 1
+    ) AS b
+), blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(target)s, w.checkpoint_ns, w.channel, w.version, w.type, w.value, w.parts FROM whole w
+    UNION ALL
+    SELECT %(target)s, p.checkpoint_ns, p.channel, p.name, b.type, b.value, NULL
+    FROM (
+        SELECT DISTINCT w.checkpoint_ns, w.channel, n.name
+        FROM whole w CROSS JOIN LATERAL json_array_elements_text(w.parts::json) AS n (name)
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(source)s AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = p.channel AND b.version = p.name
+        LIMIT 1
+    ) AS b
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+), writes AS (
+    INSERT INTO langgraph_checkpoint.writes (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+    )
+    SELECT %(target)s, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type,
+        w.value
+    FROM picked k
+    CROSS JOIN point p
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = %(source)s AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = k.checkpoint_id
+        OFFSET 0
+    ) AS w
+    WHERE k.is_past OR p.is_open
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+)
+SELECT reason FROM own
+UNION ALL
+SELECT 'gone' WHERE NOT EXISTS (SELECT FROM point) AND NOT EXISTS (SELECT FROM own)
+
+-- name: select_interrupts
+-- From thread to thread among those that have ever asked something. Of each the newest checkpoint of the root, if there is
+-- a question beside it, and what kinds of writes are; only questions come with their values.
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT n.thread_id, r.top COLLATE "C"
+    FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+    CROSS JOIN LATERAL (
+        SELECT w.thread_id FROM langgraph_checkpoint.writes w
+        WHERE w.channel = '__interrupt__'
+        AND w.thread_id >= r.bottom COLLATE "C" AND w.thread_id < r.top COLLATE "C"
+        ORDER BY w.thread_id LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT n.thread_id, f.top
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT w.thread_id FROM langgraph_checkpoint.writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
+        ORDER BY w.thread_id LIMIT 1
+    ) AS n
+), heads AS MATERIALIZED (
+    SELECT f.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
+    FROM found f
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = f.thread_id AND c.checkpoint_ns = '' AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+    WHERE EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = f.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.checkpoint_id
+        AND w.channel || '' = '__interrupt__'
+        OFFSET 0
+    )
+)
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_id, NULL AS channel, NULL AS task_id, NULL AS task_path,
+    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value
+FROM heads
+UNION ALL
+SELECT
+    'write', h.thread_id, h.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type,
+    CASE w.channel WHEN '__interrupt__' THEN w.value END
+FROM heads h
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
+    OFFSET 0
+) AS w
+
+-- name: select_write_places
+SELECT task_path, task_id, idx FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
 -- The catalog_ blocks tell what there is, a line for each thing, without the schema's name: the same as in `shipped.txt`
 -- of the migrations if nobody has changed it.

@@ -290,6 +290,10 @@ FROM writes
 WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id, task_id, idx) > (:checkpoint_ns, :checkpoint_id, :task_id, :idx)
 ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
 
+-- name: export_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM labels
+WHERE thread_id = :thread_id AND name > :name ORDER BY name LIMIT :limit
+
 -- name: import_checkpoints
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
@@ -320,6 +324,11 @@ VALUES (
     :thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :task_path, :run_id, :channel, :type, :value
 )
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: import_labels
+INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
+VALUES (:thread_id, :name, :checkpoint_ns, :checkpoint_id)
+ON CONFLICT (thread_id, name) DO NOTHING
 
 -- name: delta_runs
 -- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
@@ -456,6 +465,9 @@ DELETE FROM writes WHERE thread_id = :thread_id
 -- name: delete_thread_blobs
 DELETE FROM blobs WHERE thread_id = :thread_id
 
+-- name: delete_thread_labels
+DELETE FROM labels WHERE thread_id = :thread_id
+
 -- name: doom_superseded
 -- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
 -- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
@@ -478,8 +490,31 @@ WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
     WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
 )
 
+-- name: doom_superseded_kept
+-- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
+-- from such a root checkpoint goes on from.
+WITH memories AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns <> '' AND instr(checkpoint_ns, ':') = 0
+    AND EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+), kept AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :thread_id
+    UNION
+    SELECT m.checkpoint_ns, (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    FROM labels l CROSS JOIN memories m WHERE l.thread_id = :thread_id AND l.checkpoint_ns = ''
+)
+UPDATE checkpoints SET doomed = 0
+WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id FROM kept)
+AND doomed AND NOT hidden
+
 -- name: doom_runs
--- The checkpoints of the runs, and what is hidden beside them, since it may have been kept for their sake alone.
+-- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
+-- alone.
 UPDATE checkpoints SET doomed = 1
 WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
@@ -493,6 +528,16 @@ WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 )
 
 -- The sweep_ blocks delete what is doomed, in this order.
+
+-- name: sweep_labels
+-- Those of checkpoints that go or will be hidden.
+DELETE FROM labels WHERE rowid IN (
+    SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE doomed) AS p
+    CROSS JOIN labels l ON l.thread_id = p.thread_id
+    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+)
 
 -- name: sweep_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
@@ -695,6 +740,12 @@ SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, c
 FROM writes WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 
+-- name: copy_thread_labels
+-- differs: see copy_thread.
+INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT :target, name, checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :source
+ON CONFLICT (thread_id, name) DO NOTHING
+
 -- name: claim_sweep
 -- Claims whose owners died a day ago and that nobody took over.
 DELETE FROM claims WHERE thread_id IN (
@@ -765,6 +816,464 @@ AND version = :version AND value = :old_value
 UPDATE writes SET type = :type, value = :value
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 AND task_id = :task_id AND idx = :idx AND value = :old_value
+
+-- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
+-- root's wherever there is one.
+
+-- name: threads_newest
+-- Down from the newest checkpoint of all, leaving out those that are not their thread's newest.
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+FROM checkpoints c
+WHERE c.tenant = :tenant AND c.checkpoint_id <= :before AND NOT c.hidden
+AND (c.checkpoint_id, c.thread_id) < (:before, :thread_below)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
+    AND NOT n.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
+)
+ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
+
+-- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
+-- ranges that hold no other tenant's.
+
+-- name: thread_heads
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT (
+        SELECT c.thread_id FROM checkpoints c
+        WHERE c.thread_id >= r.value AND c.thread_id < :tops ->> r.key ORDER BY c.thread_id LIMIT 1
+    ), :tops ->> r.key
+    FROM json_each(:bottoms) AS r
+    UNION ALL
+    SELECT (
+        SELECT c.thread_id FROM checkpoints c
+        WHERE c.thread_id > f.thread_id AND c.thread_id < f.top ORDER BY c.thread_id LIMIT 1
+    ), f.top
+    FROM found f WHERE f.thread_id IS NOT NULL
+), heads AS MATERIALIZED (
+    SELECT
+        h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata,
+        h.metadata_filter
+    FROM found f
+    CROSS JOIN checkpoints h ON h.thread_id = f.thread_id AND h.checkpoint_ns = (
+        SELECT n.checkpoint_ns FROM checkpoints n WHERE n.thread_id = f.thread_id ORDER BY n.checkpoint_ns LIMIT 1
+    ) AND h.checkpoint_id = (
+        SELECT n.checkpoint_id FROM checkpoints n
+        WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = h.checkpoint_ns AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND (:filter = '{}' OR NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(h.metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    ))
+)
+
+-- name: heads_page
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
+WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
+ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
+
+-- name: heads_count
+-- How many match for sure, and a row for each of those of which only the metadata itself tells.
+, sure AS MATERIALIZED (
+    SELECT *, NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(heads.metadata_filter) AS m ON m.key = f.key
+        WHERE m.value IS NULL
+    ) AS is_sure
+    FROM heads
+)
+SELECT count(*), NULL, NULL, NULL, NULL, NULL FROM sure WHERE is_sure
+UNION ALL
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: thread_exists
+SELECT 1 FROM checkpoints WHERE thread_id = :thread_id LIMIT 1
+
+-- name: select_runs
+-- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
+-- channels with a value, which tell what is left to do; of two kinds of them, the value tells. One in parts is not empty.
+WITH runs AS MATERIALIZED (
+    SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
+    FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = '' AND NOT hidden
+    GROUP BY run_id
+)
+SELECT
+    r.last_id, r.run_id, r.first_id, r.checkpoints, c.format < 4 AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = :thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
+        AND w.channel = '__pregel_tasks'
+    ), c.inline_channels, c.blob_channels, NULL AS channel, NULL AS version, NULL AS type, NULL AS value, NULL AS parts
+FROM runs r
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
+UNION ALL
+SELECT
+    r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, n.value, b.version, b.type,
+    CASE WHEN b.parts IS NULL THEN b.value END, b.parts
+FROM runs r
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+CROSS JOIN json_each(c.blob_channels) AS n ON n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
+CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = '' AND b.channel = n.value
+    AND b.version = c.blob_versions ->> n.key
+WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
+
+-- name: rows_record
+-- For a page_ block: what a record of a checkpoint is made of.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
+
+-- Labels.
+
+-- name: label_checkpoint
+INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT thread_id, :name, checkpoint_ns, checkpoint_id FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
+AND checkpoint_id = coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+ON CONFLICT (thread_id, name) DO NOTHING
+RETURNING checkpoint_id
+
+-- name: label_checkpoint_holder
+-- The checkpoint that has the name, and the one that was to get it.
+SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+FROM labels l
+WHERE l.thread_id = :thread_id AND l.name = :name
+
+-- name: delete_label
+DELETE FROM labels WHERE thread_id = :thread_id AND name = :name
+RETURNING name
+
+-- name: select_labels
+SELECT name, checkpoint_ns, checkpoint_id FROM labels
+WHERE thread_id = :thread_id ORDER BY name
+
+-- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
+-- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
+-- among the sweep_ blocks, once it is known what is spared.
+
+-- name: doom_checkpoint
+-- With a checkpoint of the root's go the subgraph calls that it started.
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND EXISTS (
+    SELECT 1 FROM checkpoints t
+    WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
+    AND NOT t.hidden
+) AND (
+    (checkpoint_ns = :checkpoint_ns AND (hidden OR checkpoint_id = :checkpoint_id))
+    OR (:checkpoint_ns = '' AND instr(checkpoint_ns, ':') > 0 AND root_id = :checkpoint_id)
+)
+
+-- name: doom_later
+-- In all namespaces.
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND EXISTS (
+    SELECT 1 FROM checkpoints t
+    WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
+    AND NOT t.hidden
+) AND (
+    hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
+)
+
+-- name: find_checkpoint
+SELECT checkpoint_id FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id AND NOT hidden
+
+-- name: refuse_labelled
+SELECT l.name FROM labels l
+CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+WHERE l.thread_id = :thread_id
+ORDER BY l.name
+
+-- name: refuse_labelled_release
+UPDATE checkpoints SET doomed = 0
+WHERE thread_id = :thread_id AND doomed AND EXISTS (
+    SELECT 1 FROM labels l
+    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE l.thread_id = :thread_id
+)
+
+-- name: erase_open_writes
+-- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
+-- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+WITH lost AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
+    FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
+    GROUP BY checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT x.checkpoint_ns, h.checkpoint_id
+    FROM lost x
+    CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(h.checkpoint_id < x.checkpoint_id, 0.00001) AND EXISTS (
+        SELECT 1 FROM checkpoints d
+        WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
+    )
+)
+DELETE FROM writes WHERE rowid IN (
+    SELECT w.rowid FROM heads h
+    CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = h.checkpoint_ns
+        AND w.checkpoint_id = h.checkpoint_id
+    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001) AND NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+        AND NOT c.doomed
+        AND CASE w.channel
+            WHEN '__pregel_tasks' THEN c.format < 4
+            ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
+            AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
+            AND EXISTS (
+                SELECT 1 FROM checkpoints d CROSS JOIN json_each(d.delta_channels) AS u
+                WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
+            )
+        END
+    )
+)
+
+-- name: erase_later_writes
+-- Writes whose checkpoint never came.
+DELETE FROM writes
+WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
+AND EXISTS (
+    SELECT 1 FROM checkpoints d WHERE d.thread_id = :thread_id AND d.doomed AND NOT d.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = writes.thread_id AND c.checkpoint_ns = writes.checkpoint_ns
+    AND c.checkpoint_id = writes.checkpoint_id
+)
+
+-- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+
+-- name: select_fork_point
+-- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+SELECT 'point', checkpoint_id, metadata_type, metadata FROM checkpoints
+WHERE thread_id = :source AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(:checkpoint_id, (
+    SELECT n.checkpoint_id FROM checkpoints n
+    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND NOT n.hidden
+    AND (:run_id IS NULL OR +n.run_id = :run_id)
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
+UNION ALL
+SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
+FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target LIMIT 1) AS there
+LEFT JOIN (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :target AND checkpoint_ns = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS n
+
+-- name: fork_thread
+-- differs: tells first what is in the way. What follows needs no condition of its own: the operation raises and all is
+-- rolled back.
+SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
+UNION ALL
+SELECT 'gone' WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoints
+    WHERE thread_id = :source AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
+)
+
+-- name: fork_thread_checkpoints
+-- differs: see fork_thread. What may be needed is copied hidden and doomed, and the sweep_ blocks that follow spare what
+-- is. If the checkpoint is the newest one, its superstep is open: the writes beside it and the subgraph calls that it
+-- started belong to it; otherwise they belong to what came behind it. Of a subgraph with a memory of its own, the
+-- checkpoint that a run from here goes on from is copied.
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+WITH RECURSIVE point AS MATERIALIZED (
+    SELECT NOT EXISTS (
+        SELECT 1 FROM checkpoints n
+        WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
+    ) AS is_open
+), spaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = :source AND checkpoint_ns <> ''
+), kept AS MATERIALIZED (
+    SELECT '' AS checkpoint_ns, :checkpoint_id AS checkpoint_id
+    UNION ALL
+    SELECT s.checkpoint_ns, h.checkpoint_id
+    FROM point p
+    CROSS JOIN spaces s
+    CROSS JOIN checkpoints h ON h.thread_id = :source AND h.checkpoint_ns = s.checkpoint_ns AND h.checkpoint_id = (
+        SELECT c.checkpoint_id FROM checkpoints c
+        WHERE c.thread_id = :source AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        AND (p.is_open OR c.checkpoint_id < :checkpoint_id)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(instr(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = :checkpoint_id), 0.00001)
+), delta AS MATERIALIZED (
+    SELECT k.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
+    FROM kept k
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
+    CROSS JOIN json_each(c.delta_channels) AS u
+    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+    GROUP BY k.checkpoint_ns
+), needed (checkpoint_ns, checkpoint_id, open) AS (
+    SELECT k.checkpoint_ns, k.checkpoint_id, (SELECT json_group_array(value) FROM (
+        SELECT value FROM json_each(x.channels) ORDER BY 1
+    ))
+    FROM kept k CROSS JOIN delta x ON x.checkpoint_ns = k.checkpoint_ns
+    UNION
+    SELECT n.checkpoint_ns, c.parent_id, (
+        SELECT json_group_array(value) FROM json_each(n.open)
+        WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
+        AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+    )
+    FROM needed n
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = n.checkpoint_ns
+        AND c.checkpoint_id = n.checkpoint_id
+    WHERE likelihood(n.open <> '[]', 0.00001) AND c.parent_id IS NOT NULL
+), lineage (checkpoint_ns, checkpoint_id) AS (
+    SELECT * FROM (
+        SELECT checkpoint_ns, checkpoint_id FROM kept
+        UNION
+        SELECT checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
+    )
+    UNION
+    SELECT k.checkpoint_ns, c.parent_id
+    FROM lineage k
+    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
+        AND c.checkpoint_id = k.checkpoint_id AND c.format < 4
+    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001) AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = :source AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = c.parent_id
+        AND w.channel = '__pregel_tasks'
+    )
+), picked AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id, (checkpoint_ns, checkpoint_id) NOT IN (SELECT * FROM kept) AS is_past
+    FROM lineage
+)
+SELECT
+    :target, r.checkpoint_ns, r.checkpoint_id, CASE
+        WHEN r.hidden OR (r.checkpoint_ns, r.parent_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM picked a)
+        OR (k.is_past AND EXISTS (
+            SELECT 1 FROM checkpoints o
+            WHERE o.thread_id = :source AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
+        )) THEN r.parent_id
+    END, r.root_id, r.run_id, r.format, k.is_past, k.is_past,
+    r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
+    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_type ELSE r.metadata_type END,
+    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata ELSE r.metadata END,
+    CASE
+        WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_filter
+        WHEN r.metadata_filter ->> '$.thread_id' = :source_json
+        THEN json_set(r.metadata_filter, '$.thread_id', :target_json)
+        ELSE r.metadata_filter
+    END
+FROM picked k
+CROSS JOIN checkpoints r ON r.thread_id = :source AND r.checkpoint_ns = k.checkpoint_ns
+    AND r.checkpoint_id = k.checkpoint_id
+WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: fork_thread_blobs
+-- differs: see fork_thread.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, n.value AS channel, t.blob_versions ->> n.key AS version
+    FROM checkpoints t CROSS JOIN json_each(t.blob_channels) AS n
+    WHERE t.thread_id = :target
+) AS r
+CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+WHERE true
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: fork_thread_parts
+-- differs: see fork_thread.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS name
+    FROM blobs t CROSS JOIN json_each(t.parts) AS n
+    WHERE t.thread_id = :target
+) AS r
+CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.name
+WHERE true
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: fork_thread_writes
+-- differs: see fork_thread.
+INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
+SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
+FROM checkpoints t
+CROSS JOIN writes w ON w.thread_id = :source AND w.checkpoint_ns = t.checkpoint_ns AND w.checkpoint_id = t.checkpoint_id
+WHERE t.thread_id = :target AND (t.doomed OR NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
+))
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+
+-- name: select_interrupts
+-- From thread to thread among those that have ever asked something. Of each the newest checkpoint of the root, if there is
+-- a question beside it, and what kinds of writes are; only questions come with their values.
+WITH RECURSIVE found (thread_id, top) AS (
+    SELECT (
+        SELECT w.thread_id FROM writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id >= r.value AND w.thread_id < :tops ->> r.key
+        ORDER BY w.thread_id LIMIT 1
+    ), :tops ->> r.key
+    FROM json_each(:bottoms) AS r
+    UNION ALL
+    SELECT (
+        SELECT w.thread_id FROM writes w
+        WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
+        ORDER BY w.thread_id LIMIT 1
+    ), f.top
+    FROM found f WHERE f.thread_id IS NOT NULL
+), heads AS MATERIALIZED (
+    SELECT c.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
+    FROM found f
+    CROSS JOIN checkpoints c ON c.thread_id = f.thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = (
+        SELECT n.checkpoint_id FROM checkpoints n
+        WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = '' AND NOT n.hidden
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    )
+    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND EXISTS (
+        SELECT 1 FROM writes w
+        WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.checkpoint_id
+        AND +w.channel = '__interrupt__'
+    )
+)
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_id, NULL AS channel, NULL AS task_id, NULL AS task_path, NULL AS idx,
+    checkpoint_type AS type, checkpoint AS value
+FROM heads
+UNION ALL
+SELECT
+    'write', w.thread_id, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type,
+    CASE w.channel WHEN '__interrupt__' THEN w.value END
+FROM heads h
+CROSS JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
+WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
+
+-- name: select_write_places
+SELECT task_path, task_id, idx FROM writes
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 
 -- The catalog_ blocks tell what there is, a line for each thing: the same as in `shipped.txt` of the migrations if nobody
 -- has changed it.

@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import StateSnapshot
 from ulid import ULID
 
 from langgraph_checkpoint_custom.core.values import PROBE
@@ -244,6 +245,30 @@ async def default_walk(face: Face, where: RunnableConfig, channels: Sequence[str
         return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=where, channels=channels)
     walk = BaseCheckpointSaver.get_delta_channel_history
     return await asyncio.to_thread(walk, face.saver, config=where, channels=channels)
+
+
+async def run_graph(face: Face, graph: Any, value: Any, where: Any, **options: Any) -> Any:
+    """Run a compiled graph in the colour of the test."""
+    if face.colour == "async":
+        return await graph.ainvoke(value, where, **options)
+    return await asyncio.to_thread(graph.invoke, value, where, **options)
+
+
+async def state_of(face: Face, graph: Any, where: Any, **options: Any) -> StateSnapshot:
+    """A state of a compiled graph."""
+    if face.colour == "async":
+        found = await graph.aget_state(where, **options)
+    else:
+        found = await asyncio.to_thread(graph.get_state, where, **options)
+    assert isinstance(found, StateSnapshot)
+    return found
+
+
+async def states_of(face: Face, graph: Any, where: Any) -> list[StateSnapshot]:
+    """All states of a compiled graph's thread, newest first."""
+    if face.colour == "async":
+        return [state async for state in graph.aget_state_history(where)]
+    return await asyncio.to_thread(lambda: list(graph.get_state_history(where)))
 
 
 async def cancel_the_rest() -> None:

@@ -279,7 +279,13 @@ def test_a_database_is_shown_without_account_and_options(url: str, text: str) ->
 
 def test_arguments_are_not_shown_if_they_may_be_a_url(tmp_path: Path) -> None:
     url = "postgresql://me:s3cret@host/app"
-    for argv in ([url], ["setup", url], ["export", "file", url], ["setup", f"--uri={url}"], ["setup", "password=s3cret"]):
+    for argv in (
+        [url],
+        ["setup", url],
+        ["export", "file", url],
+        ["setup", f"--uri={url}"],
+        ["setup", "password=s3cret"],
+    ):
         done = run([*PROGRAM, *argv], tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), argv
         assert "s3cret" not in done.stderr

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from langgraph_checkpoint_custom import CheckpointNotFound, SchemaMissing, SchemaOutdated, ThreadExists
+from langgraph_checkpoint_custom import (
+    CheckpointLabelled,
+    CheckpointNotFound,
+    LabelExists,
+    SchemaMissing,
+    SchemaOutdated,
+    ThreadExists,
+)
 from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
+from langgraph_checkpoint_custom.core.interrupts import waiting_threads
+from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
+from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
+from langgraph_checkpoint_custom.core.threads import (
+    count_threads,
+    history_page,
+    runs_of_thread,
+    thread_exists,
+    threads_page,
+)
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
@@ -80,11 +100,21 @@ def a_checkpoint(**values: Any) -> Checkpoint:
             1,
         ),
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 1),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
+        (lambda d: count_threads(d, CODEC, {}), 1),
+        (lambda d: thread_exists(d, "t"), 1),
+        (lambda d: runs_of_thread(d, CODEC, "t"), 1),
+        (lambda d: history_page(d, CODEC, first_page("t", None, None, None, {}, 10), {}), 1),
         (lambda d: delete_thread(d, "t"), 1),
         (lambda d: delete_for_runs(d, ["r"]), 1),
         (lambda d: delete_for_runs(d, []), 0),
         (lambda d: prune_thread(d, "t"), 1),
         (lambda d: copy_thread(d, "a", "b"), 1),
+        (lambda d: waiting_threads(d, CODEC, ""), 1),
+        (lambda d: unlabel(d, "t", "name"), 1),
+        (lambda d: labels_of_thread(d, "t"), 1),
+        (lambda d: delete_checkpoint(d, Key("t", "", "id")), 1),
     ],
 )
 async def test_operations_take_their_trips(
@@ -142,6 +172,111 @@ def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
 def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
     with pytest.raises(ThreadExists, match="'b'"):
         drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
+
+
+def test_threads_go_by_their_age_without_a_filter_and_by_their_ids_with_one(d: SqlDialect) -> None:
+    page = ThreadPage("z", "", {}, 1)
+    metadata = CODEC.dumps({"source": "loop", "thread_id": None}, ("metadata", "", "1"))
+    script = Script([[("a", "", "1", None, None, *metadata)]])
+    reply = drive(threads_page(d, CODEC, page, {}), script)
+    assert script.names == [["threads_newest"]]
+    (found,) = reply.threads
+    assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
+    assert reply.after == page._replace(before="1", thread_below="a")
+    script = Script([[("a", "", "1", None, None, *metadata)]])
+    reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
+    assert script.names == [["threads_matching"]]
+    assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
+
+
+def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
+    metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
+    rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
+    script = Script([rows])
+    assert drive(count_threads(d, CODEC, {"user": '"a"'}), script) == 4
+    assert script.names == [["threads_counted"]]
+
+
+def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
+    key = Key("t", "", "2")
+    made = Script([[("2",)], [("", "2", "2")]])
+    config = drive(label(d, key, "name"), made)
+    assert config["configurable"]["checkpoint_id"] == "2"
+    assert made.names == [["label_checkpoint", "label_checkpoint_holder"]]
+    assert drive(label(d, key, "name"), Script([[], [("", "2", "2")]])) == config
+    with pytest.raises(LabelExists, match="'1'"):
+        drive(label(d, key, "name"), Script([[], [("", "1", "2")]]))
+    with pytest.raises(LabelExists):
+        drive(label(d, key, "name"), Script([[], [("sub", "2", "2")]]))
+    with pytest.raises(CheckpointNotFound, match="no checkpoint '2'"):
+        drive(label(d, key, "name"), Script([[], []]))
+    with pytest.raises(CheckpointNotFound, match="'other'; there are 'name'"):
+        drive(labelled(d, "t", "other"), Script([[("name", "", "2")]]))
+
+
+def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
+    key = Key("t", "", "2")
+    makes: dict[str, Callable[[SqlDialect, Key], Operation[Any]]]
+    makes = {"doom_checkpoint": delete_checkpoint, "doom_later": rollback}
+    for doom, make in makes.items():
+        nothing: Reply = [[] for _ in drive_names(make(d, key))]
+        there, refused = [[], [("2",)], *nothing[2:]], [[], [("2",)], [("name",)], *nothing[3:]]
+        with pytest.raises(CheckpointLabelled, match="'name'"):
+            drive(make(d, key), Script(refused))
+        assert drive(make(d, key), Script(there))
+        names = drive_names(make(d, key))
+        assert names[:4] == [doom, "find_checkpoint", "refuse_labelled", "refuse_labelled_release"]
+        # What is spared is known when writes are erased, and what is doomed is still there.
+        assert names.index("sweep_spare_needed") < names.index("erase_open_writes") < names.index("sweep_checkpoints")
+    assert drive(delete_checkpoint(d, key), Script()) is False
+    with pytest.raises(CheckpointNotFound, match="'2'"):
+        drive(rollback(d, key), Script())
+
+
+def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> None:
+    def metadata(**more: Any) -> tuple[str, bytes]:
+        return CODEC.dumps({"source": "loop", **more}, ("metadata", "", "1"))
+
+    def fork(*replies: Reply) -> Script:
+        script = Script(*replies)
+        found = drive(fork_thread(d, CODEC, "a", "b", "1", None), script)
+        assert found["configurable"] == {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": "1"}
+        return script
+
+    point = ("point", "1", *metadata())
+    script = fork([[point]])
+    assert script.names[0] == ["select_fork_point"]
+    assert script.names[1][0] == "fork_thread"
+    assert script.names[1][-1] == "sweep_checkpoints"
+    params = script.trips[1].statements[0].params
+    assert isinstance(params, dict)
+    lineage = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
+    assert CODEC.loads(params["metadata_type"], params["metadata"], ("metadata", "", "1")) == {
+        "source": "loop",
+        **lineage,
+    }
+    assert all(name in params["metadata_filter"] for name in lineage)
+    # What was forked already is not forked again; anything else is refused.
+    assert len(fork([[point, ("target", "1", *metadata(**lineage))]]).trips) == 1
+    targets = [("1", *metadata()), ("2", *metadata(**lineage)), (None, None, None)]
+    for target in targets:
+        with pytest.raises(ThreadExists, match="'b'"):
+            fork([[point, ("target", *target)]])
+    rest: Reply = [[] for _ in script.trips[1].statements[1:]]
+    for reason, error in (("exists", ThreadExists), ("gone", CheckpointNotFound)):
+        with pytest.raises(error):
+            fork([[point]], [[(reason,)], *rest])
+    with pytest.raises(CheckpointNotFound, match="run 'r'"):
+        drive(fork_thread(d, CODEC, "a", "b", None, "r"), Script([[]]))
+
+
+def drive_names(op: Operation[Any]) -> list[str]:
+    """The statements of an operation of one trip."""
+    script = Script()
+    with suppress(CheckpointNotFound):
+        drive(op, script)
+    (names,) = script.names
+    return names
 
 
 def test_setup_applies_what_is_missing(d: SqlDialect) -> None:

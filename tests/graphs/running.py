@@ -21,8 +21,9 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot, StateUpdate
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointSaver, overlay
 from tests.graphs.plain import plain, plain_checkpoints, plain_state
+from tests.invariants import Tables, read_tables
 from tests.stores import Face, Store
 
 Durability = Literal["sync", "async", "exit"]
@@ -201,6 +202,33 @@ class Copied(Stored):
         source, self.thread_id = self.thread_id, f"{self.thread_id}+"
         await self.face.copy_thread(source, self.thread_id)
         await self.face.delete_thread(source)
+
+
+class Overlaid(Stored):
+    """A thread that goes on over an overlay from its first pause on, and over one more from each other.
+
+    LangGraph's saver in memory shows the snapshot of a `DeltaChannel` in later checkpoints, too, as long as its version
+    stays.
+    """
+
+    incomparable = frozenset({"checkpoints"})
+    before: Tables | None = None
+
+    async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
+        if self.before is None:
+            self.before = read_tables(self._store)
+            self._below = self.saver
+        self.saver = overlay(self.saver)  # type: ignore[assignment]  # It has no other methods than LangGraph's.
+
+    async def finish(self) -> None:
+        await check_walks(self.face, await self.face.all(self.config))
+        await super().finish()
+        assert self.before in (None, read_tables(self._store))
+
+    async def shut(self) -> None:
+        if self.before is not None:
+            self.saver = self._below
+        await super().shut()
 
 
 class Graph:

@@ -17,6 +17,7 @@ from tests.graphs.running import (
     SCENARIOS,
     Copied,
     Durability,
+    Overlaid,
     Pruned,
     PrunedWhileRunning,
     Reopened,
@@ -67,3 +68,10 @@ async def test_a_copy_of_a_thread_goes_on_as_the_thread_would(
     store: Store, scenario: Scenario, colour: str, durability: Durability
 ) -> None:
     await agrees_with_memory(scenario, Copied, store, colour, durability)
+
+
+@cases(deltas=ALL_WAYS, others=TWO_WAYS)
+async def test_over_an_overlay_a_thread_goes_on_as_it_would_and_stays_as_it_is(
+    store: Store, scenario: Scenario, colour: str, durability: Durability
+) -> None:
+    await agrees_with_memory(scenario, Overlaid, store, colour, durability)

@@ -28,6 +28,9 @@ It gets the operations that it lacks, each in the simplest form that is right, a
 13. `delete_for_runs` deletes what a run wrote beside checkpoints of other runs, too, but not writes of a hidden one,
     nor what a child that stays is rebuilt from.
 14. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
+15. Labels keep their checkpoints from a prune, with what a run from them needs of subgraphs with a memory. Where
+    a rollback or a deletion by name takes the newest checkpoint of a namespace, the writes beside the one before go,
+    unless a child that stays is rebuilt from them. `InMemorySaver` has none of these, and no forks.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_config
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
-from langgraph_checkpoint_custom import CheckpointNotFound, ThreadExists
+from langgraph_checkpoint_custom import CheckpointLabelled, CheckpointNotFound, LabelExists, ThreadExists
 
 
 class Key(NamedTuple):
@@ -96,6 +99,8 @@ class Oracle(InMemorySaver):
         self.hidden: set[Key] = set()
         self.wrote: dict[tuple[tuple[str, str, str], tuple[str, int]], str | None] = {}
         """The run that each write comes from."""
+        self.named: dict[tuple[str, str], Key] = {}
+        """The labelled checkpoints, by thread and name."""
 
     # What is there
 
@@ -286,11 +291,13 @@ class Oracle(InMemorySaver):
     def delete_thread(self, thread_id: str) -> None:
         for key in self.keys(thread_id):
             self._forget(key)
+        self._forget_labels(key for key in self.named.values() if key.thread_id == thread_id)
         super().delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         of_runs = {key for key in self.keys() if self.metadata(key).get("run_id") in run_ids}
         places = {key[:2] for key in of_runs}
+        self._forget_labels(of_runs)
         self._remove(of_runs | {key for key in self.hidden if key[:2] in places})
         for (place, slot), run_id in self.wrote.items():  # 13
             written = self.writes.get(place, {})
@@ -314,7 +321,7 @@ class Oracle(InMemorySaver):
         for thread_id in thread_ids:
             if strategy == "keep_latest":
                 kept = {key for key in self.newest(thread_id) if not self._is_finished(key)}
-                self._remove(self.keys(thread_id) - kept)
+                self._remove(self.keys(thread_id) - kept - self._pinned(thread_id))
             else:
                 self.delete_thread(thread_id)
 
@@ -343,6 +350,165 @@ class Oracle(InMemorySaver):
                 self.writes[place] = writes | there
                 for slot in writes.keys() - there.keys():
                     self.wrote[place, slot] = self.wrote[(thread_id, checkpoint_ns, checkpoint_id), slot]
+
+        for (thread_id, name), key in list(self.named.items()):
+            if thread_id == source_thread_id:
+                self.named.setdefault((target_thread_id, name), copies[key])
+
+    # Labels, and what is deleted by name (15)
+
+    def label(self, config: RunnableConfig, name: str) -> RunnableConfig:
+        key = self._exact(config)
+        if self.named.get((key.thread_id, name), key) != key:
+            raise LabelExists
+        if key not in self.visible():
+            raise CheckpointNotFound
+        self.named[key.thread_id, name] = key
+        return key.config
+
+    def unlabel(self, thread_id: str, name: str) -> bool:
+        return self.named.pop((thread_id, name), None) is not None
+
+    def labels(self, thread_id: str) -> dict[str, RunnableConfig]:
+        return {name: key.config for (thread, name), key in sorted(self.named.items()) if thread == thread_id}
+
+    def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
+        point = Key(thread_id, "", checkpoint_id)
+        if point not in self.visible():
+            raise CheckpointNotFound
+        later = {
+            key
+            for key in self.keys(thread_id)
+            if key.checkpoint_id > checkpoint_id or (key.checkpoint_ns and self._root(key) >= checkpoint_id)
+        }
+        if self._remove_by_name(later, {key for key in self.hidden if key.thread_id == thread_id}):
+            for place in list(self.writes):
+                if place[0] == thread_id and place[2] > checkpoint_id and place not in self.keys():
+                    del self.writes[place]
+        return point.config
+
+    def delete_checkpoint(self, config: RunnableConfig) -> bool:
+        point = self._exact(config)
+        if point not in self.visible():
+            return False
+        calls = {
+            key
+            for key in self.keys(point.thread_id)
+            if not point.checkpoint_ns and ":" in key.checkpoint_ns and self._root(key) == point.checkpoint_id
+        }
+        self._remove_by_name({point} | calls, {key for key in self.hidden if key[:2] == point[:2]})
+        return True
+
+    def fork_thread(
+        self, source_thread_id: str, target_thread_id: str, *, checkpoint_id: str | None = None
+    ) -> RunnableConfig:
+        roots = sorted(key for key in self.visible(source_thread_id) if not key.checkpoint_ns)
+        point = Key(source_thread_id, "", checkpoint_id) if checkpoint_id else roots[-1] if roots else None
+        if point not in roots:
+            raise CheckpointNotFound
+        assert point is not None
+        lineage = {"forked_from_thread": source_thread_id, "forked_from_checkpoint": point.checkpoint_id}
+        start = point._replace(thread_id=target_thread_id)
+        if self.keys(target_thread_id):
+            newest = max((key for key in self.visible(target_thread_id) if not key.checkpoint_ns), default=None)
+            if newest != start or not lineage.items() <= self.metadata(start).items():
+                raise ThreadExists
+            return start.config
+        is_open = point == roots[-1]
+        kept = {start}
+        for checkpoint_ns in {key.checkpoint_ns for key in self.keys(source_thread_id)} - {""}:
+            heads = [
+                key
+                for key in self.visible(source_thread_id)
+                if key.checkpoint_ns == checkpoint_ns and (is_open or key.checkpoint_id < point.checkpoint_id)
+            ]
+            head = max(heads, default=None)
+            if head and (":" not in checkpoint_ns or (is_open and self._root(head) == point.checkpoint_id)):
+                kept.add(head._replace(thread_id=target_thread_id))
+        sources = self.keys(source_thread_id)
+        early = {place: writes for place, writes in self.writes.items() if Key(*place) not in self.keys()}
+        labels = dict(self.named)
+        self.copy_thread(source_thread_id, target_thread_id)
+        self.named = labels
+        for source in sources:
+            copy = source._replace(thread_id=target_thread_id)
+            if copy in kept and not is_open:
+                self.writes.pop(copy, None)
+                if copy in early:
+                    self.writes[copy] = early[copy]
+        for place in list(self.writes):
+            if place[0] == target_thread_id and Key(*place) not in self.keys():
+                del self.writes[place]
+        self.writes.update({place: early[place] for place in early if place not in self.keys()})
+        document, _, parent_id = self.storage[target_thread_id][""][start.checkpoint_id]
+        metadata = self.serde.dumps_typed(self.metadata(start) | lineage)
+        self.storage[target_thread_id][""][start.checkpoint_id] = (document, metadata, parent_id)
+        for key in kept:
+            if self.parent(key) not in self.keys():
+                self._forget_parent(key)
+        self._remove(self.keys(target_thread_id) - kept)
+        return start.config
+
+    def _exact(self, config: RunnableConfig) -> Key:
+        part = config["configurable"]
+        return Key(part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+
+    def _root(self, key: Key) -> str:
+        """The root checkpoint from which a subgraph's call started."""
+        return cast(str, self.metadata(key).get("parents", {}).get("") or "") if key.checkpoint_ns else ""
+
+    def _pinned(self, thread_id: str) -> set[Key]:
+        """What a prune leaves alone."""
+        pinned = {key for key in self.named.values() if key.thread_id == thread_id}
+        for label in [key for key in pinned if not key.checkpoint_ns]:
+            memories: dict[str, Key] = {}
+            for key in sorted(self.visible(thread_id)):
+                if key.checkpoint_ns and ":" not in key.checkpoint_ns and key.checkpoint_id < label.checkpoint_id:
+                    memories[key.checkpoint_ns] = key
+            pinned.update(memories.values())
+        return pinned
+
+    def _forget_labels(self, keys: Iterable[Key]) -> None:
+        gone = set(keys)
+        self.named = {place: key for place, key in self.named.items() if key not in gone}
+
+    def _remove_by_name(self, victims: set[Key], hidden: set[Key]) -> bool:
+        """Delete victims, and the writes that led to them; tells whether one has gone that was to be seen."""
+        if victims & set(self.named.values()):
+            raise CheckpointLabelled
+        seen = victims - self.hidden
+        parents = {key: self.parent(key) for key in self.keys()}
+        was_hidden = set(self.hidden)
+        replayed = {
+            (key[:2], channel) for key in self.keys() for channel in self._delta_channels(key) | self._snapshots(key)
+        }
+        there = self.keys()
+        self._remove(victims | hidden)
+        gone = there - self.keys()
+        for place in {key[:2] for key in seen & gone}:
+            left = [key for key in self.visible() if key[:2] == place]
+            head = max(left, default=None)
+            lost = max(key for key in seen & gone if key[:2] == place)
+            if (
+                head is None
+                or head > lost
+                or not any(
+                    key[:2] == place and (parents[key] == head or (parents[key] is None and key not in was_hidden))
+                    for key in gone
+                )
+            ):
+                continue
+            children = [key for key in self.keys() if parents[key] == head]
+            for slot, (_, channel, _, _) in list(self.writes.get(head, {}).items()):
+                if channel == TASKS:
+                    is_read = any(self.document(child)["v"] < 4 for child in children)
+                else:
+                    is_read = (place, channel) in replayed and any(
+                        channel not in self.populated(child) for child in children
+                    )
+                if not is_read:
+                    del self.writes[head][slot]
+        return bool(seen & gone)
 
     def _is_finished(self, key: Key) -> bool:
         """Whether this is the head of a subgraph call that an older superstep of the root graph made."""

@@ -277,6 +277,38 @@ class SaverMachine(RuleBasedStateMachine):
         else:
             self._do("prune", [thread_id], strategy=operation, touches=[thread_id])
 
+    @precondition(lambda self: self.puts)
+    @rule(data=st.data())
+    def label_or_unlabel(self, data: st.DataObject) -> None:
+        key = self._any_key(data)
+        name = data.draw(st.sampled_from(["a", "ü"]))
+        if data.draw(st.integers(0, 2)) == 2:
+            self._do("unlabel", key.thread_id, name, touches=[key.thread_id])
+        else:
+            self._do("label", key.config, name, touches=[key.thread_id])
+
+    @precondition(lambda self: self.puts)
+    @rule(data=st.data())
+    def delete_one_or_all_behind_it(self, data: st.DataObject) -> None:
+        key = self._any_key(data)
+        if data.draw(st.booleans()):
+            self._do("delete_checkpoint", key.config, touches=[key.thread_id])
+        else:
+            self._do("rollback", key.thread_id, key.checkpoint_id, touches=[key.thread_id])
+
+    @precondition(lambda self: self.puts)
+    @rule(data=st.data())
+    def fork_a_thread(self, data: st.DataObject) -> None:
+        key = self._any_key(data)
+        target = data.draw(st.sampled_from(self.threads))
+        for checkpoint_ns in NAMESPACES:
+            known = self.ids[target, checkpoint_ns]
+            known.extend(each for each in self.ids[key.thread_id, checkpoint_ns] if each not in known)
+        if data.draw(st.booleans()):
+            self._do("delete_thread", target, touches=[target])
+        chosen = data.draw(st.sampled_from([None, key.checkpoint_id]))
+        self._do("fork_thread", key.thread_id, target, checkpoint_id=chosen, touches=[target])
+
     # Questions
 
     @invariant()
@@ -312,6 +344,8 @@ class SaverMachine(RuleBasedStateMachine):
 
     def _compare_thread(self, thread_id: str) -> None:
         visible = self.oracle.visible(thread_id)
+        self._ask("labels", thread_id)
+        assert self.calls("thread_exists", thread_id) == bool(visible)
         used = [checkpoint_ns for checkpoint_ns in NAMESPACES if self.ids[thread_id, checkpoint_ns]]
         for checkpoint_ns in used:
             for checkpoint_id in [None, *self.ids[thread_id, checkpoint_ns]]:
@@ -379,6 +413,16 @@ class SaverMachine(RuleBasedStateMachine):
         first, *others = self.threads
         thread_id = data.draw(st.sampled_from([*[first] * 3, *others]))
         return thread_id, data.draw(st.sampled_from([*[""] * 3, *["child"] * 3, *NAMESPACES]))
+
+    def _any_key(self, data: st.DataObject) -> Key:
+        """A checkpoint that is there, as a rule; mostly one of the root's."""
+        keys = sorted(self.oracle.keys())
+        roots = [key for key in keys if not key.checkpoint_ns]
+        chosen = roots if roots and not rarely(data) else keys
+        if not chosen or rarely(data):
+            return Key(self.threads[0], "", "unknown")
+        found: Key = data.draw(st.sampled_from(chosen))
+        return found
 
     def _new_key(self, data: st.DataObject, thread_id: str, checkpoint_ns: str) -> Key:
         """A checkpoint that is not stored: above all others, below all, or one that writes came for."""
@@ -517,7 +561,7 @@ EXTRAS = {
 
 def empty_tables(store: Store) -> None:
     """Delete what an example that failed has left, so that no other example sees it."""
-    statements = [f"DELETE FROM {{}}{table}" for table in ("checkpoints", "blobs", "writes")]
+    statements = [f"DELETE FROM {{}}{table}" for table in ("checkpoints", "blobs", "writes", "labels")]
     if store.kind == "sqlite":
         with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")))) as file, file:
             tables = file.execute("SELECT count(*) FROM sqlite_schema").fetchone()

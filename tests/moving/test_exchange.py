@@ -41,11 +41,15 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
 
 def test_all_that_graphs_have_stored_comes_over(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     threads = play(saver)
+    for number, name in enumerate(threads):
+        saver.label(config(name), f"label {number}")
     exported = export_file(saver, tmp_path / "all.zst")
     imported = import_file(other, tmp_path / "all.zst")
     assert exported == imported
     assert (imported.threads, imported.problems) == (len(threads), {})
     assert plain(other) == plain(saver)
+    for number, name in enumerate(threads):
+        assert other.labelled(name, f"label {number}") == saver.labelled(name, f"label {number}")
     assert import_file(other, tmp_path / "all.zst") == imported  # Again: nothing changes.
     assert plain(other) == plain(saver)
     assert export_file(other, tmp_path / "again.zst") == exported

@@ -20,12 +20,14 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from tests.conftest import made_database
 
 # One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
 # thread, every 100th checkpoint holds a value of the delta channel `log`, and ten values of `messages` share a part.
+# Three checkpoints of each have labels; 50 threads have asked a question, and one of them waits for an answer.
 LONG, THREADS, SHORT = 4_000, 1_960, 100
 FILL_POSTGRES = """
 INSERT INTO langgraph_checkpoint.checkpoints
@@ -47,6 +49,13 @@ INSERT INTO langgraph_checkpoint.writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', c.run_id, CASE i WHEN 0 THEN 'messages' ELSE 'log' END,
     'msgpack', '\\xc0'
 FROM langgraph_checkpoint.checkpoints c, generate_series(0, 1) AS i;
+INSERT INTO langgraph_checkpoint.labels
+SELECT thread_id, 'label ' || checkpoint_id, '', checkpoint_id
+FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id IN ('000001', '000011', '000021');
+INSERT INTO langgraph_checkpoint.writes
+SELECT 't1' || t, '', CASE t WHEN 7 THEN '000100' ELSE '000050' END, 'asks', -3, '', NULL, '__interrupt__',
+    'msgpack', '\\x90'
+FROM generate_series(0, 49) AS t;
 """
 FILL_SQLITE = """
 WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < :threads),
@@ -68,6 +77,14 @@ INSERT INTO writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', c.run_id,
     CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', x'c0'
 FROM checkpoints c, json_each('[0, 1]') AS w;
+INSERT INTO labels
+SELECT thread_id, 'label ' || checkpoint_id, '', checkpoint_id
+FROM checkpoints WHERE checkpoint_id IN ('000001', '000011', '000021');
+WITH RECURSIVE t (t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM t WHERE t < 49)
+INSERT INTO writes
+SELECT 't1' || t, '', CASE t WHEN 7 THEN '000100' ELSE '000050' END, 'asks', -3, '', NULL, '__interrupt__',
+    'msgpack', x'90'
+FROM t;
 """
 SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 
@@ -83,6 +100,19 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
         # All namespaces of a thread: every checkpoint of it is looked at for the order, and none of another thread.
         "list page of a thread": (d.select_page(first_page("t1", None, None, None, {}, 20)), 600),
+        "history page": (d.select_records(page), 300),
+        "history page of a thread": (d.select_records(first_page("t1", None, None, None, {}, 20)), 600),
+        # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
+        "newest threads": (d.select_threads(ThreadPage("\U0010ffff", "", {}, 20)), 16_000),
+        "threads, from the middle": (d.select_threads(ThreadPage("000100", "t1700", {}, 20)), 6_000),
+        # Of each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
+        "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
+        "count of threads": (d.count_threads({}), 8_000),
+        "thread exists": (d.thread_exists("t7"), 1),
+        "runs": (d.select_runs("t7"), 150),
+        # Of each of the 50 threads that have ever asked: the next one, its newest checkpoint and that one's writes.
+        "inbox": (d.select_interrupts(""), 300),
+        "inbox of some": (d.select_interrupts("t1"), 300),
         "delta walk": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
         "delta values": (d.select_delta_values(Key("t0", "", "003999"), ["log"]), 2_000),
     }
@@ -135,6 +165,9 @@ def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = list(trips(PostgresDialect("langgraph_checkpoint")))
 
 
+NO_METADATA = {"metadata_type": "msgpack", "metadata": b"\x80", "metadata_filter": "{}"}
+
+
 def maintenance(d: SqlDialect) -> dict[str, Trip]:
     """What changes many rows or walks through all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
@@ -142,6 +175,11 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
         "delete runs": d.delete_runs(["run7-3"]),
         "prune": d.delete_superseded("t7"),
         "copy": d.copy_thread("t7", "t8"),
+        "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
+        "fork": d.fork_thread("t7", "new", "000050", NO_METADATA),
+        "label": d.label_checkpoint(Key("t7", "", None), "name"),
+        "delete a checkpoint": d.delete_checkpoint(Key("t7", "", "000050")),
+        "rollback": d.delete_later(Key("t7", "", "000050")),
         "stored checkpoints": d.stored_rows("checkpoint", after, 100),
     }
 
@@ -244,6 +282,24 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
         connection.rollback()
 
 
+@pytest.mark.parametrize("checkpoint_id", ["000050", "000100"])
+def test_postgres_forks_by_index(postgres_store: str, checkpoint_id: str) -> None:
+    trip = PostgresDialect("langgraph_checkpoint").fork_thread("t7", "new", checkpoint_id, NO_METADATA)
+    with psycopg.connect(postgres_store) as connection:
+        rows = 0
+        for statement in trip.statements:
+            scans, read = table_reads(explain(connection, statement))
+            assert (statement.name, scans) == (statement.name, [])
+            rows += read
+        # The names of the delta channels of a thread of 100, and the 50 or 100 back to the snapshot with their values.
+        assert 100 < rows <= 6_000
+        copied = connection.execute(
+            "SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id = 'new'"
+        ).fetchone()
+        assert copied == (int(checkpoint_id),)
+        connection.rollback()
+
+
 @pytest.fixture(scope="module")
 def sqlite_store_with_statistics(sqlite_store: Path) -> Path:
     path = sqlite_store.with_name("analyzed.db")
@@ -261,7 +317,7 @@ def sqlite_plan(connection: sqlite3.Connection, statement: Statement) -> list[st
 
 
 # The aliases of tables that are too large to be read from end to end.
-TABLES = ("checkpoints", "blobs", "writes", "c", "b", "w", "d", "e", "o")
+TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "o", "l")
 
 
 @pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])

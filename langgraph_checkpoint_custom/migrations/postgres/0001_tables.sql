@@ -55,11 +55,20 @@ CREATE TABLE langgraph_checkpoint.writes (
 );
 
 CREATE INDEX writes_of_run ON langgraph_checkpoint.writes (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX writes_interrupts ON langgraph_checkpoint.writes (thread_id) WHERE channel = '__interrupt__';
 
 ALTER TABLE langgraph_checkpoint.checkpoints ALTER checkpoint SET STORAGE EXTERNAL;
 ALTER TABLE langgraph_checkpoint.checkpoints ALTER metadata SET STORAGE EXTERNAL;
 ALTER TABLE langgraph_checkpoint.blobs ALTER value SET STORAGE EXTERNAL;
 ALTER TABLE langgraph_checkpoint.writes ALTER value SET STORAGE EXTERNAL;
+
+CREATE TABLE langgraph_checkpoint.labels (
+    thread_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    checkpoint_ns text COLLATE "C" NOT NULL,
+    checkpoint_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (thread_id, name)
+);
 
 CREATE TABLE langgraph_checkpoint.claims (
     thread_id text COLLATE "C" PRIMARY KEY,
@@ -89,6 +98,9 @@ CREATE POLICY tenants ON langgraph_checkpoint.blobs
     USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
 ALTER TABLE langgraph_checkpoint.writes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.writes
+    USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
+ALTER TABLE langgraph_checkpoint.labels ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants ON langgraph_checkpoint.labels
     USING (langgraph_checkpoint.tenant_of(thread_id) = (SELECT langgraph_checkpoint.current_tenant()));
 ALTER TABLE langgraph_checkpoint.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants ON langgraph_checkpoint.claims

@@ -59,6 +59,15 @@ CREATE TABLE writes (
 ) STRICT;
 
 CREATE INDEX writes_of_run ON writes (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX writes_interrupts ON writes (thread_id) WHERE channel = '__interrupt__';
+
+CREATE TABLE labels (
+    thread_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    PRIMARY KEY (thread_id, name)
+) STRICT;
 
 CREATE TABLE claims (
     thread_id TEXT PRIMARY KEY NOT NULL,

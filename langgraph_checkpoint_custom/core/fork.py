@@ -1,0 +1,86 @@
+"""A new thread that starts from a checkpoint of another one.
+
+Must not know: SQL, connections.
+
+The checkpoint is copied inside the database, with the ancestors that its `DeltaChannel`s go back to, hidden, and with
+the subgraphs that a run from it goes on with. Its metadata is the one thing that is read here and stored anew, since it
+says where the thread comes from.
+
+What was written beside the checkpoint belongs to it while it is the newest: partial results, and questions that wait.
+Once something came behind it, that was made of those writes, and in the new thread the tasks run again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.filter import project
+from langgraph_checkpoint_custom.core.labels import checkpoint_not_found
+from langgraph_checkpoint_custom.core.model import Key, config_of, place_of_metadata
+from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
+
+# In the metadata of the checkpoint that a thread starts from.
+FROM_THREAD = "forked_from_thread"
+FROM_CHECKPOINT = "forked_from_checkpoint"
+
+
+@operation("write")
+def fork_thread(
+    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+) -> Steps[RunnableConfig]:
+    """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
+
+    Trips: 2, or 1 if there is nothing left to do. The second is one transaction, and one read snapshot on the source.
+    Rows: the checkpoint and what it needs; of the source's other rows, the indexes and the names of delta channels.
+    Idempotent: yes, as long as the target has not gone on.
+    Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_fork_point(source, target, checkpoint_id, run_id)
+    found = {row[0]: row[1:] for row in rows}
+    if "point" not in found:
+        if run_id is not None:
+            raise CheckpointNotFound(
+                f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() has those that have"
+            )
+        raise checkpoint_not_found(Key(source, "", checkpoint_id))
+    point, type_, data = found["point"]
+    if "target" in found:
+        there, there_type, there_data = found["target"]
+        if there == point:
+            metadata = Decoder(codec, target, "", point).metadata(there_type, there_data)
+            if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
+                return config_of(target, "", point)
+        raise _exists(target)
+
+    def encoded() -> dict[str, Any]:
+        metadata = Decoder(codec, source, "", point).metadata(type_, data)
+        metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
+        stored, shown = dict(metadata), dict(metadata)
+        if "thread_id" in metadata:  # As `codec.encode_checkpoint` stores it.
+            own = metadata["thread_id"] == source
+            stored["thread_id"] = None if own else [metadata["thread_id"]]
+            shown["thread_id"] = target if own else metadata["thread_id"]
+        new = codec.dumps(stored, place_of_metadata("", point))
+        return {"metadata_type": new.type, "metadata": new.value, "metadata_filter": project(shown, codec.shown)}
+
+    params = yield Offload(len(data), encoded)
+    refusal, *_ = yield d.fork_thread(source, target, point, params)
+    reasons = {reason for (reason,) in refusal}
+    if "exists" in reasons:
+        raise _exists(target)
+    if reasons:
+        raise checkpoint_not_found(Key(source, "", point))
+    return config_of(target, "", point)
+
+
+def _exists(target: str) -> ThreadExists:
+    return ThreadExists(
+        f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
+        "thread first"
+    )

@@ -1,0 +1,200 @@
+"""Threads, their runs and their checkpoints, by what the tables have in columns of their own; no value is read.
+
+Must not know: SQL, connections.
+
+A thread's newest checkpoint is that of its root graph (or, where only subgraphs have stored something, of its first
+namespace). Metadata is decoded, since it decides on a filter.
+
+Whether a run is finished is told from its last checkpoint as LangGraph leaves it. What is still to be started has a
+channel with a value there: `branch:to:…` for a node, `__start__` for the input, `__pregel_tasks` for sends, `join:…`
+where all have come. A graph made of `Pregel` itself, with channels of other names, always looks finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import writes_sort_key
+from langgraph.checkpoint.serde.types import TASKS
+
+from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.filter import matches, narrowing
+from langgraph_checkpoint_custom.core.model import Key, Page
+from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.values import Values
+
+_START = "__start__"
+_BRANCH = "branch:"
+_JOIN = "join:"
+
+
+class ThreadsReply(NamedTuple):
+    """The threads of a page that match, and the page after it, or None if this was the last."""
+
+    threads: Sequence[ThreadRecord]
+    after: ThreadPage | None
+
+
+class HistoryReply(NamedTuple):
+    """The records of a page that match, and the page after it, or None if this was the last."""
+
+    records: Sequence[CheckpointRecord]
+    after: Page | None
+
+
+class _Last(NamedTuple):
+    """A row of `select_runs`: the last checkpoint of a run, or, with a `channel`, a value of it."""
+
+    last_id: str
+    run_id: str | None
+    first_id: str
+    checkpoints: int
+    sends: bool
+    inline_channels: Any
+    blob_channels: Any
+    name: str | None
+    key: str | None
+    type: str | None
+    value: bytes | None
+    path: str | None
+
+
+@operation("read")
+def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str]) -> Steps[ThreadsReply]:
+    """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
+
+    Trips: 1.
+    Rows: without a filter, the checkpoints between the page's first and last; with one, two or three of each thread.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_threads(page._replace(filter=narrowing(wanted)))
+    after = None
+    if len(rows) == page.limit:
+        last = rows[-1]
+        after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
+    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted))
+    return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
+
+
+@operation("read")
+def count_threads(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> Steps[int]:
+    """The number of threads that match.
+
+    Trips: 1.
+    Rows: two or three of each thread; metadata is read only where the columns do not decide.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.count_threads(narrowing(wanted))
+    sure: int = sum(row[0] for row in rows if row[0] is not None)
+    unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
+    records = yield Offload(_size(unsure), lambda: _records(d, codec, unsure, wanted))
+    return sure + len(records)
+
+
+@operation("read")
+def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
+    """Whether a thread has a checkpoint.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.thread_exists(thread_id)
+    return bool(rows)
+
+
+@operation("read")
+def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, str]) -> Steps[HistoryReply]:
+    """As `list_page`, without documents, values and writes.
+
+    Trips: 1.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_records(page._replace(filter=narrowing(wanted)))
+    after = None
+    if len(rows) == page.limit:
+        thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
+        after = page._replace(before=checkpoint_id, thread_below=d.shown_thread(thread_id), ns_below=checkpoint_ns)
+    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted))
+    return HistoryReply(records, after)
+
+
+@operation("read")
+def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[RunRecord]]:
+    """The runs of a thread, the one that began last first.
+
+    Trips: 1.
+    Rows: the root's checkpoints; of each run's last one, what tells whether it has finished.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_runs(thread_id)
+    lasts = [_Last._make(row) for row in rows]
+    runs: list[RunRecord] = yield Offload(
+        sum(len(row.value or b"") for row in lasts), lambda: _runs(d, codec, thread_id, lasts)
+    )
+    return sorted(runs, key=lambda run: run.first_id, reverse=True)
+
+
+@operation("read")
+def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
+    """Path, task and index of each write beside a checkpoint, in the order of its pending writes.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_write_places(key)
+    return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
+
+
+def _size(rows: Sequence[Row]) -> int:
+    return sum(len(row[6]) for row in rows)
+
+
+def _records(
+    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str]
+) -> Sequence[CheckpointRecord]:
+    """The records that match a filter, newest first."""
+    found = []
+    for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
+        place = d.shown_thread(stored), checkpoint_ns, checkpoint_id
+        metadata = Decoder(codec, *place).metadata(type_, data)
+        if matches(metadata, wanted):
+            found.append(CheckpointRecord(*place, parent_id, run_id, metadata))
+    return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
+
+
+def _runs(d: SqlDialect, codec: Values, thread_id: str, rows: Sequence[_Last]) -> list[RunRecord]:
+    values = [row for row in rows if row.name is not None]
+    waiting = {row.last_id for row in values if _waits(Decoder(codec, thread_id, "", row.last_id), row)}
+    return [
+        RunRecord(
+            row.run_id,
+            row.first_id,
+            row.last_id,
+            row.checkpoints,
+            not row.sends
+            and row.last_id not in waiting
+            and not any(
+                channel == _START or channel.startswith(_BRANCH)
+                for channel in (*d.names(row.inline_channels), *d.names(row.blob_channels))
+            ),
+        )
+        for row in rows
+        if row.name is None
+    ]
+
+
+def _waits(decoder: Decoder, row: _Last) -> bool:
+    """Whether a value of a channel means that a task is to be started."""
+    if row.path is not None:
+        return True
+    value = decoder.blob(row, lambda *_: None)
+    if row.name == TASKS:
+        return bool(value)
+    # Those that have come, of `join:a+b:c`; once all have, their names are as long as the list of all names.
+    names = (row.name or "").removeprefix(_JOIN).rpartition(":")[0]
+    return isinstance(value, (set, frozenset, list, tuple)) and len("+".join(map(str, value))) == len(names)

@@ -1,0 +1,416 @@
+"""`overlay(saver)`: what-if runs that read from a saver and write to memory.
+
+Works over any saver of LangGraph's kind; that one is only ever read. What is written lives as long as the overlay and
+its copies. Each checkpoint is held whole, encoded by the saver's serializer, so that nothing that a graph changes later
+slips into it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from copy import copy
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    writes_sort_key,
+)
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom.core.codec import merge_metadata
+from langgraph_checkpoint_custom.core.filter import matches, wanted
+from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, namespace_of
+from langgraph_checkpoint_custom.errors import ConfigError
+
+Typed = tuple[str, bytes]
+_Place = tuple[str, str, int]
+"""Path, task and index of a write."""
+
+
+class _Held(NamedTuple):
+    """A checkpoint in memory."""
+
+    checkpoint: Typed
+    metadata: Typed
+    parent_id: str | None
+
+
+class _Write(NamedTuple):
+    """A write in memory."""
+
+    task_id: str
+    idx: int
+    task_path: str
+    channel: str
+    value: Typed
+
+
+def overlay(saver: BaseCheckpointSaver[Any]) -> OverlaySaver:
+    """A saver that reads through another one and writes to memory, so that a run can be tried and forgotten."""
+    return OverlaySaver(saver)
+
+
+class OverlaySaver(BaseCheckpointSaver[Any]):
+    """Reads what was written here and, behind that, what another saver has; `overlay` makes it.
+
+    Deleting a thread hides what the other saver has of it. The history of a `DeltaChannel` that goes on from memory is
+    found ancestor by ancestor, each of which is a read. Copies share what was written, as LangGraph's clones have to.
+    """
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=saver.serde)
+        self._base = saver
+        self._lock = threading.Lock()  # Guards the following.
+        self._held: dict[Key, _Held] = {}
+        self._writes: dict[Key, dict[tuple[str, int], _Write]] = {}
+        self._deleted: set[str] = set()
+
+    def with_allowlist(self, extra_allowlist: Any) -> Self:
+        """A copy, over a copy of the other saver, that may read these types, too."""
+        clone = copy(self)
+        clone.serde = super().with_allowlist(extra_allowlist).serde
+        clone._base = self._base.with_allowlist(extra_allowlist)
+        return clone
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """Those of the other saver."""
+        return self._base.config_specs
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """As the other saver has it."""
+        return self._base.get_next_version(current, channel)
+
+    # Writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint in memory; returns the config that names it."""
+        thread_id, checkpoint_ns, parent_id = key_of(config)
+        held = _Held(
+            self.serde.dumps_typed(checkpoint), self.serde.dumps_typed(merge_metadata(config, metadata)), parent_id
+        )
+        with self._lock:
+            self._held[Key(thread_id, checkpoint_ns, checkpoint["id"])] = held
+        return config_of(thread_id, checkpoint_ns, checkpoint["id"])
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint in memory; returns the config that names it."""
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep the outputs of a task in memory, beside a checkpoint of either."""
+        key = key_of(config)
+        if key.checkpoint_id is None:
+            raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
+        rows = [
+            _Write(task_id, WRITES_IDX_MAP.get(channel, position), task_path, channel, self.serde.dumps_typed(value))
+            for position, (channel, value) in enumerate(writes)
+        ]
+        with self._lock:
+            there = self._writes.setdefault(key, {})
+            for row in rows:
+                if row.idx < 0 or (row.task_id, row.idx) not in there:
+                    there[row.task_id, row.idx] = row
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep the outputs of a task in memory, beside a checkpoint of either."""
+        self.put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Forget a thread, and show no more what the other saver has of it."""
+        thread_id = key_of({"configurable": {"thread_id": thread_id}}).thread_id
+        with self._lock:
+            self._deleted.add(thread_id)
+            for place in (self._held, self._writes):
+                for key in [key for key in place if key.thread_id == thread_id]:
+                    del place[key]
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Forget a thread, and show no more what the other saver has of it."""
+        self.delete_thread(thread_id)
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest of its namespace, from memory or the other saver."""
+        key = key_of(config)
+        mine = self._mine(key)
+        if (mine is not None and key.checkpoint_id is not None) or key.thread_id in self._deleted:
+            return mine
+        theirs = self._base.get_tuple(config)
+        if theirs is None or _is_newer(mine, theirs):
+            return mine
+        return self._with_writes(theirs, self._places_below(theirs.config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest of its namespace, from memory or the other saver."""
+        key = key_of(config)
+        mine = self._mine(key)
+        if (mine is not None and key.checkpoint_id is not None) or key.thread_id in self._deleted:
+            return mine
+        theirs = await self._base.aget_tuple(config)
+        if theirs is None or _is_newer(mine, theirs):
+            return mine
+        return self._with_writes(theirs, await self._aplaces_below(theirs.config))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        if self._is_theirs(config):
+            return self._base.get_delta_channel_history(config=config, channels=channels)
+        return super().get_delta_channel_history(config=config, channels=channels)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        if self._is_theirs(config):
+            return await self._base.aget_delta_channel_history(config=config, channels=channels)
+        return await super().aget_delta_channel_history(config=config, channels=channels)
+
+    # What both colours share
+
+    def _is_theirs(self, config: RunnableConfig) -> bool:
+        """Whether nothing in the namespace of a config was written here."""
+        place = key_of(config)[:2]
+        with self._lock:
+            return place[0] not in self._deleted and not any(
+                key[:2] == place for written in (self._held, self._writes) for key in written
+            )
+
+    def _mine(self, key: Key) -> CheckpointTuple | None:
+        """A checkpoint in memory."""
+        with self._lock:
+            if key.checkpoint_id is None:
+                ids = [held.checkpoint_id or "" for held in self._held if held[:2] == key[:2]]
+                key = key._replace(checkpoint_id=max(ids, default=""))
+            held = self._held.get(key)
+            writes = list(self._writes.get(key, {}).values())
+        return self._tuple(key, held, writes) if held else None
+
+    def _tuple(self, key: Key, held: _Held, writes: Sequence[_Write]) -> CheckpointTuple:
+        thread_id, checkpoint_ns, checkpoint_id = key
+        return CheckpointTuple(
+            config_of(thread_id, checkpoint_ns, checkpoint_id or ""),
+            cast("Checkpoint", self.serde.loads_typed(held.checkpoint)),
+            cast("CheckpointMetadata", self.serde.loads_typed(held.metadata)),
+            config_of(thread_id, checkpoint_ns, held.parent_id) if held.parent_id else None,
+            self._pending((), writes, []),
+        )
+
+    def _with_writes(self, theirs: CheckpointTuple, places: Sequence[_Place] | None) -> CheckpointTuple:
+        """A checkpoint of the other saver with what was written beside it here."""
+        with self._lock:
+            writes = list(self._writes.get(key_of(theirs.config), {}).values())
+        if not writes:
+            return theirs
+        return theirs._replace(pending_writes=self._pending(theirs.pending_writes or (), writes, places))
+
+    def _pending(
+        self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], places: Sequence[_Place] | None
+    ) -> list[PendingWrite]:
+        """Writes of both, in order: regular ones that are there stay, special ones are replaced.
+
+        Where the places of the other saver's are not known, these come first, and each counts as its task's next one.
+        """
+        own = {(write.task_path, write.task_id, write.idx): write for write in writes}
+        if places is None or len(places) != len(theirs):
+            counted: dict[str, int] = {}
+            places = []
+            for task_id, channel, _ in theirs:
+                regular = channel not in WRITES_IDX_MAP
+                idx = counted.get(task_id, 0) if regular else WRITES_IDX_MAP[channel]
+                counted[task_id] = counted.get(task_id, 0) + regular
+                places.append(("", task_id, idx))
+            ordered = False
+        else:
+            ordered = True
+        replaced = {place[1:] for place in own if place[2] < 0}
+        there = {place[1:] for place in places}
+        kept = [
+            (writes_sort_key(*place), pending)
+            for place, pending in zip(places, theirs, strict=True)
+            if place[1:] not in replaced
+        ]
+        added = [
+            (writes_sort_key(*place), (write.task_id, write.channel, self.serde.loads_typed(write.value)))
+            for place, write in own.items()
+            if write.idx < 0 or place[1:] not in there
+        ]
+        by_place = itemgetter(0)
+        merged = sorted([*kept, *added], key=by_place) if ordered else [*kept, *sorted(added, key=by_place)]
+        return [pending for _, pending in merged]
+
+    def _places_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
+        """The places of the other saver's writes where something was written beside them, if it can tell."""
+        ask = getattr(self._base, "_write_places", None)
+        return ask(config) if ask is not None and key_of(config) in self._writes else None
+
+    async def _aplaces_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
+        """The places of the other saver's writes where something was written beside them, if it can tell."""
+        ask = getattr(self._base, "_awrite_places", None)
+        return await ask(config) if ask is not None and key_of(config) in self._writes else None
+
+    def _write_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
+        """For an overlay over this one."""
+        key = key_of(config)
+        if key in self._held or key.thread_id in self._deleted:
+            return self._merged_places(key, [])
+        ask = getattr(self._base, "_write_places", None)
+        return None if ask is None else self._merged_places(key, ask(config))
+
+    async def _awrite_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
+        """For an overlay over this one."""
+        key = key_of(config)
+        if key in self._held or key.thread_id in self._deleted:
+            return self._merged_places(key, [])
+        ask = getattr(self._base, "_awrite_places", None)
+        return None if ask is None else self._merged_places(key, await ask(config))
+
+    def _merged_places(self, key: Key, theirs: Sequence[_Place] | None) -> Sequence[_Place] | None:
+        if theirs is None:
+            return None
+        with self._lock:
+            own = {place: write.task_path for place, write in self._writes.get(key, {}).items()}
+        there = {place[1:]: place[0] for place in theirs}
+        merged = there | {place: path for place, path in own.items() if place[1] < 0 or place not in there}
+        return sorted(((path, *place) for place, path in merged.items()), key=lambda place: writes_sort_key(*place))
+
+    # Last, since it hides the type of that name.
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """The checkpoints of both, newest first."""
+        merge = _Merge(self, config, filter, before, limit)
+        for found in self._base.list(config, filter=filter, before=before):
+            yield from merge.newer_than(found)
+            if merge.takes(found):
+                yield self._with_writes(found, self._places_below(found.config))
+            if merge.is_full:
+                return
+        yield from merge.rest()
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """The checkpoints of both, newest first."""
+        merge = _Merge(self, config, filter, before, limit)
+        async for found in self._base.alist(config, filter=filter, before=before):
+            for each in merge.newer_than(found):
+                yield each
+            if merge.takes(found):
+                yield self._with_writes(found, await self._aplaces_below(found.config))
+            if merge.is_full:
+                return
+        for each in merge.rest():
+            yield each
+
+
+def _order(found: CheckpointTuple) -> tuple[str, str, str]:
+    """What lists are sorted by."""
+    thread_id, checkpoint_ns, checkpoint_id = key_of(found.config)
+    return checkpoint_id or "", thread_id, checkpoint_ns
+
+
+def _is_newer(mine: CheckpointTuple | None, theirs: CheckpointTuple) -> bool:
+    """Whether a checkpoint in memory hides one of the other saver."""
+    return mine is not None and _order(mine) >= _order(theirs)
+
+
+class _Merge:
+    """The checkpoints in memory that a list has to have, brought in among those of the other saver."""
+
+    def __init__(
+        self,
+        saver: OverlaySaver,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> None:
+        texts, ceiling = wanted(filter), before_id(before)
+        thread_id, _, exact = key_of(config) if config else (None, None, None)
+        checkpoint_ns = namespace_of(config) if config else None
+        with saver._lock:
+            self._deleted = set(saver._deleted)
+            self._held = set(saver._held)
+            keys = [
+                key
+                for key in self._held
+                if thread_id in (None, key.thread_id)
+                and checkpoint_ns in (None, key.checkpoint_ns)
+                and exact in (None, key.checkpoint_id)
+                and (ceiling is None or (key.checkpoint_id or "") < ceiling)
+            ]
+        found = [each for key in keys if (each := saver._mine(key)) and matches(each.metadata, texts)]
+        self._mine = deque(sorted(found, key=_order, reverse=True))
+        self._saver = saver
+        self._left = limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit was reached."""
+        return self._left is not None and self._left <= 0
+
+    def newer_than(self, theirs: CheckpointTuple) -> Iterator[CheckpointTuple]:
+        """Those in memory that come before one of the other saver."""
+        while self._mine and not self.is_full and _order(self._mine[0]) > _order(theirs):
+            self._count()
+            yield self._mine.popleft()
+
+    def takes(self, theirs: CheckpointTuple) -> bool:
+        """Whether one of the other saver is to be seen; it counts then."""
+        key = key_of(theirs.config)
+        if self.is_full or key in self._held or key.thread_id in self._deleted:
+            return False
+        self._count()
+        return True
+
+    def rest(self) -> Iterator[CheckpointTuple]:
+        """Those that are left."""
+        while self._mine and not self.is_full:
+            self._count()
+            yield self._mine.popleft()
+
+    def _count(self) -> None:
+        if self._left is not None:
+            self._left -= 1
