@@ -120,7 +120,9 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
         across_threads |= {
             name
             for name in blocks
-            if name.startswith(("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_", "catalog_"))
+            if name.startswith(
+                ("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_", "catalog_", "sizes_")
+            )
         }
         across_threads |= {
             "enter_tenant",

@@ -21,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         be understood, and without the extra `cli`; 130 after Ctrl-C.
     """
     try:
+        import rich  # noqa: F401  # Some commands need it in the middle of their work.
+
         from langgraph_checkpoint_custom.cli.app import run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):

@@ -11,7 +11,7 @@ from typing import cast
 
 import typer
 
-from langgraph_checkpoint_custom.cli import moving, tables, trying
+from langgraph_checkpoint_custom.cli import changing, counting, moving, reading, tables, trying
 from langgraph_checkpoint_custom.cli.output import complain
 from langgraph_checkpoint_custom.errors import CheckpointError
 
@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # They show local variables, and so passwords.
 )
-for _group in (trying, tables, moving):
+for _group in (trying, tables, reading, counting, changing, moving):
     app.add_typer(_group.commands)
 
 
@@ -42,13 +42,15 @@ def run(argv: Sequence[str]) -> int:
     try:
         code = app(list(argv), prog_name="langgraph-checkpoint", standalone_mode=False)
         sys.stdout.flush()
+        if code == 130:  # typer makes that of Ctrl-C.
+            raise KeyboardInterrupt
         return int(code or 0)
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
-    except (typer.Exit, typer.Abort) as error:
-        # Of an older typer: Ctrl-C has become one of these.
-        return getattr(error, "exit_code", 130) or 130
+    except typer.Abort:  # An older one makes this of it.
+        complain("interrupted")
+        return 130
     except BrokenPipeError:
         # Whoever read has gone, `head` say. Python would complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -32,7 +32,7 @@ def export(
     """Write all threads to a file, while runs go on; one that was interrupted goes on where it was."""
     from langgraph_checkpoint_custom.exchange import export_file
 
-    with opened(url, tenant) as saver, progress("threads") as report:
+    with opened(url, tenant) as saver, progress("threads", saver.count_threads) as report:
         done = export_file(saver, file, progress=lambda threads: report(threads, "export"))
     if as_json:
         tell({"file": str(file), "threads": done.threads, "rows": done.rows})
@@ -125,7 +125,7 @@ def _transfer(source: str, target: CheckpointSaver) -> dict[str, Any]:
     from langgraph_checkpoint_custom.exchange import transfer
 
     options = dict(settings_of(os.environ, source).options)
-    with open_saver(source, **options) as other, progress("threads") as report:
+    with open_saver(source, **options) as other, progress("threads", other.count_threads) as report:
         done = transfer(other, target, progress=lambda threads: report(threads, "copy"))
     return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
 

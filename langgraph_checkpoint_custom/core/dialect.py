@@ -193,6 +193,27 @@ class SqlDialect(ABC):
             return None
         return self._send(self.statement("catalog_privileges", schema=self._schema))
 
+    def sizes_of_threads(self, thread_ids: Sequence[str]) -> Trip:
+        """A row for each thread: its id, visible and hidden checkpoints, writes, blobs, bytes."""
+        return self._send(
+            self.statement("sizes_of_threads", thread_ids=self.array(list(map(self.stored_thread, thread_ids))))
+        )
+
+    def sizes_of_thread(self, thread_id: str, limit: int) -> Trip:
+        """The largest namespaces of a thread, and its largest channels."""
+        return self._send(
+            self.statement("sizes_of_namespaces", thread_id=thread_id, limit=limit),
+            self.statement("sizes_of_channels", thread_id=thread_id, limit=limit),
+        )
+
+    def sizes_of_store(self, limit: int) -> Trip:
+        """The tables, the largest threads, the largest channels."""
+        return self._send(
+            self.statement("sizes_of_tables"),
+            self.statement("sizes_of_largest", limit=limit),
+            self.statement("sizes_of_all_channels", limit=limit),
+        )
+
     def select_newest_id(self, key: Key) -> Trip:
         """The id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))

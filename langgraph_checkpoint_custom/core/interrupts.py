@@ -27,10 +27,10 @@ def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
     The interrupt of a task stays stored after it was answered, until the superstep is over; a task that has written
     anything else is done.
     """
-    return {interrupt.id: interrupt.value for interrupt in _open((found.pending_writes if found else None) or [])}
+    return {interrupt.id: interrupt.value for interrupt in open_among((found.pending_writes if found else None) or [])}
 
 
-def _open(writes: Sequence[PendingWrite]) -> list[Interrupt]:
+def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
     """The interrupts that wait among the writes of a checkpoint; of others than interrupts no value is looked at."""
     done = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
     return [
@@ -72,7 +72,7 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
     for _, stored, checkpoint_id, *_, type_, data in heads:
         thread_id = d.shown_thread(stored)
         decoder = Decoder(codec, thread_id, "", checkpoint_id)
-        interrupts = _open(
+        interrupts = open_among(
             [
                 (row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None)
                 for row in in_order(writes.get(stored, ()))

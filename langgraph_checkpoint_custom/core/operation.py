@@ -19,9 +19,9 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeV
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. The trips of a "migrate" are one transaction, those of a "snapshot" read one
-# point in time; the others' are atomic each, and on SQLite together.
-Access = Literal["read", "snapshot", "write", "migrate"]
+# What an operation does to the database. The trips of a "migrate" and of a "rehearsal" are one transaction, those of a
+# "snapshot" read one point in time; the others' are atomic each, and on SQLite together. An error undoes a rehearsal.
+Access = Literal["read", "snapshot", "write", "rehearsal", "migrate"]
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 

@@ -123,7 +123,7 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key) -> St
     changes, unreadable = yield Offload(size, lambda: _changes(d, codec, table, rows))
     if changes:
         yield d.renew_rows(table.name, changes)
-    last = _key(d, table, rows[-1]) if len(rows) == PAGE else None
+    last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None
     return PageDone(Renewal(len(rows), len(changes), unreadable), last)
 
 
@@ -133,7 +133,7 @@ def _changes(
     """The parameters of each row that has to be stored anew, and what cannot be read."""
     changes, unreadable = [], []
     for row in rows:
-        key = _key(d, table, row)
+        key = key_of_row(d, table, row)
         try:
             changed = table.changed(codec, row)
         except UnreadableValue as error:
@@ -153,6 +153,7 @@ def _changes(
     return changes, unreadable
 
 
-def _key(d: SqlDialect, table: Table, row: Row) -> Key:
+def key_of_row(d: SqlDialect, table: Table, row: Row) -> Key:
+    """The key of a row of `stored_rows`."""
     key = dict(zip(table.first, row, strict=False))
     return {**key, "thread_id": d.shown_thread(key["thread_id"])}

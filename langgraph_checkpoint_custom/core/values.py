@@ -168,6 +168,15 @@ class Values:
         data = [self._open(*part, (*place[:-1], name))[1] for name, part in parts]
         return put_together(stored, data, lambda joined: self._serde.loads_typed((MSGPACK, joined))), stored
 
+    def uncovered(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes] | None:
+        """The serializer's own type and bytes, or None for what only puts parts together.
+
+        Raises: UnreadableValue if it cannot be decrypted, say.
+        """
+        if _layers(type_)[1].startswith(DIVIDED):
+            return None
+        return self._open(type_, data, place)
+
     def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:
         """The same bytes as they would be stored now, or None if they are. No object is made of them."""
         own, layers = _layers(type_)

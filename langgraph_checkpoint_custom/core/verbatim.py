@@ -47,7 +47,7 @@ class Verbatim(Faithful):
         if kind in _PLAIN:
             return super().loads_typed(data)
         if kind == MSGPACK:
-            value = _unpacked(stored)
+            value = unpacked(stored)
             if pack(value) == stored:
                 return value
         if "+" in kind:
@@ -55,13 +55,14 @@ class Verbatim(Faithful):
         return Raw(kind, bytes(stored))
 
 
-def _unpacked(data: bytes) -> Any:
+def unpacked(data: bytes) -> Any:
+    """A value of plain types and extensions."""
     return ormsgpack.unpackb(data, ext_hook=_extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def _extension(code: int, data: bytes) -> Any:
     # A snapshot says something about its channel.
-    return _DeltaSnapshot(_unpacked(data)) if code == DELTA else Extension(code, data)
+    return _DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
 
 
 def verbatim(serde: SerializerProtocol) -> SerializerProtocol:

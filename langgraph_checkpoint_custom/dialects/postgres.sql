@@ -1738,3 +1738,88 @@ WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p')
 UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
+
+-- The sizes_ blocks count rows and bytes; values are not read, only their lengths.
+
+-- name: sizes_of_threads
+SELECT t.thread_id, c.visible, c.hidden, w.rows, b.rows, c.bytes + w.bytes + b.bytes
+FROM unnest(%(thread_ids)s::text[]) AS t (thread_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE NOT k.hidden) AS visible, count(*) FILTER (WHERE k.hidden) AS hidden,
+        coalesce(sum(octet_length(k.checkpoint) + octet_length(k.metadata)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.checkpoints k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.writes k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS w
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.blobs k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS b
+
+-- name: sizes_of_namespaces
+SELECT p.checkpoint_ns, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
+FROM (
+    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+) AS p
+GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT %(limit)s
+
+-- name: sizes_of_channels
+SELECT p.checkpoint_ns, p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+FROM (
+    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
+    UNION ALL
+    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(octet_length(value))
+    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
+) AS p
+GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
+
+-- name: sizes_of_tables
+SELECT 'checkpoints', count(*), coalesce(sum(octet_length(checkpoint) + octet_length(metadata)), 0)::bigint
+FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s
+UNION ALL
+SELECT 'blobs', count(*), coalesce(sum(octet_length(value)), 0)::bigint
+FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+UNION ALL
+SELECT 'writes', count(*), coalesce(sum(octet_length(value)), 0)::bigint
+FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+
+-- name: sizes_of_largest
+SELECT p.thread_id, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
+FROM (
+    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
+) AS p
+GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT %(limit)s
+
+-- name: sizes_of_all_channels
+SELECT p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+FROM (
+    SELECT channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
+    UNION ALL
+    SELECT channel, 0, 0, count(*), sum(octet_length(value))
+    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
+) AS p
+GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s

@@ -1297,3 +1297,82 @@ FROM ours o CROSS JOIN pragma_index_list(o.name) AS i LEFT JOIN sqlite_schema s 
 UNION ALL
 SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1
+
+-- The sizes_ blocks count rows and bytes; values are not read, only their lengths.
+
+-- name: sizes_of_threads
+SELECT t.value,
+    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND NOT k.hidden),
+    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND k.hidden),
+    (SELECT count(*) FROM writes k WHERE k.thread_id = t.value),
+    (SELECT count(*) FROM blobs k WHERE k.thread_id = t.value),
+    (SELECT coalesce(sum(length(k.checkpoint) + length(k.metadata)), 0) FROM checkpoints k WHERE k.thread_id = t.value)
+    + (SELECT coalesce(sum(length(k.value)), 0) FROM writes k WHERE k.thread_id = t.value)
+    + (SELECT coalesce(sum(length(k.value)), 0) FROM blobs k WHERE k.thread_id = t.value)
+FROM json_each(:thread_ids) AS t
+
+-- name: sizes_of_namespaces
+SELECT p.checkpoint_ns, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
+FROM (
+    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(length(checkpoint) + length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM checkpoints WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
+    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
+    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+) AS p
+GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT :limit
+
+-- name: sizes_of_channels
+SELECT p.checkpoint_ns, p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+FROM (
+    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
+    UNION ALL
+    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(length(value))
+    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
+) AS p
+GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT :limit
+
+-- name: sizes_of_tables
+SELECT 'checkpoints', count(*), coalesce(sum(length(checkpoint) + length(metadata)), 0)
+FROM checkpoints WHERE tenant = :tenant
+UNION ALL
+SELECT 'blobs', count(*), coalesce(sum(length(value)), 0)
+FROM blobs WHERE tenant = :tenant
+UNION ALL
+SELECT 'writes', count(*), coalesce(sum(length(value)), 0)
+FROM writes WHERE tenant = :tenant
+
+-- name: sizes_of_largest
+SELECT p.thread_id, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
+FROM (
+    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(length(checkpoint) + length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM checkpoints WHERE tenant = :tenant GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
+    FROM blobs WHERE tenant = :tenant GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
+    FROM writes WHERE tenant = :tenant GROUP BY thread_id
+) AS p
+GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT :limit
+
+-- name: sizes_of_all_channels
+SELECT p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+FROM (
+    SELECT channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+    FROM blobs WHERE tenant = :tenant GROUP BY channel
+    UNION ALL
+    SELECT channel, 0, 0, count(*), sum(length(value))
+    FROM writes WHERE tenant = :tenant GROUP BY channel
+) AS p
+GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit

@@ -424,12 +424,13 @@ class _Session:
 
     def _begin(self) -> sqlite3.Connection:
         driver, name = self._driver, self._op.name
-        if self._op.access == "write" or driver._shared:
+        writes = self._op.access in ("write", "rehearsal")
+        if writes or driver._shared:
             self._turn = driver._writer(name)
             self._connection = connection = self._turn.__enter__()
         else:
             self._connection = connection = driver._lend(self, name)
-        if self._op.access == "write":
+        if writes:
             self._word(connection, "BEGIN IMMEDIATE")
         elif self._op.access == "snapshot":
             self._word(connection, "BEGIN")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom.cli import main
+from tests.moving.conftest import official as official  # A fixture.
 from tests.stores import Store
 
 # A part of PostgreSQL's URL that must never be shown, as its password must not.

@@ -16,8 +16,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from tests.cli.conftest import SECRET, Cli
-from tests.moving.conftest import official  # noqa: F401  # A fixture.
-from tests.moving.official import Official, config, everything, step
+from tests.moving.official import Official, everything, step
 from tests.stores import Store
 
 PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
@@ -39,7 +38,7 @@ def environment(url: str) -> dict[str, str]:
 def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
     with cli.store.open() as saver:
         fill(saver, 3)
-        saver.for_tenant("acme").put(config("1"), *_checkpoint())
+        step(saver.for_tenant("acme"), "1", None, a=1)
         assert cli("export", "all.zst").startswith("3 threads, ")
         assert "there already" in cli.fail("export", "all.zst")
         with open_saver(f"sqlite:///{tmp_path}/other.db") as other:
@@ -59,11 +58,7 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
     assert "damaged" in cli.fail("import", "text")
 
 
-def _checkpoint() -> tuple[dict[str, object], dict[str, object], dict[str, str]]:
-    return {"v": 4, "id": "1", "ts": "", "channel_values": {}, "channel_versions": {}}, {}, {}
-
-
-def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:  # noqa: F811
+def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
     with official.open() as source:
         for turn in range(3):
             step(source, "1", None, text=HOSTILE, turn=turn)

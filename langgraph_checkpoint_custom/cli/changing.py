@@ -1,0 +1,272 @@
+"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`: threads that are changed.
+
+What destroys something can be tried with `--dry-run`, which does it in a transaction and takes it back, so what it
+tells is what would happen; and it asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import (
+    DryRun,
+    Json,
+    Namespace,
+    Tenant,
+    Thread,
+    Url,
+    Yes,
+    confirm,
+    opened,
+)
+from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, table, tell
+from langgraph_checkpoint_custom.core.maintain import delete_thread, prune_thread
+from langgraph_checkpoint_custom.core.model import MAX_ID, Key, config_of, text, thread_text
+from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.core.rewind import rollback as rollback_thread
+from langgraph_checkpoint_custom.core.sizes import Rehearsed, ThreadSize, rehearse
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+commands = typer.Typer()
+
+Threads = Annotated[list[str] | None, typer.Argument(metavar="[THREAD]...", help="ids of threads", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="all threads of the tenant, or without one", show_default=False)]
+
+
+@commands.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a thread")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="an id that has no checkpoints of its own")],
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a thread with its whole history, inside the database."""
+    with opened(url, tenant) as saver:
+        _must_be_there(saver, source)
+        saver.copy_thread(source, target)
+    _done({"source": source, "target": target}, f"Copied {source} to {target}.", as_json)
+
+
+@commands.command()
+def fork(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a thread")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="an id that has no checkpoints")],
+    checkpoint: Annotated[
+        str | None, typer.Option(help="where to start; by default the newest checkpoint", show_default=False)
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="start from the last checkpoint of this run", show_default=False)
+    ] = None,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Start a thread from a checkpoint of another one, with all that it needs and nothing after it."""
+    with opened(url, tenant) as saver:
+        config = saver.fork_thread(source, target, checkpoint_id=checkpoint, run_id=run)
+    where = config["configurable"]["checkpoint_id"]
+    told = {"source": source, "target": target, "checkpoint_id": where}
+    _done(told, f"Thread {target} starts from checkpoint {where} of {source}.", as_json)
+
+
+@commands.command()
+def prune(
+    threads: Threads = None,
+    every: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Keep the newest checkpoint of each namespace, those with labels, and what they need; delete the others."""
+    question = "Delete the history of {}?"
+    _on_threads(
+        threads,
+        every,
+        lambda saver, one: prune_thread(saver._dialect, one),
+        question,
+        dry_run,
+        yes,
+        url,
+        tenant,
+        as_json,
+    )
+
+
+@commands.command()
+def delete(
+    threads: Threads = None,
+    every: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Delete everything of threads."""
+    question = "Delete {} for good?"
+    _on_threads(
+        threads,
+        every,
+        lambda saver, one: delete_thread(saver._dialect, one),
+        question,
+        dry_run,
+        yes,
+        url,
+        tenant,
+        as_json,
+    )
+
+
+@commands.command()
+def rollback(
+    thread: Thread,
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="a checkpoint of the root graph")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Make a checkpoint the newest: all that came behind it goes, in all namespaces, and will not be applied again."""
+    key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
+    question = f"Delete all that came behind checkpoint {checkpoint} of {{}}?"
+    _on_threads(
+        [thread],
+        False,
+        lambda saver, one: rollback_thread(saver._dialect, key),
+        question,
+        dry_run,
+        yes,
+        url,
+        tenant,
+        as_json,
+    )
+
+
+def _on_threads(
+    threads: list[str] | None,
+    every: bool,
+    operation: Callable[[CheckpointSaver, str], Operation[Any]],
+    question: str,
+    dry_run: bool,
+    yes: bool,
+    url: str | None,
+    tenant: str | None,
+    as_json: bool,
+) -> None:
+    """Run an operation on each thread, or tell what it would do."""
+    if every == bool(threads):
+        raise typer.BadParameter("name threads, or say --all")
+    with opened(url, tenant) as saver:
+        if threads:
+            for one in threads:
+                _must_be_there(saver, one)
+        found: Iterable[str] = threads or _all_threads(saver)
+        total: Callable[[], int | None] = (lambda: len(threads)) if threads else saver.count_threads
+        if dry_run:
+            _rehearse(saver, found, operation, total, as_json)
+            return
+        if not yes:
+            number = len(threads) if threads else saver.count_threads()
+            confirm(question.format(_named(threads or [], number)), yes=yes)
+        done = 0
+        with progress("threads", total) as report:
+            for done, one in enumerate(found, 1):
+                saver._driver.run(operation(saver, thread_text(one)))
+                report(done, "work")
+    _done({"threads": done}, f"Done with {counted(done, 'thread')}.", as_json)
+
+
+def _rehearse(
+    saver: CheckpointSaver,
+    threads: Iterable[str],
+    operation: Callable[[CheckpointSaver, str], Operation[Any]],
+    total: Callable[[], int | None],
+    as_json: bool,
+) -> None:
+    sizes: list[tuple[ThreadSize, ThreadSize]] = []
+    with progress("threads", total) as report:
+        for number, one in enumerate(threads, 1):
+            try:
+                saver._driver.run(rehearse(saver._dialect, thread_text(one), operation(saver, thread_text(one))))
+            except Rehearsed as told:
+                sizes.append((told.before, told.after))
+            report(number, "dry run")
+    if as_json:
+        rows = [{"thread_id": one.thread_id, "before": one._asdict(), "after": two._asdict()} for one, two in sizes]
+        tell({"dry_run": True, "threads": rows})
+        return
+    table(
+        ("thread", "checkpoints", "would be", "writes", "would be", "size", "would be"),
+        (
+            (a.thread_id, a.checkpoints, b.checkpoints, a.writes, b.writes, size(a.bytes), size(b.bytes))
+            for a, b in sizes
+        ),
+        right=("checkpoints", "writes", "size", "would be"),
+    )
+    say("Nothing was changed.")
+
+
+def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
+    """All threads by their ids, each looked up by itself: what is deleted meanwhile does no harm."""
+    from langgraph_checkpoint_custom.core.exchange import next_thread
+
+    thread_id: str | None = ""
+    while (thread_id := saver._driver.run(next_thread(saver._dialect, thread_id or ""))) is not None:
+        yield thread_id
+
+
+def _named(threads: list[str], number: int) -> str:
+    return f"thread {threads[0]!r}" if len(threads) == 1 else counted(number, "thread")
+
+
+def _must_be_there(saver: CheckpointSaver, thread: str) -> None:
+    if not saver.thread_exists(thread):
+        raise CheckpointNotFound(f"there is no thread {thread!r}")
+
+
+@commands.command()
+def label(
+    thread: Thread,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a name that no other checkpoint of the thread has")],
+    checkpoint: Annotated[
+        str | None, typer.Argument(help="the id of a checkpoint; by default the newest", show_default=False)
+    ] = None,
+    namespace: Namespace = "",
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Give a checkpoint a name; no prune takes it then."""
+    with opened(url, tenant) as saver:
+        found = saver.label(config_of(thread, namespace, checkpoint or ""), name)["configurable"]["checkpoint_id"]
+    _done({"label": name, "checkpoint_id": found}, f"Checkpoint {found} has the label {name}.", as_json)
+
+
+@commands.command()
+def unlabel(
+    thread: Thread,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a label")],
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Take a name from its checkpoint, which a prune may take then."""
+    with opened(url, tenant) as saver:
+        if not saver.unlabel(thread, name):
+            raise ConfigError(f"no checkpoint of thread {thread!r} has the label {name!r}")
+    _done({"label": name}, f"No checkpoint of {thread} has the label {name} any more.", as_json)
+
+
+def _done(told: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        tell(told)
+    else:
+        say(words)

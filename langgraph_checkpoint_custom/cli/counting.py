@@ -1,0 +1,115 @@
+"""`stats`: how much there is of everything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, opened
+from langgraph_checkpoint_custom.cli.output import size, table, tell
+from langgraph_checkpoint_custom.cli.reading import Limit, time_of, when
+from langgraph_checkpoint_custom.core.model import thread_text
+from langgraph_checkpoint_custom.core.sizes import (
+    ChannelSize,
+    LargeThread,
+    NamespaceSize,
+    Store,
+    Thread,
+    sizes_of_store,
+    sizes_of_thread,
+)
+
+commands = typer.Typer()
+
+_NUMBERS = ("checkpoints", "rows", "values", "parts", "writes", "size", "a checkpoint", "a day")
+
+
+@commands.command()
+def stats(
+    thread: Annotated[str | None, typer.Argument(metavar="[THREAD]", help="one thread", show_default=False)] = None,
+    limit: Limit = 10,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Count rows and bytes: of the tables, the largest threads and channels, or of one thread by namespace and channel.
+
+    Bytes are those of values as they are stored. Growth is told per checkpoint, and per day from the first to the last.
+    """
+    with opened(url, tenant) as saver:
+        if thread is None:
+            store = saver._driver.run(sizes_of_store(saver._dialect, limit))
+            _tell_store(store) if as_json else _show_store(store)
+        else:
+            found = saver._driver.run(sizes_of_thread(saver._dialect, thread_text(thread), limit))
+            _tell_thread(thread, found) if as_json else _show_thread(found)
+
+
+def _growth(one: LargeThread | NamespaceSize) -> tuple[int | None, int | None]:
+    """Bytes for each checkpoint, and for each day."""
+    first, last = (time_of(each) if each else None for each in (one.first_id, one.last_id))
+    days = (last - first).total_seconds() / 86_400 if first and last else 0
+    return one.bytes // one.checkpoints if one.checkpoints else None, int(one.bytes / days) if days >= 1 else None
+
+
+def _grown(one: LargeThread | NamespaceSize) -> tuple[str, str]:
+    by_checkpoint, by_day = _growth(one)
+    return "" if by_checkpoint is None else size(by_checkpoint), "" if by_day is None else size(by_day)
+
+
+def _as_dict(one: LargeThread | NamespaceSize) -> dict[str, object]:
+    by_checkpoint, by_day = _growth(one)
+    return {**one._asdict(), "bytes_a_checkpoint": by_checkpoint, "bytes_a_day": by_day}
+
+
+def _channel(one: ChannelSize) -> tuple[object, ...]:
+    return one.channel, one.versions, one.parts, one.writes, size(one.bytes)
+
+
+def _tell_store(found: Store) -> None:
+    channels = [{k: v for k, v in one._asdict().items() if k != "checkpoint_ns"} for one in found.channels]
+    tell(
+        {
+            "tables": {one.table: {"rows": one.rows, "bytes": one.bytes} for one in found.tables},
+            "threads": [_as_dict(one) for one in found.threads],
+            "channels": channels,
+        }
+    )
+
+
+def _show_store(found: Store) -> None:
+    table(("table", "rows", "size"), ((one.table, one.rows, size(one.bytes)) for one in found.tables), right=_NUMBERS)
+    table(
+        ("largest threads", "checkpoints", "rows", "size", "a checkpoint", "a day", "newest"),
+        ((o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id)) for o in found.threads),
+        right=_NUMBERS,
+    )
+    head = ("largest channels", "values", "parts", "writes", "size")
+    table(head, map(_channel, found.channels), right=_NUMBERS)
+
+
+def _tell_thread(thread: str, found: Thread) -> None:
+    tell(
+        {
+            "thread_id": thread,
+            "namespaces": [_as_dict(one) for one in found.namespaces],
+            "channels": [one._asdict() for one in found.channels],
+        }
+    )
+
+
+def _show_thread(found: Thread) -> None:
+    table(
+        ("namespace", "checkpoints", "rows", "size", "a checkpoint", "a day", "newest"),
+        (
+            (o.checkpoint_ns or "(root)", o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id))
+            for o in found.namespaces
+        ),
+        right=_NUMBERS,
+    )
+    table(
+        ("namespace", "channel", "values", "parts", "writes", "size"),
+        ((one.checkpoint_ns or "(root)", *_channel(one)) for one in found.channels),
+        right=_NUMBERS,
+    )

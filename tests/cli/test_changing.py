@@ -1,0 +1,127 @@
+"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`, and that nothing goes unasked."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.behaviour.helpers import config, metadata
+from tests.cli.conftest import SECRET, Cli
+from tests.cli.test_reading import id_of, put
+from tests.invariants import read_tables
+
+
+def chain(saver: CheckpointSaver, thread_id: str, length: int = 3) -> list[str]:
+    """The ids of the checkpoints of a new thread."""
+    place: Any = None
+    ids = []
+    for step in range(length):
+        place = put(saver, thread_id, place, metadata(step), values=[step], number=step)
+        saver.put_writes(place, [("values", step)], f"task {step}")
+        ids.append(id_of(place))
+    return ids
+
+
+def threads(cli: Cli) -> dict[str, int]:
+    return {one["thread_id"]: one["checkpoints"] for one in cli.json("threads")["threads"]}
+
+
+def test_copy_and_fork(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        ids = chain(saver, "1")
+    assert cli("copy", "1", "2") == "Copied 1 to 2.\n"
+    assert cli.json("copy", "1", "2") == {"source": "1", "target": "2"}
+    assert cli.json("fork", "1", "3", "--checkpoint", ids[1])["checkpoint_id"] == ids[1]
+    assert "starts from" in cli("fork", "1", "4")
+    assert threads(cli) == {"1": 3, "2": 3, "3": 1, "4": 1}
+    assert "no thread" in cli.fail("copy", "nobody", "5")
+    assert "of its own" in cli.fail("copy", "3", "2")
+    assert "no checkpoint" in cli.fail("fork", "1", "5", "--checkpoint", "x")
+
+
+@pytest.mark.parametrize("command", [["prune", "1"], ["delete", "1"], ["rollback", "1", "ID"]], ids=lambda c: c[0])
+def test_what_is_tried_and_then_done(command: list[str], cli: Cli) -> None:
+    """A dry run tells what comes and changes nothing; without a terminal nothing is done unasked."""
+    with cli.store.open() as saver:
+        ids = chain(saver, "1")
+        chain(saver, "2")
+    argv = [ids[1] if each == "ID" else each for each in command]
+    before = read_tables(cli.store)
+    (told,) = cli.json(*argv, "--dry-run")["threads"]
+    assert "Nothing was changed." in cli(*argv, "--dry-run")
+    assert "--yes" in cli.fail(*argv, code=2)
+    assert read_tables(cli.store) == before
+    assert cli.json(*argv, "--yes") == {"threads": 1}
+    left = {"prune": 1, "delete": 0, "rollback": 2}[command[0]]
+    assert (told["before"]["checkpoints"], told["after"]["checkpoints"]) == (3, left)
+    assert threads(cli) == {"2": 3, **({"1": left} if left else {})}
+    assert "no thread" in cli.fail(*[each.replace("1", "9") if each == "1" else each for each in argv], "--yes")
+
+
+def test_all_threads_of_a_tenant(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for number in range(3):
+            chain(saver, str(number))
+            chain(saver.for_tenant("acme"), str(number))
+    assert len(cli.json("prune", "--all", "--dry-run")["threads"]) == 3
+    assert cli("prune", "--all", "--yes", "--tenant", "acme") == "Done with 3 threads.\n"
+    assert threads(cli) == {"0": 3, "1": 3, "2": 3}
+    assert cli.json("delete", "--all", "--yes") == {"threads": 3}
+    assert threads(cli) == {}
+    assert {one["checkpoints"] for one in cli.json("threads", "--tenant", "acme")["threads"]} == {1}
+    assert "--all" in cli.fail("delete", code=2)
+    assert "--all" in cli.fail("delete", "--all", "1", code=2)
+
+
+def test_a_rollback_is_seen_in_the_state_and_never_undone(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        ids = chain(saver, "1")
+        assert cli("rollback", "1", ids[0], "--yes") == "Done with 1 thread.\n"
+        found = saver.get_tuple(config("1"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"values": [0], "number": 0}
+        assert found.pending_writes == []
+    assert "no checkpoint" in cli.fail("rollback", "1", ids[2], "--yes")
+    assert "no checkpoint" in cli.fail("rollback", "1", ids[2], "--dry-run")
+
+
+def test_labels_keep_what_they_name(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        ids = chain(saver, "1")
+    assert cli.json("label", "1", "mine", ids[0]) == {"label": "mine", "checkpoint_id": ids[0]}
+    assert ids[2] in cli("label", "1", "newest")
+    cli("prune", "1", "--yes")
+    assert threads(cli) == {"1": 2}
+    assert "'newest'" in cli.fail("rollback", "1", ids[0], "--yes")
+    assert "any more" in cli("unlabel", "1", "mine")
+    cli("prune", "1", "--yes")
+    assert threads(cli) == {"1": 1}
+    assert "no checkpoint" in cli.fail("unlabel", "1", "mine")
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n", 1, {"1": 3}), ("", 1, {"1": 3}), ("y", 0, {})])
+def test_on_a_terminal_it_asks(answer: str, code: int, left: dict[str, int], cli: Cli) -> None:
+    with cli.store.open() as saver:
+        chain(saver, "1")
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "langgraph_checkpoint_custom", "delete", "1"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    output, error = child.communicate()
+    os.close(ours)
+    assert child.returncode == code, output + error
+    assert "Delete thread '1' for good? [y/N]" in error
+    assert SECRET not in output + error
+    assert threads(cli) == left

@@ -1,0 +1,301 @@
+"""`threads`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`, `stats`: what is there; nothing is made."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ormsgpack
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.types import Interrupt, Send
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.cli.reading import time_of
+from langgraph_checkpoint_custom.core.shown import brief, classes, json_of
+from tests.behaviour.helpers import config, metadata, next_uuid
+from tests.cli.conftest import Cli
+
+HOSTILE = "red \x1b[31m[bold red]x[/]\x07 \u202e line\nend"
+SHOWN = r"red \x1b[31m[bold red]x[/]\x07 \u202e line\nend"
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> type:
+    """A class whose module cannot be imported once it is stored."""
+    module = ModuleType("a_module_that_is_gone")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    @dataclass
+    class Plan:
+        steps: list[Any]
+        cost: Decimal
+
+    Plan.__module__, Plan.__qualname__ = module.__name__, "Plan"
+    module.Plan = Plan  # type: ignore[attr-defined]
+    return Plan
+
+
+def put(saver: CheckpointSaver, thread_id: str, parent: Any = None, meta: Any = None, **values: Any) -> Any:
+    """Store a checkpoint whose values are all new."""
+    versions: Any = {channel: saver.get_next_version(None, None) for channel in values}
+    document: Any = {
+        "v": 4,
+        "id": next_uuid(),
+        "ts": "2026-01-02T03:04:05+00:00",
+        "channel_values": values,
+        "channel_versions": versions,
+        "versions_seen": {},
+        "updated_channels": None,
+    }
+    return saver.put(parent or config(thread_id), document, meta or metadata(), versions)
+
+
+def id_of(where: Any) -> str:
+    return str(where["configurable"]["checkpoint_id"])
+
+
+def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for number in range(5):
+            put(saver, f"t{number}", meta=metadata(number, user=f"u{number % 2}"), text="x" * 3000)
+        saver.copy_thread("t4", "t4-copy")
+        put(saver.for_tenant("acme"), "theirs")
+    first = cli.json("threads", "--limit", "2")
+    assert [one["thread_id"] for one in first["threads"]] == ["t4-copy", "t4"]
+    assert first["threads"][0]["checkpoints"] == 1
+    assert first["threads"][0]["bytes"] > 100
+    assert first["threads"][0]["time"].startswith("20")
+    # Both have the same newest checkpoint, and a page may end between them.
+    (alone,) = cli.json("threads", "--limit", "1")["threads"]
+    after = cli.json("threads", "--limit", "1")["next"]
+    assert [alone["thread_id"], cli.json("threads", "--limit", "1", "--before", after)["threads"][0]["thread_id"]] == [
+        "t4-copy",
+        "t4",
+    ]
+    rest = cli.json("threads", "--before", first["next"])
+    assert [one["thread_id"] for one in rest["threads"]] == ["t3", "t2", "t1", "t0"]
+    assert rest["next"] is None
+    found = cli.json("threads", "--where", "user=u1", "--where", "step=3")
+    assert [one["thread_id"] for one in found["threads"]] == ["t3"]
+    assert [one["thread_id"] for one in cli.json("threads", "--tenant", "acme")["threads"]] == ["theirs"]
+    output = cli("threads", "--limit", "2")
+    assert "t4-copy" in output
+    assert "More with --before" in output
+    assert "--where" in cli.fail("threads", "--where", "nothing")
+    assert "--before" in cli.fail("threads", "--before", "nothing")
+
+
+def test_history_and_labels(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        place = None
+        ids = []
+        for step in range(4):
+            place = put(saver, "1", place, metadata(step, run_id="run"), number=step)
+            ids.append(id_of(place))
+        saver.label(config("1", ids[1]), "good one")
+    found = cli.json("history", "1")["checkpoints"]
+    assert [one["checkpoint_id"] for one in found] == ids[::-1]
+    assert [one["parent_id"] for one in found] == [*ids[2::-1], None]
+    assert [one["labels"] for one in found] == [[], [], ["good one"], []]
+    assert [one["metadata"]["step"] for one in cli.json("history", "1", "--before", ids[2])["checkpoints"]] == [1, 0]
+    assert len(cli.json("history", "1", "--where", "step=2", "--namespace", "")["checkpoints"]) == 1
+    output = cli("history", "1", "--limit", "3")
+    assert "good one" in output
+    assert f"--before {ids[1]}" in output
+    assert cli.json("labels", "1") == {"good one": {"checkpoint_ns": "", "checkpoint_id": ids[1]}}
+    assert ids[1] in cli("labels", "1")
+    assert "no checkpoint" in cli.fail("history", "2")
+
+
+def test_what_a_checkpoint_shows(cli: Cli, gone: type) -> None:
+    plan = gone(steps=[HOSTILE, {1: b"\0", "nan": float("nan")}], cost=Decimal("1.5"))
+    with cli.store.open() as saver:
+        values = {
+            HOSTILE: HOSTILE,
+            "plan": plan,
+            "chat": [{"text": "x" * 500, "number": number} for number in range(200)],
+            "branch:to:agent": None,
+            "__pregel_tasks": [Send("tool", {"a": 1}), Send("tool", {"a": 2})],
+        }
+        where = put(saver, HOSTILE, meta=metadata(3, note=HOSTILE), **values)
+        saver.put_writes(where, [(INTERRUPT, [Interrupt(value=HOSTILE, id="ask-1")])], "task 1")
+        saver.put_writes(where, [("answer", plan)], "task 2")
+    del sys.modules["a_module_that_is_gone"]
+    output = cli("show", HOSTILE)
+    assert SHOWN in output
+    assert "a_module_that_is_gone.Plan(steps=['red " in output
+    assert "cost=decimal.Decimal('1.5')" in output
+    assert "list of 200" in output
+    assert "Waits for an answer to ask-1: 'red " in output
+    assert "Next: agent, tool x2" in output
+    assert "a_module_that_is_gone" not in sys.modules
+    assert len(output) < 10_000 < len(cli("show", HOSTILE, "--full"))
+    found = cli.json("show", HOSTILE, id_of(where))
+    assert found["state"][HOSTILE] == HOSTILE
+    assert found["state"]["plan"]["class"] == "a_module_that_is_gone.Plan"
+    steps = found["state"]["plan"]["value"]["steps"]
+    assert steps == [HOSTILE, {"pairs": [[1, {"bytes": "AA=="}], ["nan", {"float": "nan"}]]}]
+    assert found["interrupts"][0]["value"]["id"] == "ask-1"
+    assert found["interrupts"][0]["value"]["value"] == HOSTILE
+    assert found["next"] == ["agent", "tool", "tool"]
+    assert len(found["state"]["chat"]) == 200
+    assert [write["channel"] for write in found["writes"]] == [INTERRUPT, "answer"]
+    (waiting,) = cli.json("interrupts")
+    assert (waiting["thread_id"], waiting["since"]) == (HOSTILE, "2026-01-02T03:04:05+00:00")
+    assert waiting["interrupts"] == found["interrupts"]
+    output = cli("interrupts")
+    assert "ask-1" in output
+    assert SHOWN in output
+    for command in ("threads", "stats", "types"):
+        cli(command)
+    for command in ("history", "stats", "labels"):
+        cli(command, HOSTILE)
+    assert SHOWN in cli("threads")
+    assert "\\x1b" in cli.fail("show", f"{HOSTILE} nobody has")
+    assert "no checkpoint 'x'" in cli.fail("show", HOSTILE, "x")
+
+
+def test_types_are_an_allowlist_that_works(cli: Cli, gone: type) -> None:
+    with cli.store.open() as saver:
+        where = put(
+            saver,
+            "1",
+            plan=[gone(steps=[], cost=Decimal(1))],
+            # In parts, each of which has some.
+            many=[{"text": "y" * 300, "send": Send("a", gone(steps=[number], cost=None))} for number in range(300)],
+        )
+        saver.put_writes(where, [("plan", gone(steps=[Send("node", None)], cost=Decimal(2)))], "task")
+    module = sys.modules.pop("a_module_that_is_gone")
+    found = cli.json("types")
+    counts = {f"{one['module']}.{one['name']}": one["count"] for one in found["classes"]}
+    assert counts["a_module_that_is_gone.Plan"] == 302
+    assert found["allow"] == [["a_module_that_is_gone", "Plan"]]
+    assert found["unseen"] == {}
+    output = cli("types")
+    assert "    ('a_module_that_is_gone', 'Plan'),\n" in output
+    assert "CHECKPOINT_ALLOW=a_module_that_is_gone.Plan" in output
+    assert "a_module_that_is_gone" not in sys.modules
+    sys.modules["a_module_that_is_gone"] = module
+    with cli.store.open(strict=True, allow=[tuple(pair) for pair in found["allow"]]) as saver:
+        tuple_ = saver.get_tuple(where)
+        assert tuple_ is not None
+        assert type(tuple_.checkpoint["channel_values"]["plan"][0]) is gone
+
+
+def test_with_a_key_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "0123456789abcdef"
+    with cli.store.open(serde=EncryptedSerializer.from_pycryptodome_aes(key=key.encode())) as saver:
+        where = put(saver, "1", secret=["what nobody sees", Decimal(1)])
+    cli.fail("show", "1")
+    assert cli.json("types")["unseen"] == {"unreadable": 3}
+    monkeypatch.setenv("MY_KEY", key)
+    monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "MY_KEY")
+    state = cli.json("show", "1", id_of(where))["state"]
+    assert state == {"secret": ["what nobody sees", {"class": "decimal.Decimal", "value": "1"}]}
+    assert cli.json("types")["unseen"] == {}
+    assert cli.json("stats")["tables"]["blobs"]["rows"] == 1
+    assert cli.json("threads")["threads"][0]["thread_id"] == "1"
+
+
+def test_where_two_states_differ(cli: Cli, gone: type) -> None:
+    with cli.store.open() as saver:
+        one = put(saver, "1", a={"x": 1, "y": [1, 2]}, b=gone(steps=[1], cost=None), same=[float("nan")])
+        two = put(
+            saver, "1", one, a={"x": 1, "y": [1, 3, 4]}, b=gone(steps=[2], cost=None), same=[float("nan")], c=HOSTILE
+        )
+        saver.copy_thread("1", "2")
+    del sys.modules["a_module_that_is_gone"]
+    found = cli.json("diff", "--thread", "1", id_of(one), id_of(two))
+    assert found["same"] is False
+    by_path = {each.pop("path"): each for each in found["differences"]}
+    assert by_path.keys() == {"a.y[1]", "a.y[2]", "b", "c"}
+    assert by_path["a.y[1]"] == {"a": 2, "b": 3}
+    assert by_path["a.y[2]"] == {"b": 4}
+    assert by_path["c"] == {"b": HOSTILE}
+    assert by_path["b"]["a"]["value"] == {"steps": [1], "cost": None}
+    output = cli("diff", "--thread", "1", id_of(one), id_of(two))
+    assert "a.y[1]" in output
+    assert "a_module_that_is_gone.Plan(steps=[2], cost=None)" in output
+    assert cli("diff", "1", "2") == "The states are the same.\n"
+    assert cli.json("diff", "1", "2") == {"same": True, "differences": [], "more": False}
+    assert "More than 1" in cli("diff", "--thread", "1", id_of(one), id_of(two), "--limit", "1")
+    assert "no checkpoint" in cli.fail("diff", "1", "3")
+
+
+def test_stats_count_what_is_there(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        place = None
+        for step in range(3):
+            place = put(saver, "1", place, metadata(step), big=["x" * 1000, step], small=step)
+            saver.put_writes(place, [("big", "y" * 900)], "task")
+        put(saver, "2", other=["z"])
+        put(saver.for_tenant("acme"), "1", theirs=["z"])
+    found = cli.json("stats")
+    assert {table: one["rows"] for table, one in found["tables"].items()} == {"checkpoints": 4, "blobs": 4, "writes": 3}
+    assert sum(one["bytes"] for one in found["tables"].values()) == sum(one["bytes"] for one in found["threads"])
+    assert [(one["thread_id"], one["checkpoints"], one["rows"]) for one in found["threads"]] == [
+        ("1", 3, 9),
+        ("2", 1, 2),
+    ]
+    assert found["threads"][0]["bytes_a_checkpoint"] == found["threads"][0]["bytes"] // 3
+    assert [(one["channel"], one["versions"], one["writes"]) for one in found["channels"]] == [
+        ("big", 3, 3),
+        ("other", 1, 0),
+    ]
+    one = cli.json("stats", "1")
+    assert [(each["checkpoint_ns"], each["checkpoints"]) for each in one["namespaces"]] == [("", 3)]
+    assert one["namespaces"][0]["bytes"] == found["threads"][0]["bytes"]
+    assert [each["channel"] for each in one["channels"]] == ["big"]
+    assert [each["channel"] for each in cli.json("stats", "1", "--tenant", "acme")["channels"]] == ["theirs"]
+    assert "largest threads" in cli("stats")
+    assert "(root)" in cli("stats", "1")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_id", "time"),
+    [
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "2016-07-30T23:54:10.259000+00:00"),
+        ("1ec9414c-232a-6b00-b3c8-9e6bdeced846", "2022-02-22T19:22:22+00:00"),
+        ("017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "2022-02-22T19:22:22+00:00"),
+        ("anything", None),
+        ("zzzzzzzzzzzzzzzzzzzzzzzzz!", None),
+        ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", None),
+    ],
+)
+def test_ids_tell_their_time_if_they_have_one(checkpoint_id: str, time: str | None) -> None:
+    found = time_of(checkpoint_id)
+    assert (found.isoformat() if found else None) == time
+
+
+def test_deep_and_broken_values_are_shown() -> None:
+    deep: Any = "bottom"
+    for _ in range(500):
+        deep = [deep]
+    assert brief(deep, 10_000).endswith("]")
+    json.dumps(json_of(deep))
+    assert brief("x" * 10_000, 100) == "'" + "x" * 98 + "…"
+    with pytest.raises(ValueError, match="in the middle"):
+        list(classes(b"\xdb\x00\x00\xff\xffabc"))
+    packed = ormsgpack.packb({"a": [1, -1, 1.5, None, True, "é" * 40, b"x" * 300, 2**40], "b": {"c": {}}})
+    assert list(classes(packed)) == []
+
+
+def test_a_file_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path) -> None:
+    for command in (
+        ["threads"],
+        ["history", "1"],
+        ["show", "1"],
+        ["types"],
+        ["stats"],
+        ["interrupts"],
+        ["labels", "1"],
+    ):
+        assert "no file" in cli.fail(*command, "--url", "sqlite:///nowhere.db")
+    assert not (tmp_path / "nowhere.db").exists()
