@@ -121,7 +121,19 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
             name
             for name in blocks
             if name.startswith(
-                ("schema_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_", "catalog_", "sizes_")
+                (
+                    "schema_",
+                    "sweep_",
+                    "copy_",
+                    "rows_",
+                    "blobs_of_",
+                    "heads_",
+                    "fork_",
+                    "catalog_",
+                    "sizes_",
+                    "doctor_",
+                    "mend_",
+                )
             )
         }
         across_threads |= {

@@ -214,6 +214,18 @@ class SqlDialect(ABC):
             self.statement("sizes_of_all_channels", limit=limit),
         )
 
+    def doctor_page(self, table: str, after: Mapping[str, Any], limit: int) -> Trip:
+        """What is wrong in a page of a table behind a key, see `doctor`."""
+        return self._send(self.statement(f"doctor_{table}", **after, limit=limit))
+
+    def doctor_bloat(self) -> Trip:
+        """A row for each thing that has room in it: its name, what is used, what is not."""
+        return self._send(self.statement("doctor_bloat", schema=self._schema))
+
+    def mend(self, keys: str, labels: str) -> Trip:
+        """Delete blobs and labels that are nobody's, of these; the last three statements' rows are those that went."""
+        return self._trip("mend", keys=keys, labels=labels)
+
     def select_newest_id(self, key: Key) -> Trip:
         """The id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))

@@ -1823,3 +1823,182 @@ FROM (
     FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
+
+-- The doctor_ blocks look at a page of a table each: a row for whatever is wrong there, and one, `end`, with the key of the
+-- page's last row and the number of its rows.
+
+-- name: doctor_checkpoints
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    FROM langgraph_checkpoint.checkpoints
+    WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+    AND tenant = %(tenant)s
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
+)
+SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
+FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = u.channel
+    AND b.version = u.version
+    OFFSET 0
+)
+UNION ALL
+SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p
+WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.parent_id
+    OFFSET 0
+)
+UNION ALL
+SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p WHERE p.parent_id > p.checkpoint_id
+UNION ALL
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
+)
+
+-- name: doctor_blobs
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, version, parts FROM langgraph_checkpoint.blobs
+    WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
+    AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
+), named AS MATERIALIZED (
+    SELECT DISTINCT n.* FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
+        FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        OFFSET 0
+    ) AS n
+), named_parts AS MATERIALIZED (
+    SELECT DISTINCT n.* FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE starts_with(version, '#/')
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT b.thread_id, b.checkpoint_ns, b.channel, u.name COLLATE "C" AS version
+        FROM langgraph_checkpoint.blobs b CROSS JOIN LATERAL jsonb_array_elements_text(b.parts::jsonb) AS u (name)
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+        OFFSET 0
+    ) AS n
+)
+SELECT 'value of nobody', o.*, NULL::bigint FROM (
+    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE NOT starts_with(version, '#/')
+    EXCEPT
+    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named
+) AS o
+UNION ALL
+SELECT 'part of nobody', o.*, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE starts_with(version, '#/')
+    EXCEPT
+    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named_parts
+) AS o
+UNION ALL
+SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name, NULL
+FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.parts::jsonb) AS u (name)
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+    AND b.version = u.name COLLATE "C"
+    OFFSET 0
+)
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
+)
+
+-- name: doctor_writes
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
+    WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+        > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+    AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+)
+SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
+FROM page p
+WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id OFFSET 0)
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx::text, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, page.idx DESC LIMIT 1
+)
+
+-- name: doctor_labels
+WITH page AS MATERIALIZED (
+    SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    ORDER BY thread_id, name LIMIT %(limit)s
+)
+SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint
+FROM page p
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.checkpoint_id
+    OFFSET 0
+)
+UNION ALL
+(
+    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
+)
+
+-- name: doctor_bloat
+-- differs: dead rows, which VACUUM makes room of, of live ones.
+SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
+WHERE schemaname = %(schema)s ORDER BY 1
+
+-- The mend_ blocks delete values that nobody has, and then their parts, in this order. A put that refers to one locks it
+-- first, as mend_lock does, and each statement sees what was committed before: so either the value is seen to be named and
+-- stays, or the put sees that it is gone and stores it anew.
+
+-- name: mend_lock
+-- differs: SQLite's transaction has the one lock from its start.
+SELECT FROM jsonb_array_elements(%(keys)s::jsonb) AS k (key)
+JOIN langgraph_checkpoint.blobs b ON b.thread_id = (k.key ->> 0) COLLATE "C"
+    AND b.checkpoint_ns = (k.key ->> 1) COLLATE "C" AND b.channel = (k.key ->> 2) COLLATE "C"
+    AND b.version = (k.key ->> 3) COLLATE "C"
+ORDER BY b.thread_id, b.checkpoint_ns, b.channel, b.version
+FOR UPDATE OF b
+
+-- name: mend_values
+DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
+WHERE b.thread_id = (k.key ->> 0) COLLATE "C" AND b.checkpoint_ns = (k.key ->> 1) COLLATE "C"
+AND b.channel = (k.key ->> 2) COLLATE "C" AND b.version = (k.key ->> 3) COLLATE "C"
+AND NOT starts_with(b.version, '#/')
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+    WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns
+    AND u.channel = b.channel AND u.version = b.version
+)
+RETURNING b.version
+
+-- name: mend_parts
+DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
+WHERE b.thread_id = (k.key ->> 0) COLLATE "C" AND b.checkpoint_ns = (k.key ->> 1) COLLATE "C"
+AND b.channel = (k.key ->> 2) COLLATE "C" AND b.version = (k.key ->> 3) COLLATE "C"
+AND starts_with(b.version, '#/')
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs o
+    CROSS JOIN LATERAL jsonb_array_elements_text(o.parts::jsonb) AS u (name)
+    WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
+    AND u.name COLLATE "C" = b.version
+)
+RETURNING b.version
+
+-- name: mend_labels
+DELETE FROM langgraph_checkpoint.labels l USING jsonb_array_elements(%(labels)s::jsonb) AS k (key)
+WHERE l.thread_id = (k.key ->> 0) COLLATE "C" AND l.name = (k.key ->> 1) COLLATE "C"
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+)
+RETURNING l.name

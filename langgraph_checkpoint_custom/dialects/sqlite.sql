@@ -1376,3 +1376,158 @@ FROM (
     FROM writes WHERE tenant = :tenant GROUP BY channel
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
+
+-- The doctor_ blocks look at a page of a table each: a row for whatever is wrong there, and one, `end`, with the key of the
+-- page's last row and the number of its rows.
+
+-- name: doctor_checkpoints
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    FROM checkpoints
+    WHERE (thread_id, checkpoint_ns, checkpoint_id) > (:thread_id, :checkpoint_ns, :checkpoint_id)
+    AND +tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
+)
+SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, n.value, v.value, NULL
+FROM page p CROSS JOIN json_each(p.blob_channels) AS n CROSS JOIN json_each(p.blob_versions) AS v ON v.key = n.key
+WHERE NOT EXISTS (
+    SELECT 1 FROM blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = n.value AND b.version = v.value
+)
+UNION ALL
+SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p
+WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.parent_id
+)
+UNION ALL
+SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p WHERE p.parent_id > p.checkpoint_id
+UNION ALL
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
+)
+
+-- name: doctor_blobs
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, version, parts FROM blobs
+    WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
+    AND tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
+)
+SELECT 'value of nobody', o.*, NULL, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) <> '#/'
+    EXCEPT
+    SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+) AS o
+UNION ALL
+SELECT 'part of nobody', o.*, NULL, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) = '#/'
+    EXCEPT
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE substr(version, 1, 2) = '#/') AS p
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+    CROSS JOIN json_each(b.parts) AS n
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+) AS o
+UNION ALL
+SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
+FROM page p CROSS JOIN json_each(p.parts) AS n
+WHERE NOT EXISTS (
+    SELECT 1 FROM blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel AND b.version = n.value
+)
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
+)
+
+-- name: doctor_writes
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM writes
+    WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+        > (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx)
+    AND tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
+)
+SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL, p.idx
+FROM page p
+WHERE NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.thread_id = p.thread_id)
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, idx DESC LIMIT 1
+)
+
+-- name: doctor_labels
+WITH page AS MATERIALIZED (
+    SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM labels
+    WHERE (thread_id, name) > (:thread_id, :name)
+    AND CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
+        = :tenant
+    ORDER BY thread_id, name LIMIT :limit
+)
+SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL, NULL
+FROM page p
+WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.checkpoint_id
+)
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
+)
+
+-- name: doctor_bloat
+-- differs: pages that hold nothing, which VACUUM gives back, of those that do.
+SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
+FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
+
+-- The mend_ blocks delete values that nobody has, and then their parts, in this order.
+
+-- name: mend_values
+DELETE FROM blobs WHERE rowid IN (
+    SELECT b.rowid FROM json_each(:keys) AS k
+    CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
+        AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
+    WHERE substr(b.version, 1, 2) <> '#/' AND NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+        WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns AND n.value = b.channel AND v.value = b.version
+    )
+)
+RETURNING version
+
+-- name: mend_parts
+DELETE FROM blobs WHERE rowid IN (
+    SELECT b.rowid FROM json_each(:keys) AS k
+    CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
+        AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
+    WHERE substr(b.version, 1, 2) = '#/' AND NOT EXISTS (
+        SELECT 1 FROM blobs o CROSS JOIN json_each(o.parts) AS n
+        WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
+        AND n.value = b.version
+    )
+)
+RETURNING version
+
+-- name: mend_labels
+DELETE FROM labels WHERE (thread_id, name) IN (
+    SELECT l.thread_id, l.name FROM json_each(:labels) AS k
+    CROSS JOIN labels l ON l.thread_id = k.value ->> 0 AND l.name = k.value ->> 1
+    WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+    )
+)
+RETURNING name

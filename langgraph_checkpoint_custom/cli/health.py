@@ -1,0 +1,176 @@
+"""`doctor`: what is wrong in the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, opened
+from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
+from langgraph_checkpoint_custom.core.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
+from langgraph_checkpoint_custom.core.sizes import sizes_of_store
+from langgraph_checkpoint_custom.core.verify import Verified, verify
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+commands = typer.Typer()
+
+# Of each check, how many are told.
+EXAMPLES = 5
+
+
+@commands.command()
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="delete what is surely nobody's; not while an import runs", show_default=False)
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="with --fix: only tell what that would delete", show_default=False)
+    ] = False,
+    yes: Yes = False,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Look for what is wrong: orphans, references to nothing, ids out of order, bloat, missing indexes."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[Finding]] = {}
+    with opened(url, tenant) as saver:
+        shape = saver._driver.look(verify(saver._dialect))
+        if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
+            _shape_only(shape, as_json)
+        if fix and not dry_run:
+            confirm("Delete values, parts and labels that are nobody's? No import may run meanwhile.", yes=yes)
+        fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
+        room = saver._driver.run(bloat(saver._dialect))
+        left = _wrong(shape, counts, fixed)
+    if as_json:
+        _tell(shape, counts, examples, room, fixed, ok=not left)
+    else:
+        _show(saver._dialect.system, shape, counts, examples, room)
+        if fix and not dry_run:
+            say(f"{counted(fixed, 'row')} deleted.")
+        elif any(counts[check.name] for check in CHECKS if check.mended):
+            say("--fix deletes what is nobody's.")
+    if left:
+        raise typer.Exit(1)
+
+
+def _look_through(
+    saver: CheckpointSaver, counts: Counter[str], examples: dict[str, list[Finding]], *, fix: bool
+) -> int:
+    """Count what is wrong in all tables; gives the rows that were deleted.
+
+    The parts of a value that goes are nobody's only then, and sort before or behind it: so with `fix` the blobs are
+    looked through again.
+    """
+    fixed = 0
+
+    def total() -> int:
+        return sum(one.rows for one in saver._driver.run(sizes_of_store(saver._dialect, 1)).tables)
+
+    with progress("rows", total) as report:
+        done = 0
+        for each in TABLES:
+            again = True
+            first = True
+            while again:
+                again = False
+                after: Mapping[str, Any] | None = each.first
+                while after is not None:
+                    page = saver._driver.run(look(saver._dialect, each, after))
+                    after = page.after
+                    if first:
+                        done += page.rows
+                        report(done, "doctor")
+                    mended = [one for one in page.findings if NAMES[one.check].mended]
+                    told = page.findings if first else mended
+                    counts.update(one.check for one in told)
+                    for one in told:
+                        if len(examples.setdefault(one.check, [])) < EXAMPLES:
+                            examples[one.check].append(one)
+                    if fix and mended:
+                        went = saver._driver.run(mend(saver._dialect, mended))
+                        fixed += went
+                        again = again or (went > 0 and any(one.check == "value of nobody" for one in mended))
+                first = False
+    return fixed
+
+
+def _wrong(shape: Verified, counts: Counter[str], fixed: int) -> bool:
+    """Whether something is left that is wrong."""
+    mendable = sum(counts[check.name] for check in CHECKS if check.mended)
+    rest = any(counts[check.name] for check in CHECKS if check.wrong and not check.mended)
+    return rest or mendable > fixed or bool(shape.missing)
+
+
+def _shape_only(shape: Verified, as_json: bool) -> None:
+    """The tables are not those that could be looked through."""
+    if as_json:
+        tell({"ok": False, "version": shape.version, "shipped": shape.shipped, "missing": shape.missing, "checks": {}})
+    else:
+        say("The tables are not those of this version; verify says what is missing, and setup makes it.")
+    raise typer.Exit(1)
+
+
+def _tell(
+    shape: Verified,
+    counts: Counter[str],
+    examples: Mapping[str, Sequence[Finding]],
+    room: Sequence[Bloat],
+    fixed: int,
+    *,
+    ok: bool,
+) -> None:
+    checks = {
+        check.name: {
+            "count": counts[check.name],
+            "wrong": check.wrong,
+            "examples": [
+                {"thread_id": one.thread_id, "checkpoint_ns": one.checkpoint_ns, "names": one.names}
+                for one in examples.get(check.name, ())
+            ],
+        }
+        for check in CHECKS
+    }
+    bloats = [{**one._asdict(), "large": one.is_large} for one in room]
+    tell({"ok": ok, "missing": shape.missing, "checks": checks, "bloat": bloats, "fixed": fixed})
+
+
+def _show(
+    database: str,
+    shape: Verified,
+    counts: Counter[str],
+    examples: Mapping[str, Sequence[Finding]],
+    room: Sequence[Bloat],
+) -> None:
+    rows: list[tuple[str, int, str]] = []
+    styles: list[Style] = []
+    for check in CHECKS:
+        number = counts[check.name]
+        rows.append((check.name, number, check.means if number else ""))
+        styles.append("plain" if not number else "bad" if check.wrong else "dim")
+    rows.append(
+        (
+            "missing or changed",
+            len(shape.missing),
+            "indexes, policies or functions; see verify" if shape.missing else "",
+        )
+    )
+    styles.append("bad" if shape.missing else "plain")
+    for one in room:
+        if one.is_large:
+            what = (
+                "dead rows: VACUUM, or look why autovacuum does not"
+                if database == "postgresql"
+                else "free pages: VACUUM"
+            )
+            rows.append((f"bloat of {one.name}", one.wasted, f"{what}; {one.used:,} are in use"))
+            styles.append("dim")
+    table(("check", "found", ""), rows, right=("found",), styles=styles)
+    for name, found in examples.items():
+        for finding in found:
+            where = f", namespace {finding.checkpoint_ns}" if finding.checkpoint_ns else ""
+            say(f"{name}: thread {finding.thread_id}{where}: {', '.join(finding.names)}")

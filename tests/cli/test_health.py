@@ -1,0 +1,198 @@
+"""`doctor` finds what somebody has broken, and mends what is nobody's."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.cli import health
+from langgraph_checkpoint_custom.core.doctor import CHECKS, TABLES, Finding, look, mend
+from tests.behaviour.helpers import Database, metadata, next_uuid
+from tests.cli.conftest import Cli
+from tests.cli.test_reading import HOSTILE, id_of, put
+from tests.invariants import check_invariants, read_tables
+
+
+def found(cli: Cli, *argv: str, code: int = 1) -> dict[str, int]:
+    """How often each check has found something."""
+    told = cli.json("doctor", *argv, code=code)
+    assert told["ok"] is (code == 0)
+    assert told["checks"].keys() == {check.name for check in CHECKS}
+    return {name: check["count"] for name, check in told["checks"].items() if check["count"]}
+
+
+def large(number: int) -> list[Any]:
+    """A list that is stored in parts."""
+    return [{"text": f"{number} {element} " + "x" * 300} for element in range(200)]
+
+
+def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
+    """Store a checkpoint twice under its id, with other versions: the values of the first time are nobody's."""
+    where: Any = None
+    checkpoint_id = next_uuid()
+    for number in range(2):
+        versions: Any = {"big": saver.get_next_version(None, None), "small": saver.get_next_version(None, None)}
+        document: Any = {
+            "v": 4,
+            "id": checkpoint_id,
+            "ts": "",
+            "channel_values": {"big": large(number), "small": ["y", number]},
+            "channel_versions": versions,
+            "versions_seen": {},
+            "updated_channels": None,
+        }
+        where = saver.put(
+            {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}, document, metadata(), versions
+        )
+    return where
+
+
+def test_a_store_in_order(cli: Cli) -> None:
+    assert found(cli, code=0) == {}
+    with cli.store.open() as saver:
+        place: Any = None
+        for step in range(3):
+            place = put(saver, HOSTILE, place, metadata(step), values=large(step), other=[step])
+            saver.put_writes(place, [("values", step)], "task")
+        saver.label(place, "mine")
+        saver.prune([HOSTILE])
+        put(saver.for_tenant("acme"), "1", a=["x"])
+    assert found(cli, code=0) == {}
+    assert "fix" not in cli("doctor")
+
+
+@pytest.mark.leaves_damage("rows are changed by hand")
+def test_each_thing_that_can_be_wrong_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of a page."""
+    database = Database(own_cli.store)
+    with own_cli.store.open() as saver:
+        first = put(saver, HOSTILE, a=["x"], big=large(1))
+        second = put(saver, HOSTILE, first, b=["y"])
+        put(saver, HOSTILE, second, c=["z"])
+        put(
+            saver, "later", {"configurable": {"thread_id": "later", "checkpoint_ns": "", "checkpoint_id": "9"}}, c=["z"]
+        )
+        saver.put_writes(
+            {"configurable": {"thread_id": "early", "checkpoint_ns": "", "checkpoint_id": "1"}},
+            [("a", 1), ("b", 2)],
+            "task",
+        )
+        put(saver, "doomed", a=["x"])
+        labelled = put(saver, "labelled", a=1)
+        saver.label(labelled, "mine")
+        theirs = put(saver.for_tenant("acme"), "theirs", a=["x"])
+    assert id_of(theirs)
+    assert own_cli.json("doctor", code=1)["checks"]["write without a thread"]["wrong"] is False
+    database.run("DELETE FROM blobs WHERE channel = 'b'")
+    database.run("DELETE FROM blobs WHERE channel = 'big' AND substr(version, 1, 2) = '#/'")
+    database.run(
+        "UPDATE checkpoints SET doomed = :yes WHERE thread_id = 'doomed'",
+        yes=True if database.kind == "postgres" else 1,
+    )
+    database.run("DELETE FROM checkpoints WHERE thread_id = 'labelled'")
+    database.run(
+        "UPDATE checkpoints SET blob_channels = :none, blob_versions = :none WHERE thread_id = 'later'",
+        none="{}" if database.kind == "postgres" else "[]",
+    )
+    parts = sum(len(names) for names in read_tables(own_cli.store).parts.values())
+    expected = {
+        "value gone": 1,
+        "part gone": parts,
+        "half deleted": 1,
+        "parent gone": 1,
+        "id before its parent": 1,
+        "value of nobody": 1,
+        "label of nothing": 1,
+        "write without a thread": 2,
+    }
+    assert found(own_cli) == expected
+    for page in (1, 2, 3):
+        monkeypatch.setattr(health, "look", lambda d, table, after, page=page: look(d, table, after, page))
+        assert found(own_cli) == expected
+    assert found(own_cli, "--fix", "--dry-run") == expected
+    output = own_cli("doctor", code=1)
+    assert "value gone: thread red \\x1b" in output
+    assert "--fix deletes" in output
+    assert found(own_cli, "--tenant", "acme", code=0) == {}
+    told = own_cli.json("doctor", "--fix", "--yes", code=1)
+    assert told["fixed"] == 2
+    del expected["value of nobody"], expected["label of nothing"]
+    assert found(own_cli) == expected
+
+
+def test_what_is_nobodys_goes_with_its_parts(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        where = store_again(saver, "1")
+        before = saver.get_tuple(where)
+        told = found(cli)
+        assert told.keys() == {"value of nobody"}
+        tables = read_tables(cli.store)
+        assert "--yes" in cli.fail("doctor", "--fix", code=2)
+        assert found(cli, "--fix", "--dry-run") == told
+        assert read_tables(cli.store) == tables
+        assert "deleted." in cli("doctor", "--fix", "--yes")
+        check_invariants(cli.store)
+        assert found(cli, code=0) == {}
+        assert saver.get_tuple(where) == before
+
+
+def test_what_somebody_has_named_meanwhile_stays(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        where = put(saver, "1", a=["x"], big=large(1))
+        saver.label(where, "mine")
+        tables = read_tables(cli.store)
+        wrong = [
+            Finding(
+                "part of nobody" if blob.version.startswith("#/") else "value of nobody", blob[0], *blob[:2], blob[2:]
+            )
+            for blob in tables.blobs
+        ]
+        wrong.append(Finding("label of nothing", "1", "1", "", [id_of(where), "mine"]))
+        assert len(wrong) > 5
+        assert saver._driver.run(mend(saver._dialect, wrong)) == 0
+        assert read_tables(cli.store) == tables
+        saver.unlabel("1", "mine")
+
+
+@pytest.mark.leaves_damage("an index is dropped")
+def test_a_missing_index_is_wrong(own_cli: Cli) -> None:
+    with own_cli.store.open() as saver:
+        saver.setup()
+    change(own_cli, "DROP INDEX checkpoints_by_id")
+    told = own_cli.json("doctor", code=1)
+    assert [line for line in told["missing"] if "checkpoints_by_id" in line]
+    assert "see verify" in own_cli("doctor", code=1)
+    change(own_cli, "DROP TABLE labels")
+    assert own_cli.json("doctor", code=1)["checks"] == {}
+    assert "verify" in own_cli("doctor", code=1)
+
+
+def change(cli: Cli, statement: str) -> None:
+    """Change the tables by hand."""
+    with closing(Database(cli.store).connect()) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def test_bloat_is_told_with_advice(cli: Cli) -> None:
+    """On SQLite at once; PostgreSQL's figures are estimates that come when they come."""
+    with cli.store.open() as saver:
+        for number in range(40):
+            put(saver, "1", a=[[str(element) * 20 for element in range(2000)], number])
+            put(saver, str(number), a=["x" * 200_000, number])
+        for number in range(40):
+            saver.delete_thread(str(number))
+    told = cli.json("doctor")["bloat"]
+    assert all({"name", "used", "wasted", "large"} == one.keys() for one in told)
+    if cli.store.kind == "sqlite":
+        assert [one["name"] for one in told] == ["file"]
+        assert told[0]["wasted"] > 0
+    else:
+        assert {"blobs", "checkpoints", "writes"} <= {one["name"] for one in told}
+
+
+def test_every_table_is_looked_through() -> None:
+    assert [table.name for table in TABLES] == ["checkpoints", "blobs", "writes", "labels"]
