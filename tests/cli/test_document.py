@@ -1,0 +1,68 @@
+"""`docs/command-line.md` has every command, and shows none that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from langgraph_checkpoint_custom.cli import main
+from langgraph_checkpoint_custom.cli.app import app
+from langgraph_checkpoint_custom.core.doctor import CHECKS
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+GROUP: Any = typer.main.get_command(app)
+COMMANDS = {name: command for name, command in GROUP.commands.items() if not command.hidden}
+EXAMPLES = re.findall(r"^ *langgraph-checkpoint (.*)$", DOCUMENT, re.MULTILINE)
+# What goes without saying: they are explained once for all commands.
+COMMON = {"url", "tenant", "json", "yes", "dry-run", "limit", "before", "namespace", "full", "help"}
+
+
+def test_every_command_is_explained_with_an_example() -> None:
+    assert len(COMMANDS) > 20
+    for name in COMMANDS:
+        assert re.search(rf"`{name}[ `]", DOCUMENT), name
+        assert any(example.split()[0] == name for example in EXAMPLES), name
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_is_a_command_with_its_options(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = example.split()[0]
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    for option in re.findall(r"(?<!\S)(--[a-z-]+)", example):
+        assert option in text, option
+
+
+def test_every_option_is_explained() -> None:
+    for name, command in COMMANDS.items():
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--") and option[2:] not in COMMON:
+                    assert f"{option}" in DOCUMENT, f"{name} {option}"
+
+
+def test_every_check_is_explained() -> None:
+    for check in CHECKS:
+        assert check.name in DOCUMENT
+
+
+def test_every_command_has_json_but_the_demo() -> None:
+    for name, command in COMMANDS.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert ("--json" in options) == (name != "demo"), name
+
+
+def test_what_destroys_something_can_be_tried_and_asks() -> None:
+    for name in ("prune", "delete", "rollback", "doctor"):
+        options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert {"--dry-run", "--yes"} <= options, name
+
+
+def test_every_command_about_threads_knows_tenants() -> None:
+    for name, command in COMMANDS.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert ("--tenant" in options) == (name not in ("demo", "setup", "verify", "schema")), name
