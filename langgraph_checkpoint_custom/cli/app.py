@@ -12,6 +12,7 @@ from typing import cast
 import typer
 
 from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, tables, trying
+from langgraph_checkpoint_custom.cli.common import Refused
 from langgraph_checkpoint_custom.cli.output import complain
 from langgraph_checkpoint_custom.errors import CheckpointError
 
@@ -61,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
         OSError,
     ) as error:  # ImportError: an extra is missing; the message says which.
         complain(str(error))
-        return 1
+        return 2 if isinstance(error, Refused) else 1
     except _Refusal as error:
         # Without what may be a URL, and so have a password.
         complain(re.sub(r"\S*(://|=)\S*", "(a URL)", error.format_message()))

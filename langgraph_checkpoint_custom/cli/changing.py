@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom.cli.common import (
     DryRun,
     Json,
     Namespace,
+    Refused,
     Tenant,
     Thread,
     Url,
@@ -163,7 +164,7 @@ def _on_threads(
 ) -> None:
     """Run an operation on each thread, or tell what it would do."""
     if every == bool(threads):
-        raise typer.BadParameter("name threads, or say --all")
+        raise Refused("name threads, or say --all")
     with opened(url, tenant) as saver:
         if threads:
             for one in threads:

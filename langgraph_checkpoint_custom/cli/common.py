@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import typer
 
 from langgraph_checkpoint_custom.core.verbatim import verbatim
-from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
@@ -38,6 +38,11 @@ Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", help="a checkpoint namespace; by default the root graph's", show_default=False),
 ]
+
+
+class Refused(CheckpointError):
+    """A command that cannot be meant as it was said; nothing was done."""
+
 
 S = TypeVar("S", bound=CheckpointSaver)
 
@@ -88,7 +93,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody can be asked here, since stdin is no terminal; use --yes")
+        raise Refused("nobody can be asked here, since stdin is no terminal; use --yes")
     print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was changed")
