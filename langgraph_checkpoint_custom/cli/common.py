@@ -86,6 +86,13 @@ def without_classes(saver: S) -> S:
     return clone
 
 
+def rows_of(saver: CheckpointSaver) -> int:
+    """The rows of all tables, for a bar."""
+    from langgraph_checkpoint_custom.core.sizes import sizes_of_store
+
+    return sum(one.rows for one in saver._driver.run(sizes_of_store(saver._dialect, 1)).tables)
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Go on only if somebody says so: on the command line, or here."""
     from langgraph_checkpoint_custom.cli.output import safe

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, opened
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
 from langgraph_checkpoint_custom.core.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
-from langgraph_checkpoint_custom.core.sizes import sizes_of_store
 from langgraph_checkpoint_custom.core.verify import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -67,11 +66,7 @@ def _look_through(
     looked through again.
     """
     fixed = 0
-
-    def total() -> int:
-        return sum(one.rows for one in saver._driver.run(sizes_of_store(saver._dialect, 1)).tables)
-
-    with progress("rows", total) as report:
+    with progress("rows", lambda: rows_of(saver)) as report:
         done = 0
         for each in TABLES:
             again = True

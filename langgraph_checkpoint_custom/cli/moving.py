@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, given, must_exist, opened
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, given, must_exist, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -188,9 +188,10 @@ def rekey(
         options["previous_serdes"] += [_serde(name) for name in old_key or ()]
         options["serde"] = _serde(key or SERVERS_KEY)
     must_exist(where)
-    with open_saver(where, **options) as saver, progress("rows") as report:
+    with open_saver(where, **options) as saver:
         found = saver if tenant is None else saver.for_tenant(tenant)
-        rows, renewed, unreadable = found.reencrypt(progress=lambda rows: report(rows, "rekey"))
+        with progress("rows", lambda: rows_of(found)) as report:
+            rows, renewed, unreadable = found.reencrypt(progress=lambda rows: report(rows, "rekey"))
     if as_json:
         tell({"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]})
     else:

@@ -13,7 +13,16 @@ from uuid import UUID
 import typer
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_checkpoint_custom.cli.common import Json, Namespace, Tenant, Thread, Url, opened, without_classes
+from langgraph_checkpoint_custom.cli.common import (
+    Json,
+    Namespace,
+    Tenant,
+    Thread,
+    Url,
+    opened,
+    rows_of,
+    without_classes,
+)
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, safe, say, size, table, tell
 from langgraph_checkpoint_custom.core.model import config_of
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, ThreadRecord
@@ -205,6 +214,7 @@ def show(
     writes = found.pending_writes or []
     waiting: list[Any] = list(open_among(writes))
     following = tasks(values)
+    elsewhere = _rebuilt(found)
     checkpoint_id = configurable["checkpoint_id"]
     if as_json:
         tell(
@@ -217,6 +227,7 @@ def show(
                 "format": json_of(found.checkpoint.get("v")),
                 "metadata": json_of(dict(found.metadata)),
                 "state": json_of(values),
+                "not_stored_here": elsewhere,
                 "versions": json_of(found.checkpoint.get("channel_versions")),
                 "writes": [{"task_id": t, "channel": c, "value": json_of(value)} for t, c, value in writes],
                 "interrupts": [json_of(one) for one in waiting],
@@ -228,6 +239,8 @@ def show(
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
     say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'nobody'}.")
     _values("state", values, limit)
+    if elsewhere:
+        say(f"Not stored here, but made of what earlier steps wrote: {', '.join(elsewhere)}")
     _values("metadata", dict(found.metadata), limit)
     if writes:
         table(
@@ -241,6 +254,12 @@ def show(
     say(
         "Next: " + (", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(following).items()) or "nothing")
     )
+
+
+def _rebuilt(found: CheckpointTuple) -> list[str]:
+    """The `DeltaChannel`s that have no value in a checkpoint."""
+    counters = found.metadata.get("counters_since_delta_snapshot")
+    return [name for name in counters or () if name not in found.checkpoint["channel_values"]]
 
 
 def _values(title: str, values: dict[str, Any], limit: int) -> None:
@@ -280,7 +299,9 @@ def diff(
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
         places = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
-        left, right = (_read(saver, one, at, namespace).checkpoint["channel_values"] for one, at in places)
+        both = [_read(saver, one, at, namespace) for one, at in places]
+    left, right = (one.checkpoint["channel_values"] for one in both)
+    elsewhere = sorted({name for one in both for name in _rebuilt(one)})
     found = list(islice(differences(left, right), limit + 1))
     more = len(found) > limit
     if as_json:
@@ -291,8 +312,10 @@ def diff(
             }
             for one in found[:limit]
         ]
-        tell({"same": not found, "differences": rows, "more": more})
+        tell({"same": not found, "differences": rows, "more": more, "not_compared": elsewhere})
         return
+    if elsewhere:
+        say(f"Not compared, since they are made of what earlier steps wrote: {', '.join(elsewhere)}")
     if not found:
         say("The states are the same.")
         return
@@ -314,26 +337,20 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
     from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 
     from langgraph_checkpoint_custom.core.reencrypt import TABLES
-    from langgraph_checkpoint_custom.core.sizes import sizes_of_store
     from langgraph_checkpoint_custom.core.types import types_page
 
     classes: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     rows = 0
-    with opened(url, tenant) as saver:
-
-        def total() -> int:
-            return sum(one.rows for one in saver._driver.run(sizes_of_store(saver._dialect, 1)).tables)
-
-        with progress("rows", total) as report:
-            for each in TABLES:
-                after: Any = each.first
-                while after is not None:
-                    page = saver._driver.run(types_page(saver._dialect, saver._codec, each, after))
-                    classes.update(page.classes)
-                    unseen.update(page.unseen)
-                    rows, after = rows + page.rows, page.after
-                    report(rows, "types")
+    with opened(url, tenant) as saver, progress("rows", lambda: rows_of(saver)) as report:
+        for each in TABLES:
+            after: Any = each.first
+            while after is not None:
+                page = saver._driver.run(types_page(saver._dialect, saver._codec, each, after))
+                classes.update(page.classes)
+                unseen.update(page.unseen)
+                rows, after = rows + page.rows, page.after
+                report(rows, "types")
     found = sorted(classes.items())
     allow = [pair for pair, _ in found if pair not in SAFE_MSGPACK_TYPES]
     if as_json:

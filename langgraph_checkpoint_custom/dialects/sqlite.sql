@@ -1419,7 +1419,7 @@ WITH page AS MATERIALIZED (
     AND tenant = :tenant
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
 )
-SELECT 'value of nobody', o.*, NULL, NULL FROM (
+SELECT 'value of nobody', lost.*, NULL, NULL FROM (
     SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) <> '#/'
     EXCEPT
     SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
@@ -1427,9 +1427,9 @@ SELECT 'value of nobody', o.*, NULL, NULL FROM (
     CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
     CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-) AS o
+) AS lost
 UNION ALL
-SELECT 'part of nobody', o.*, NULL, NULL FROM (
+SELECT 'part of nobody', lost.*, NULL, NULL FROM (
     SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) = '#/'
     EXCEPT
     SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value
@@ -1437,7 +1437,7 @@ SELECT 'part of nobody', o.*, NULL, NULL FROM (
     CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
     CROSS JOIN json_each(b.parts) AS n
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-) AS o
+) AS lost
 UNION ALL
 SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
 FROM page p CROSS JOIN json_each(p.parts) AS n

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom.exchange import export_file
 from tests.cli.conftest import SECRET, Cli
 from tests.moving.official import Official, everything, step
 from tests.stores import Store
@@ -181,6 +182,46 @@ def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> Non
     )
     assert done.stderr == ""
     assert json.loads(done.stdout)["threads"] == 3
+    table = subprocess.run(
+        [*PROGRAM, "threads"],
+        env={**environment(store.url), "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "CLICOLOR_FORCE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in table.stdout + table.stderr
+    assert "002" in table.stdout
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["import", "all.zst", "--url", "sqlite:///new.db"],
+        ["migrate", "--from", "OLD", "--url", "sqlite:///new.db"],
+        ["types"],
+        ["doctor"],
+        ["rekey", "--unencrypted"],
+        ["prune", "--all", "--dry-run"],
+        ["delete", "--all", "--yes"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_every_long_command_has_a_bar_on_a_terminal(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = f"sqlite:///{tmp_path}/old.db"
+    with open_saver(old, synchronous="OFF") as saver:
+        fill(saver, 20)
+        if argv[0] == "import":
+            export_file(saver, tmp_path / "all.zst")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef") if argv[0] == "rekey" else None
+    code, shown = interrupted([old if each == "OLD" else each for each in argv], old, "never")
+    assert code == 0, shown
+    number = {"types": 120, "doctor": 120, "rekey": 120}.get(argv[0], 20)
+    assert f"{number} of {number} " in shown
+    if argv[0] in ("types", "doctor", "prune"):
+        assert "\x1b[1m" in shown  # The head of a table.
 
 
 @pytest.mark.parametrize("argv", [["export"], ["import"], ["migrate"], ["export", "a", "b"], ["nothing"], []])

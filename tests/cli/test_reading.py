@@ -224,9 +224,20 @@ def test_where_two_states_differ(cli: Cli, gone: type) -> None:
     assert "a.y[1]" in output
     assert "a_module_that_is_gone.Plan(steps=[2], cost=None)" in output
     assert cli("diff", "1", "2") == "The states are the same.\n"
-    assert cli.json("diff", "1", "2") == {"same": True, "differences": [], "more": False}
+    assert cli.json("diff", "1", "2") == {"same": True, "differences": [], "more": False, "not_compared": []}
     assert "More than 1" in cli("diff", "--thread", "1", id_of(one), id_of(two), "--limit", "1")
     assert "no checkpoint" in cli.fail("diff", "1", "3")
+
+
+def test_a_delta_channel_without_a_snapshot_is_told(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        meta = metadata(1, counters_since_delta_snapshot={HOSTILE: [1, 1]})
+        where = put(saver, "1", meta=metadata(), a=1)
+        put(saver, "1", where, meta, a=1)
+    assert cli.json("show", "1")["not_stored_here"] == [HOSTILE]
+    assert f"made of what earlier steps wrote: {SHOWN}" in cli("show", "1")
+    assert cli.json("diff", "1", "1")["not_compared"] == [HOSTILE]
+    assert SHOWN in cli("diff", "1", "1")
 
 
 def test_stats_count_what_is_there(cli: Cli) -> None:

@@ -92,6 +92,7 @@ SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
     """What is looked at, with the number of rows that it may read, all of its steps together."""
     page = first_page("t0", "", None, "003000", {}, 20)
+    after = {"thread_id": "t1", "checkpoint_ns": ""}
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
@@ -113,6 +114,15 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         # Of each of the 50 threads that have ever asked: the next one, its newest checkpoint and that one's writes.
         "inbox": (d.select_interrupts(""), 300),
         "inbox of some": (d.select_interrupts("t1"), 300),
+        "sizes of threads": (d.sizes_of_threads(["t1", "t2"]), 1_500),
+        "sizes of a thread": (d.sizes_of_thread("t1", 10), 2_500),
+        # A page of 200 rows, what they refer to, and what refers to those of their threads: 100 checkpoints in each.
+        "doctor, checkpoints": (d.doctor_page("checkpoints", {**after, "checkpoint_id": ""}, 200), 3_000),
+        "doctor, values": (d.doctor_page("blobs", {**after, "channel": "", "version": ""}, 200), 3_000),
+        "doctor, writes": (
+            d.doctor_page("writes", {**after, "checkpoint_id": "", "task_id": "", "idx": 0}, 200),
+            2_000,
+        ),
         "delta walk": (d.select_delta_history(Key("t0", "", "003999"), ["log"]), 2_000),
         "delta values": (d.select_delta_values(Key("t0", "", "003999"), ["log"]), 2_000),
     }
