@@ -138,20 +138,24 @@ def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
     return child.wait(), shown
 
 
-BAR = r"[1-9][\d,]* of 400 threads, [\d,.]+/s"
+def bar(threads: int) -> str:
+    """A bar that has begun to move."""
+    return rf"[1-9][\d,]* of {threads:,} threads, [\d,.]+/s"
 
 
 def test_ctrl_c_in_an_export_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_path: Path) -> None:
-    with cli.store.open(**({"synchronous": "OFF"} if cli.store.kind == "sqlite" else {})) as saver:
-        fill(saver, 400, 1)
-    code, shown = interrupted(["export", str(tmp_path / "all.zst")], os.environ["CHECKPOINT_URL"], BAR)
+    # Enough for a second, so that the interrupt comes in the middle.
+    number, options = (3000, {"synchronous": "OFF"}) if cli.store.kind == "sqlite" else (500, {})
+    with cli.store.open(**options) as saver:
+        fill(saver, number, 1)
+    code, shown = interrupted(["export", str(tmp_path / "all.zst")], os.environ["CHECKPOINT_URL"], bar(number))
     assert code == 130, shown
     assert "error: interrupted" in shown
     assert "Traceback" not in shown
     assert SECRET not in shown
     assert not (tmp_path / "all.zst").exists()
     assert (tmp_path / "all.zst.part").exists()
-    assert cli.json("export", "all.zst")["threads"] == 400
+    assert cli.json("export", "all.zst")["threads"] == number
     assert cli.json("verify")["ok"]
 
 
@@ -159,7 +163,7 @@ def test_ctrl_c_in_a_move_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_pa
     official = Official("sqlite", f"sqlite:///{tmp_path}/official.db")
     with official.open() as source:
         fill(source, 400, 1)  # type: ignore[arg-type]  # Any saver will do.
-    code, shown = interrupted(["migrate", "--from", official.url], os.environ["CHECKPOINT_URL"], f"copy.*{BAR}")
+    code, shown = interrupted(["migrate", "--from", official.url], os.environ["CHECKPOINT_URL"], f"copy.*{bar(400)}")
     assert code == 130, shown
     assert "Traceback" not in shown
     with cli.store.open() as saver:
