@@ -167,6 +167,10 @@ class SqlDialect(ABC):
         """The numbers of the migrations that were applied, a row each."""
         return self._send(self.statement("schema_numbers"))
 
+    def schema_partitions(self) -> Trip:
+        """One row: the number of partitions of `checkpoints`."""
+        return self._send(self.statement("schema_partitions", schema=self._schema))
+
     def schema_create(self, *, whole: bool) -> Trip:
         """Make the table of migrations, and the schema for it if that is missing (`whole`)."""
         names = ("schema_create", "schema_create_table") if whole else ("schema_create_table",)
