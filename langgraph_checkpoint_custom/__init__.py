@@ -36,6 +36,7 @@ from langgraph_checkpoint_custom.errors import (
 )
 from langgraph_checkpoint_custom.observed import log_slow_operations
 from langgraph_checkpoint_custom.overlay import OverlaySaver, overlay
+from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
@@ -63,6 +64,7 @@ __all__ = [
     "OperationEvent",
     "OverlaySaver",
     "PostgresSaver",
+    "Retention",
     "RetryableError",
     "RunRecord",
     "SchemaError",
@@ -73,6 +75,7 @@ __all__ = [
     "SqliteSaver",
     "StaleInterrupt",
     "StorageError",
+    "Swept",
     "ThreadBusy",
     "ThreadExists",
     "ThreadRecord",

@@ -8,7 +8,8 @@ from typing_extensions import Unpack
 
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
-from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, Distribute, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
 
@@ -71,6 +72,36 @@ class PostgresSaver(CheckpointSaver):
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
         super().__init__(dialect, driver, **options)
+        self._postgres = dialect, driver
+
+    def setup(self, *, partitions: int | None = None, distribute: Distribute | None = None) -> None:
+        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
+
+        Args:
+            partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
+                set up another schema and move with `transfer`.
+            distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
+
+        Raises:
+            ConfigError: The tables are there already, in another number of partitions.
+        """
+        self._postgres[1].setup(self._setup_of(partitions, distribute))
+
+    async def asetup(self, *, partitions: int | None = None, distribute: Distribute | None = None) -> None:
+        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
+
+        Args:
+            partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
+                set up another schema and move with `transfer`.
+            distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
+
+        Raises:
+            ConfigError: The tables are there already, in another number of partitions.
+        """
+        await self._postgres[1].asetup(self._setup_of(partitions, distribute))
+
+    def _setup_of(self, partitions: int | None, distribute: Distribute | None) -> Operation[None]:
+        return setup(self._postgres[0].laid_out(partitions, distribute), partitions)
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:

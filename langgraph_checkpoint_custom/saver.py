@@ -8,6 +8,7 @@ graph goes on and may change them meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -67,6 +68,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
 from langgraph_checkpoint_custom.recent import Recent
+from langgraph_checkpoint_custom.retention import Retention, Sweeper
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
 # Checkpoints that a list holds in memory at a time.
@@ -90,6 +92,7 @@ class SaverOptions(TypedDict, total=False):
     on_unreadable: OnUnreadable
     concurrent_writers: ConcurrentWriters
     on_operation: OnOperation | None
+    retention: Retention | None
 
 
 class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
@@ -118,6 +121,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         on_operation: Called after each operation with an `OperationEvent`, where the operation ran: it should be quick,
             and in an event loop it must not block. `log_slow_operations(seconds)` makes one, and so does
             `otel.instrumentation()`.
+        retention: What to keep: the rest is deleted now and then, by one process at a time, on an OS thread of the
+            saver's own, which ends with it. See `sweep`.
     """
 
     def __init__(
@@ -133,6 +138,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         on_unreadable: OnUnreadable = "raise",
         concurrent_writers: ConcurrentWriters = "allow",
         on_operation: OnOperation | None = None,
+        retention: Retention | None = None,
     ) -> None:
         if concurrent_writers not in ("allow", "reject"):
             raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
@@ -150,6 +156,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
         self._values: Values | None = None
+        self._sweeper = Sweeper(self, retention) if retention else None
         self._concurrent_writers = concurrent_writers
 
     # Life
@@ -180,10 +187,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Close what this saver opened; it cannot be used after that."""
+        if self._sweeper:
+            self._sweeper.stop()
         self._driver.close()
 
     async def aclose(self) -> None:
         """Close what this saver opened; it cannot be used after that."""
+        if self._sweeper:
+            await asyncio.to_thread(self._sweeper.stop)
         await self._driver.aclose()
 
     def stats(self) -> Mapping[str, Any]:

@@ -49,6 +49,7 @@ from langgraph_checkpoint_custom.core.threads import (
 )
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 
 # Records that are in memory at a time: without values, some hundred bytes each.
 RECORDS = 200
@@ -63,6 +64,48 @@ class ThreadMethods(ABC):
     @property
     @abstractmethod
     def _codec(self) -> Values: ...
+
+    # Keeping the store small
+
+    def sweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
+        """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
+
+        What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
+        label stay, and so do their threads.
+
+        Args:
+            keep: What to keep.
+            dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
+                counted then, since only a prune finds out.
+        """
+        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
+        answer = None
+        while True:
+            try:
+                op = operations.send(answer)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            answer = self._driver.run(op)
+
+    async def asweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
+        """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
+
+        What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
+        label stay, and so do their threads.
+
+        Args:
+            keep: What to keep.
+            dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
+                counted then, since only a prune finds out.
+        """
+        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
+        answer = None
+        while True:
+            try:
+                op = operations.send(answer)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            answer = await self._driver.arun(op)
 
     # Threads, runs and checkpoints without values
 

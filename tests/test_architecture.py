@@ -28,9 +28,10 @@ MAY_IMPORT = {
     "recent": {"core", "forks"},
     "observed": {"core"},
     "otel": {"core", "observed"},
-    "threads": {"errors", "core"},
+    "retention": {"errors", "core"},
+    "threads": {"errors", "core", "retention"},
     "overlay": {"errors", "core"},
-    "saver": {"errors", "core", "lease", "observed", "recent", "threads"},
+    "saver": {"errors", "core", "lease", "observed", "recent", "retention", "threads"},
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
@@ -105,50 +106,37 @@ def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
                 )
 
 
+# Statements that go through many threads; on a cluster, to all its servers. `docs/scaling.md` names them.
+ACROSS_THREADS = {
+    "page_of_store",
+    "threads_newest",
+    "thread_heads",
+    "select_interrupts",
+    "select_next_thread",
+    "doom_runs",
+    "erase_run_writes",
+    "claim_sweep",
+}
+# What goes on with the thread of the block before it, or names its threads otherwise.
+GOES_ON = ("schema_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_")
+GOING_ON = {"delta_lineage", "select_fork_point"}
+# What only the command line sends: `verify`, `stats` and `doctor` look at everything.
+LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_")
+
+
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     """No statement that a run sends reads rows of more than one thread."""
     for database in ("postgres", "sqlite"):
-        blocks = load_blocks(f"{database}.sql")
-        across_threads = {
-            "page_of_store",
-            "delta_lineage",
-            "doom_runs",
-            "erase_run_writes",
-            "claim_sweep",
-            "select_next_thread",
-        }
-        across_threads |= {
-            name
-            for name in blocks
-            if name.startswith(
-                (
-                    "schema_",
-                    "sweep_",
-                    "copy_",
-                    "rows_",
-                    "blobs_of_",
-                    "heads_",
-                    "fork_",
-                    "catalog_",
-                    "sizes_",
-                    "doctor_",
-                    "mend_",
-                )
-            )
-        }
-        across_threads |= {
-            "enter_tenant",
-            "leave_tenant",
-            "threads_newest",
-            "thread_heads",
-            "select_fork_point",
-            "select_interrupts",
-        }
-        for name, body in blocks.items():
-            if name not in across_threads:
+        for name, body in load_blocks(f"{database}.sql").items():
+            if name not in ACROSS_THREADS | GOING_ON and not name.startswith(GOES_ON + LOOKING_AROUND):
                 # By name, or as the first one by position.
                 bound = re.search(r"(?::|%\()thread_ids?\b|\(thread_id,[^)]*\)\nSELECT \?", body)
                 assert bound, f"{name} in {database}.sql"
+
+
+def test_what_goes_to_all_servers_of_a_cluster_is_named() -> None:
+    text = (PACKAGE.parent / "docs" / "scaling.md").read_text("utf-8")
+    assert {name for name in ACROSS_THREADS if f"`{name}`" not in text} == set()
 
 
 METHODS = [

@@ -79,18 +79,19 @@ def fork(
 def prune(
     threads: Threads = None,
     every: All = False,
+    keep: Annotated[int, typer.Option(min=1, help="how many checkpoints of each namespace stay")] = 1,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Keep the newest checkpoint of each namespace, those with labels, and what they need; delete the others."""
+    """Keep the newest checkpoints of each namespace, those with labels, and what they need; delete the others."""
     question = "Delete the history of {}?"
     _on_threads(
         threads,
         every,
-        lambda saver, one: prune_thread(saver._dialect, one),
+        lambda saver, one: prune_thread(saver._dialect, one, keep),
         question,
         dry_run,
         yes,

@@ -28,10 +28,27 @@ NOT_CHECKED = {
 
 
 @commands.command()
-def setup(url: Url = None, as_json: Json = False) -> None:
+def setup(
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="PostgreSQL: make the large tables in so many partitions by thread", show_default=False
+        ),
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    with opened(url, may_be_new=True) as saver:
-        saver.setup()
+    with opened(url, may_be_new=partitions is None) as saver:
+        if partitions is None:
+            saver.setup()
+        elif saver._dialect.system == "postgresql":
+            from langgraph_checkpoint_custom.postgres import PostgresSaver
+
+            assert isinstance(saver, PostgresSaver)
+            saver.setup(partitions=partitions)
+        else:
+            raise ConfigError("--partitions is for PostgreSQL")
         version = len(saver._dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})

@@ -167,6 +167,10 @@ class SqlDialect(ABC):
         """The numbers of the migrations that were applied, a row each."""
         return self._send(self.statement("schema_numbers"))
 
+    def schema_partitions(self) -> Trip:
+        """One row: the number of partitions of `checkpoints`."""
+        return self._send(self.statement("schema_partitions", schema=self._schema))
+
     def schema_create(self, *, whole: bool) -> Trip:
         """Make the table of migrations, and the schema for it if that is missing (`whole`)."""
         names = ("schema_create", "schema_create_table") if whole else ("schema_create_table",)
@@ -299,9 +303,25 @@ class SqlDialect(ABC):
         """Delete every row of a thread."""
         return self._trip("delete_thread", thread_id=thread_id)
 
-    def delete_superseded(self, thread_id: str) -> Trip:
-        """Delete what is older than the newest checkpoint of each namespace, or hide it where that still needs it."""
-        return self._trip("doom_superseded", "sweep", thread_id=thread_id)
+    def delete_superseded(self, thread_id: str, keep: int) -> Trip:
+        """Delete what is older than the newest checkpoints of each namespace, or hide it where those still need it."""
+        return self._trip("doom_superseded", "sweep", thread_id=thread_id, keep=keep)
+
+    def delete_idle(self, thread_id: str, newest: str) -> Trip:
+        """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen."""
+        return self._trip("doom_idle", "sweep", thread_id=thread_id, newest=newest)
+
+    def select_kept_places(self, thread_id: str) -> Trip:
+        """A row for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
+        return self._send(self.statement("select_kept_places", thread_id=thread_id))
+
+    def select_size(self, thread_id: str) -> Trip:
+        """The bytes of a thread's documents, metadata, values and writes."""
+        return self._send(self.statement("select_size", thread_id=thread_id))
+
+    def select_document(self, key: Key) -> Trip:
+        """The document of a checkpoint, without the values beside it."""
+        return self._send(self.statement("select_document", **key._asdict()))
 
     def delete_runs(self, run_ids: Sequence[str]) -> Trip:
         """Delete the checkpoints and writes of runs, or hide the ones that a descendant still needs."""

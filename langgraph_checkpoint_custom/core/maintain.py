@@ -41,14 +41,14 @@ def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
 
 
 @operation("write")
-def prune_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
-    """Keep the newest checkpoint of each namespace, and what it needs.
+def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
+    """Keep the newest checkpoints of each namespace, `keep` of them, those with a label, and what they need.
 
     Trips: 1.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
-    yield d.delete_superseded(thread_id)
+    yield d.delete_superseded(thread_id, keep)
 
 
 @operation("write")

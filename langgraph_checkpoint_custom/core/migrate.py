@@ -9,21 +9,29 @@ import re
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.errors import SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
+from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
 
 _RUN_SETUP = "run setup() on the saver, or `python -m langgraph_checkpoint_custom setup --url …`, once"
 
 
 @operation("migrate")
-def setup(d: SqlDialect) -> Steps[None]:
+def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
     """Create or migrate the tables; does nothing if they are current.
 
-    Trips: 3 if the tables are current, two and one a migration more if not.
+    Trips: 3 if the tables are current, two and one a migration more if not; one more if `partitions` says what those
+        that are current have to be like.
     Idempotent: yes, and by any number of processes at once: a lock lets one of them in after the other.
-    Raises: SchemaForeign, SchemaTooNew.
+    Raises: SchemaForeign, SchemaTooNew, ConfigError if the tables are there already, in another number of partitions.
     """
     yield d.schema_lock()
     applied = yield from _applied(d)
+    if applied is not None and partitions is not None:
+        (((there,),),) = yield d.schema_partitions()
+        if there != partitions:
+            raise ConfigError(
+                f"the tables in {d.place} are there already, in {there or 'no'} partitions, not in {partitions}; set "
+                "up another schema and move there with transfer()"
+            )
     if applied is None:
         applied = set()
         (((schema_exists, _, _),),) = yield d.schema_state()

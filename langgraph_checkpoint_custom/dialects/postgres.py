@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Literal
 
 from typing_extensions import Self
 
@@ -17,9 +18,54 @@ from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
+
+
+# Tables with a row or more for each superstep.
+_GROWING = ("checkpoints", "blobs", "writes")
+# All that have a thread in their key, the first one being what the others are put beside.
+_OF_THREADS = (*_GROWING, "labels", "claims")
+
+Distribute = Literal["citus"]
+
+
+def _partitioned(sql: str, partitions: int) -> list[str]:
+    """A statement that makes a table, for a table in partitions by thread.
+
+    A partition has row-level security and no policy, so a role that may read all tables sees its rows only through the
+    table that it is a part of.
+    """
+    made = re.match(r"CREATE TABLE (.+?)\.(\w+) \(", sql)
+    if made is None or made[2] not in _GROWING:
+        return [sql]
+    schema, table = made.groups()
+    statements = [f"{sql} PARTITION BY HASH (thread_id)"]
+    for number in range(partitions):
+        part = f"{schema}.{table}_{number}"
+        bounds = f"WITH (MODULUS {partitions}, REMAINDER {number})"
+        statements += [
+            f"CREATE TABLE {part} PARTITION OF {schema}.{table} FOR VALUES {bounds}",
+            f"ALTER TABLE {part} ENABLE ROW LEVEL SECURITY",
+        ]
+    return statements
+
+
+def _distributed(schema: str) -> list[str]:
+    """The statements that spread the tables over Citus' workers, a thread's rows together."""
+
+    def quoted(table: str) -> str:
+        name = in_schema(f"{DEFAULT_SCHEMA}.{table}", schema)
+        return "'" + name.replace("'", "''") + "'"
+
+    first, *others = map(quoted, _OF_THREADS)
+    return [
+        f"SELECT create_reference_table({quoted('tenant_roles')})",
+        f"SELECT create_distributed_table({first}, 'thread_id')",
+        *(f"SELECT create_distributed_table({other}, 'thread_id', colocate_with => {first})" for other in others),
+    ]
 
 
 def in_schema(sql: str, schema: str) -> str:
@@ -46,6 +92,22 @@ class PostgresDialect(SqlDialect):
             place=f"schema {schema!r}",
             schema=schema,
         )
+
+    def laid_out(self, partitions: int | None, distribute: Distribute | None) -> Self:
+        """The same, making tables in partitions, or on many servers, where there are none yet."""
+        if partitions is not None and not 1 <= partitions <= 1024:
+            raise ConfigError(f"partitions must be from 1 to 1,024, not {partitions!r}")
+        if distribute not in (None, "citus"):
+            raise ConfigError(f"distribute is 'citus' or None, not {distribute!r}")
+        clone = copy(self)
+        first, *later = self.migrations
+        statements = list(first.statements)
+        if partitions is not None:
+            statements = [made for sql in statements for made in _partitioned(sql, partitions)]
+        if distribute:
+            statements += _distributed(self._schema.replace("%", "%%"))
+        clone.migrations = [first._replace(statements=tuple(statements)), *later]
+        return clone
 
     def for_tenant(self, tenant: str) -> Self:
         """Confined by their keys, and a second time by the row-level security of the tables."""

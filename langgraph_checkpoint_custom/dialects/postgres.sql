@@ -23,6 +23,14 @@ SELECT
 -- name: schema_numbers
 SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
 
+-- name: schema_partitions
+-- differs: SQLite has none.
+SELECT count(*)::integer
+FROM pg_catalog.pg_inherits i
+JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
+
 -- name: schema_create
 -- differs: SQLite has no schemas to make.
 CREATE SCHEMA langgraph_checkpoint
@@ -498,6 +506,24 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 
+-- name: select_kept_places
+-- What a prune would look at first: the namespace and id of each checkpoint that is not hidden, and whether it is labelled.
+SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
+    SELECT 1 FROM langgraph_checkpoint.labels l
+    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
+)
+FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s AND NOT c.hidden
+
+-- name: select_size
+SELECT
+    (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
+    + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s)
+    + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s)
+
+-- name: select_document
+SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+
 -- name: select_next_thread
 SELECT thread_id FROM langgraph_checkpoint.checkpoints
 WHERE thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
@@ -730,18 +756,21 @@ DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
 
 -- name: doom_superseded
--- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
--- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
--- not the newest any more: it is stored, or an older one that was deleted. A newer one is still to come.
+-- Everything but the newest checkpoints of each namespace, `keep` of them. The namespace of a subgraph call (it has a task
+-- id behind a colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started
+-- the call does not stay: it is stored, or an older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
-    SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
-    ORDER BY checkpoint_ns, checkpoint_id DESC
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ) AS n
+    WHERE n.place <= %(keep)s
 ), finished AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
-    WHERE strpos(h.checkpoint_ns, ':') > 0
-    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
-    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints r
         WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
@@ -760,17 +789,20 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.ch
 
 -- name: doom_superseded_kept
 -- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
--- from such a root checkpoint goes on from. And the newest of each namespace as it is now that all are locked, should
--- the one that was seen before have been deleted meanwhile.
+-- from such a root checkpoint goes on from, or from one that stays beside the newest. And the newest of each namespace as
+-- they are now that all are locked, should those that were seen before have been deleted meanwhile.
 WITH heads AS MATERIALIZED (
-    SELECT DISTINCT ON (checkpoint_ns) checkpoint_ns, checkpoint_id, root_id
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
-    ORDER BY checkpoint_ns, checkpoint_id DESC
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ) AS n
+    WHERE n.place <= %(keep)s
 ), finished AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
-    WHERE strpos(h.checkpoint_ns, ':') > 0
-    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
-    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints r
         WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
@@ -781,7 +813,12 @@ WITH heads AS MATERIALIZED (
     SELECT l.checkpoint_ns, l.checkpoint_id FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s
     UNION
     SELECT h.checkpoint_ns, m.checkpoint_id
-    FROM langgraph_checkpoint.labels l
+    FROM (
+        SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
+        WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = ''
+        UNION
+        SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '' AND r.place > 1
+    ) AS l
     CROSS JOIN heads h
     CROSS JOIN LATERAL (
         SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
@@ -789,12 +826,33 @@ WITH heads AS MATERIALIZED (
         AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS m
-    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = '' AND h.checkpoint_ns <> ''
-    AND strpos(h.checkpoint_ns, ':') = 0
+    WHERE h.place = 1 AND h.checkpoint_ns <> '' AND strpos(h.checkpoint_ns, ':') = 0
 )
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = false FROM kept k
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
 AND c.doomed AND NOT c.hidden
+
+-- name: doom_idle
+-- All of a thread.
+WITH victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s
+    ORDER BY c.checkpoint_ns, c.checkpoint_id
+    FOR UPDATE OF c
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+
+-- name: doom_idle_kept
+-- Nothing of it, if a run has gone on, or somebody has set a label, before all was locked.
+UPDATE langgraph_checkpoint.checkpoints SET doomed = false
+WHERE thread_id = %(thread_id)s AND (
+    EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_id > %(newest)s AND NOT n.hidden
+    )
+    OR EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
+)
 
 -- name: doom_runs
 -- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
@@ -1697,7 +1755,7 @@ WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkp
 WITH ours AS MATERIALIZED (
     SELECT c.oid, c.relname, c.relrowsecurity
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p')
+    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 ), lines (line) AS (
     SELECT 'table ' || relname || CASE WHEN relrowsecurity THEN ', row-level security' ELSE '' END FROM ours
     UNION ALL
@@ -1713,7 +1771,7 @@ WITH ours AS MATERIALIZED (
     LEFT JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     UNION ALL
-    SELECT 'index ' || pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
+    SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
     FROM ours o JOIN pg_catalog.pg_index i ON i.indrelid = o.oid
     UNION ALL
     SELECT 'policy ' || p.polname || ' on ' || o.relname || ' for ' || p.polcmd::text
@@ -1734,7 +1792,7 @@ SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (name)
-WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p')
+WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s

@@ -259,6 +259,24 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 )
 FROM checkpoints c WHERE c.thread_id = :thread_id
 
+-- name: select_kept_places
+-- What a prune would look at first: the namespace and id of each checkpoint that is not hidden, and whether it is labelled.
+SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
+    SELECT 1 FROM labels l
+    WHERE l.thread_id = :thread_id AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
+)
+FROM checkpoints c WHERE c.thread_id = :thread_id AND NOT c.hidden
+
+-- name: select_size
+SELECT
+    (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM checkpoints WHERE thread_id = :thread_id)
+    + (SELECT coalesce(sum(length(value)), 0) FROM blobs WHERE thread_id = :thread_id)
+    + (SELECT coalesce(sum(length(value)), 0) FROM writes WHERE thread_id = :thread_id)
+
+-- name: select_document
+SELECT checkpoint_type, checkpoint FROM checkpoints
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+
 -- name: select_next_thread
 SELECT thread_id FROM checkpoints
 WHERE thread_id > :after AND thread_id >= :bottom AND thread_id < :top
@@ -469,17 +487,21 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 DELETE FROM labels WHERE thread_id = :thread_id
 
 -- name: doom_superseded
--- Everything but the newest checkpoint of each namespace. The namespace of a subgraph call (it has a task id behind a
--- colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started the call is
--- not the newest any more: it is stored, or an older one that was deleted. A newer one is still to come.
+-- Everything but the newest checkpoints of each namespace, `keep` of them. The namespace of a subgraph call (it has a task
+-- id behind a colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started
+-- the call does not stay: it is stored, or an older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
-    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id, root_id
-    FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden GROUP BY checkpoint_ns
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+        FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden
+    ) AS n
+    WHERE n.place <= :keep
 ), finished AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
-    WHERE instr(h.checkpoint_ns, ':') > 0
-    AND h.root_id <> coalesce((SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), '')
-    AND (h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+    WHERE h.place = 1 AND instr(h.checkpoint_ns, ':') > 0
+    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT 1 FROM checkpoints r
         WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
@@ -492,25 +514,47 @@ WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
 
 -- name: doom_superseded_kept
 -- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
--- from such a root checkpoint goes on from.
-WITH memories AS MATERIALIZED (
+-- from such a root checkpoint goes on from, or from one that stays beside the newest.
+WITH points AS MATERIALIZED (
+    SELECT checkpoint_id FROM labels WHERE thread_id = :thread_id AND checkpoint_ns = ''
+    UNION
+    SELECT n.checkpoint_id FROM (
+        SELECT checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = '' AND NOT hidden AND :keep > 1
+        ORDER BY checkpoint_id DESC LIMIT :keep - 1 OFFSET 1
+    ) AS n
+), memories AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns <> '' AND instr(checkpoint_ns, ':') = 0
-    AND EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+    AND EXISTS (SELECT 1 FROM points)
 ), kept AS MATERIALIZED (
     SELECT checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :thread_id
     UNION
     SELECT m.checkpoint_ns, (
         SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id < p.checkpoint_id
         AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
-    FROM labels l CROSS JOIN memories m WHERE l.thread_id = :thread_id AND l.checkpoint_ns = ''
+    FROM points p CROSS JOIN memories m
 )
 UPDATE checkpoints SET doomed = 0
 WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id FROM kept)
 AND doomed AND NOT hidden
+
+-- name: doom_idle
+-- All of a thread.
+UPDATE checkpoints SET doomed = 1 WHERE thread_id = :thread_id
+
+-- name: doom_idle_kept
+-- Nothing of it, if a run has gone on, or somebody has set a label, meanwhile.
+UPDATE checkpoints SET doomed = 0
+WHERE thread_id = :thread_id AND (
+    EXISTS (
+        SELECT 1 FROM checkpoints n WHERE n.thread_id = :thread_id AND n.checkpoint_id > :newest AND NOT n.hidden
+    )
+    OR EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+)
 
 -- name: doom_runs
 -- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake

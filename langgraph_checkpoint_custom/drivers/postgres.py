@@ -128,9 +128,9 @@ class PostgresDriver:
 
     # Sync
 
-    def setup(self) -> None:
-        """Create or migrate the tables."""
-        self._retrying(self._setup)
+    def setup(self, op: Operation[None] | None = None) -> None:
+        """Create or migrate the tables, in the usual way or in another one."""
+        self._retrying(op or self._setup)
         self._ready = True
 
     def run(self, op: Operation[T]) -> T:
@@ -230,11 +230,11 @@ class PostgresDriver:
 
     # Async, the same
 
-    async def asetup(self) -> None:
-        """Create or migrate the tables."""
+    async def asetup(self, op: Operation[None] | None = None) -> None:
+        """Create or migrate the tables, in the usual way or in another one."""
         if self._connections.by_worker:
-            return await asyncio.to_thread(self.setup)
-        await self._aretrying(self._setup)
+            return await asyncio.to_thread(self.setup, op)
+        await self._aretrying(op or self._setup)
         self._ready = True
 
     async def arun(self, op: Operation[T]) -> T:

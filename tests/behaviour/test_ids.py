@@ -14,6 +14,7 @@ import pytest
 
 from langgraph_checkpoint_custom import ConfigError
 from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_THREAD_ID
+from langgraph_checkpoint_custom.threads import ThreadMethods
 from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, put
 from tests.stores import Face
 
@@ -48,7 +49,20 @@ METHODS: dict[str, Callable[[Face, Any], Awaitable[object]]] = {
     "copy_thread to": lambda face, bad: face.copy_thread("thread", bad),
     "prune": lambda face, bad: face.prune(["thread", bad]),
     "prune delete": lambda face, bad: face.prune(["thread", bad], strategy="delete"),
+    "thread_exists": lambda face, bad: face.do("thread_exists", bad),
+    "runs": lambda face, bad: face.do("runs", bad),
+    "history of records": lambda face, bad: face.collect("history", config(bad)),
+    "label": lambda face, bad: face.do("label", config(bad), "name"),
+    "unlabel": lambda face, bad: face.do("unlabel", bad, "name"),
+    "labelled": lambda face, bad: face.do("labelled", bad, "name"),
+    "labels": lambda face, bad: face.do("labels", bad),
+    "fork_thread from": lambda face, bad: face.do("fork_thread", bad, "fork", checkpoint_id="1"),
+    "fork_thread to": lambda face, bad: face.do("fork_thread", "thread", bad, checkpoint_id="1"),
+    "delete_checkpoint": lambda face, bad: face.do("delete_checkpoint", config(bad, "1")),
+    "rollback": lambda face, bad: face.do("rollback", bad, "1"),
 }
+# They are given no thread id, or only parts of one.
+WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep"}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -224,5 +238,9 @@ def test_every_method_of_a_saver_is_tried() -> None:
     assert {name for name, _ in inspect.getmembers(Face, inspect.iscoroutinefunction)} - tried == {
         "_call",
         "all",
+        "collect",
         "delete_for_runs",
+        "do",
     }
+    ours = {name for name, _ in inspect.getmembers(ThreadMethods, inspect.iscoroutinefunction)}
+    assert {name for name in ours - WITHOUT_THREAD if name[0] != "_" and name.removeprefix("a") not in tried} == set()

@@ -64,6 +64,15 @@ def test_what_is_tried_and_then_done(command: list[str], cli: Cli) -> None:
     assert "no thread" in cli.fail(*[each.replace("1", "9") if each == "1" else each for each in argv], "--yes")
 
 
+def test_some_checkpoints_may_stay(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        chain(saver, "1", 5)
+    (told,) = cli.json("prune", "1", "--keep", "3", "--dry-run")["threads"]
+    assert told["after"]["checkpoints"] == 3
+    cli("prune", "1", "--keep", "3", "--yes")
+    assert threads(cli) == {"1": 3}
+
+
 def test_all_threads_of_a_tenant(cli: Cli) -> None:
     with cli.store.open() as saver:
         for number in range(3):

@@ -74,6 +74,15 @@ def test_what_is_only_added_is_no_problem(own_cli: Cli) -> None:
     assert own_cli.json("verify")["ok"] is True
 
 
+def test_tables_in_partitions_are_as_shipped(cli: Cli, empty_postgres_url: str) -> None:
+    assert cli("setup", "--partitions", "3", "--url", empty_postgres_url) == "The tables are ready.\n"
+    found = cli.json("verify", "--url", empty_postgres_url)
+    assert (found["missing"], found["added"], found["ok"]) == ([], [], True)
+    assert cli.json("doctor", "--url", empty_postgres_url)["ok"] is True
+    assert "3 partitions" in cli.fail("setup", "--partitions", "4", "--url", empty_postgres_url)
+    assert "for PostgreSQL" in cli.fail("setup", "--partitions", "4", "--url", f"sqlite:///{__file__}")
+
+
 def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKPOINT_URL", postgres_url)
     with psycopg.connect(postgres_url) as server:

@@ -22,7 +22,7 @@ def copied(colour: str, source: InMemorySaver, target: CheckpointSaver, threads:
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver, colour: str) -> None:
     source = InMemorySaver()
-    threads = play(source)
+    threads = play(source, every=2)
     moved = copied(colour, source, saver)
     theirs, ours = everything(source), everything(saver)
     assert (moved.threads, moved.checkpoints, moved.problems) == (len(threads), len(theirs), {})
@@ -41,6 +41,6 @@ def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver,
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_only_the_threads_that_are_named(saver: CheckpointSaver, colour: str) -> None:
     source = InMemorySaver()
-    threads = play(source)[:2]
+    threads = play(source, every=9)[:2]
     assert copied(colour, source, saver, threads).threads == 2
     assert {found.config["configurable"]["thread_id"] for found in saver.list(None)} == set(threads)

@@ -40,7 +40,7 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
 
 
 def test_all_that_graphs_have_stored_comes_over(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
-    threads = play(saver)
+    threads = play(saver, every=3)
     for number, name in enumerate(threads):
         saver.label(config(name), f"label {number}")
     exported = export_file(saver, tmp_path / "all.zst")
@@ -118,13 +118,18 @@ def test_a_transfer_takes_what_has_changed_since(saver: CheckpointSaver, other: 
 
 
 SCRIPT = """
+import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom import exchange
 exchange.FRAME = 2_000
+def progress(threads):
+    print(threads, flush=True)
+    if threads == int(sys.argv[4]):
+        signal.pause()  # Until it is killed.
 with open_saver(sys.argv[2]) as saver:
     work = exchange.export_file if sys.argv[1] == "export" else exchange.import_file
-    done = work(saver, sys.argv[3], progress=lambda threads: print(threads, flush=True))
+    done = work(saver, sys.argv[3], progress=progress)
     print(done.threads, done.problems, flush=True)
 """
 
@@ -137,15 +142,14 @@ def test_what_is_killed_goes_on_where_it_was(saver: CheckpointSaver, other: Chec
     starts = []
     for what, one in (("export", saver), ("import", other)):
         for kills_at in ("4", "17"):
-            with started(what, one, file) as child:
+            with started(what, one, file, kills_at) as child:
                 assert child.stdout is not None
                 starts.append(child.stdout.readline())
-                while child.stdout.readline() != f"{kills_at}\n":
-                    pass
-                child.kill()
-                child.stdout.read()
+                for line in child.stdout:
+                    if line == f"{kills_at}\n":
+                        child.kill()
             assert child.wait() == -signal.SIGKILL
-        with started(what, one, file) as child:
+        with started(what, one, file, "0") as child:
             assert child.stdout is not None
             assert child.stdout.read().endswith("\n30 {}\n")
         assert child.wait() == 0
@@ -153,9 +157,9 @@ def test_what_is_killed_goes_on_where_it_was(saver: CheckpointSaver, other: Chec
     assert plain(other) == plain(saver)
 
 
-def started(what: str, saver: CheckpointSaver, file: Path) -> subprocess.Popen[str]:
-    url = url_of(saver)
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, what, url, str(file)], stdout=subprocess.PIPE, text=True)
+def started(what: str, saver: CheckpointSaver, file: Path, kills_at: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT, what, url_of(saver), str(file), kills_at]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def url_of(saver: Any) -> str:

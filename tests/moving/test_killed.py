@@ -10,11 +10,16 @@ from tests.moving.official import Official, config, everything, step
 from tests.stores import Store
 
 SCRIPT = """
+import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.moving import migrate
+def progress(what, number):
+    print(what, number, flush=True)
+    if f"{what} {number}" == sys.argv[3]:
+        signal.pause()  # Until it is killed.
 with open_saver(sys.argv[2]) as saver:
-    moved = migrate(sys.argv[1], saver, progress=lambda what, number: print(what, number, flush=True))
+    moved = migrate(sys.argv[1], saver, progress=progress)
     print("problems", moved.problems, flush=True)
 """
 THREADS = 30
@@ -28,19 +33,18 @@ def test_a_move_that_is_killed_is_done_by_the_next_ones(official: Official, stor
                 place = step(source, f"{number:02}", place, a=list(range(turn)), text="x" * 500)
                 source.put_writes(place, [("a", turn)], "task")
         for kills_after in (3, 12, 27):
-            child = subprocess.Popen(
-                [sys.executable, "-c", SCRIPT, official.url, store.url], stdout=subprocess.PIPE, text=True
-            )
-            assert child.stdout is not None
-            with child.stdout:
+            command = [sys.executable, "-c", SCRIPT, official.url, store.url, f"copy {kills_after}"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+                assert child.stdout is not None
                 for line in child.stdout:
                     if line == f"copy {kills_after}\n":
                         child.kill()
-                        break
-                child.stdout.read()
             assert child.wait() == -signal.SIGKILL
         last = subprocess.run(
-            [sys.executable, "-c", SCRIPT, official.url, store.url], stdout=subprocess.PIPE, text=True, check=True
+            [sys.executable, "-c", SCRIPT, official.url, store.url, "never"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         assert last.stdout.endswith("problems {}\n")
         with store.open() as target:

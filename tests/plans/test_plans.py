@@ -183,7 +183,7 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
     return {
         "delete runs": d.delete_runs(["run7-3"]),
-        "prune": d.delete_superseded("t7"),
+        "prune": d.delete_superseded("t7", 1),
         "copy": d.copy_thread("t7", "t8"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
         "fork": d.fork_thread("t7", "new", "000050", NO_METADATA),

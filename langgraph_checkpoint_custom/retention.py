@@ -1,0 +1,214 @@
+"""Keeping a store small: what `sweep` deletes, and a policy that a saver applies by itself.
+
+A sweep goes from thread to thread, newest first, and deletes in a transaction for each, so it blocks nobody for longer
+than a prune does. It can be stopped and begun again at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol
+
+from langgraph_checkpoint_custom.core.claims import release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.filter import wanted
+from langgraph_checkpoint_custom.core.maintain import prune_thread
+from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key
+from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, size_of_thread, staying, time_of
+from langgraph_checkpoint_custom.core.threads import threads_page
+from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
+
+# Threads that are looked at with one statement.
+PAGE = 200
+# Seconds for which a process is the one that sweeps, without a sign of life.
+TURN = 60.0
+# The thread whose claim says who sweeps; no caller's thread and no tenant's is called so.
+_SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What to keep.
+
+    Attributes:
+        older_than: Threads in which nothing has been stored for that long are deleted.
+        keep_last: Of the others, so many of the newest checkpoints of each namespace are kept, as `prune` keeps one.
+        max_bytes: Of what is left, threads are deleted, those without activity for the longest time first, until the
+            stored values take no more than that together.
+        filter: Only threads whose newest metadata match, as in `threads`; the others are neither counted nor touched.
+        every: Seconds between two sweeps that a saver makes by itself.
+    """
+
+    older_than: timedelta | None = None
+    keep_last: int | None = None
+    max_bytes: int | None = None
+    filter: Mapping[str, Any] | None = None
+    every: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.older_than is None and self.keep_last is None and self.max_bytes is None:
+            raise ConfigError("nothing says what may go: give older_than, keep_last or max_bytes")
+        if self.older_than is not None and not self.older_than > timedelta():
+            raise ConfigError(f"older_than must be more than nothing, not {self.older_than!r}")
+        if self.keep_last is not None and not self.keep_last >= 1:
+            raise ConfigError(f"keep_last must be 1 or more, not {self.keep_last!r}; the newest checkpoint stays")
+        if self.max_bytes is not None and not self.max_bytes >= 0:
+            raise ConfigError(f"max_bytes must be 0 or more, not {self.max_bytes!r}")
+        if not self.every > 0:
+            raise ConfigError(f"every must be more than 0 seconds, not {self.every!r}")
+
+
+@dataclass
+class Swept:
+    """What a sweep has deleted, or would delete.
+
+    Attributes:
+        threads: Threads that were looked at.
+        deleted_threads: Threads that went whole.
+        deleted_checkpoints: Checkpoints that went, or are only kept hidden for what others need of them; those of
+            deleted threads are counted, too.
+        freed_bytes: Bytes of values that went.
+        kept_bytes: Bytes of the threads that stay, if they were counted: with `max_bytes`.
+    """
+
+    threads: int = 0
+    deleted_threads: int = 0
+    deleted_checkpoints: int = 0
+    freed_bytes: int = 0
+    kept_bytes: int = 0
+
+
+Operations = Generator[Operation[Any], Any, Swept]
+
+
+def sweep_operations(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
+    """The operations of a sweep, one after the other; each is to be run and answered with its result."""
+    texts = wanted(dict(keep.filter) if keep.filter else None)
+    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", texts, PAGE)
+    swept = Swept()
+    while page is not None:
+        reply = yield threads_page(d, codec, page, texts)
+        for record in reply.threads:
+            swept.threads += 1
+            yield from _sweep_thread(d, codec, keep, now, record.thread_id, swept, dry_run=dry_run)
+        page = reply.after
+    return swept
+
+
+def _sweep_thread(
+    d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
+) -> Generator[Operation[Any], Any, None]:
+    places: Sequence[KeptPlace] = yield kept_places(d, thread_id)
+    if not places:
+        return
+    newest = max(places, key=lambda place: place.checkpoint_id)
+    pinned = any(place.labelled for place in places)
+    idle = False
+    if keep.older_than is not None:
+        time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
+        idle = time is not None and time < now - keep.older_than
+    if pinned or not idle:
+        left = staying(places, 1 if idle else keep.keep_last)
+        calls = any(":" in place.checkpoint_ns for place in places)  # Of subgraphs; they may go with who called.
+        if not dry_run and (len(left) < len(places) or (calls and keep.keep_last)):
+            before = yield size_of_thread(d, thread_id)
+            yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
+            left = yield kept_places(d, thread_id)
+            swept.freed_bytes += max(0, before - (yield size_of_thread(d, thread_id)))
+        swept.deleted_checkpoints += max(0, len(places) - len(left))
+        places = left
+        if keep.max_bytes is None:
+            return
+        size = yield size_of_thread(d, thread_id)
+        if pinned or swept.kept_bytes + size <= keep.max_bytes:
+            swept.kept_bytes += size
+            return
+    else:
+        size = yield size_of_thread(d, thread_id)
+    if not dry_run:
+        yield delete_idle(d, thread_id, newest.checkpoint_id)
+        if (yield kept_places(d, thread_id)):  # A run has gone on, or somebody has set a label.
+            return
+    swept.deleted_threads += 1
+    swept.deleted_checkpoints += len(places)
+    swept.freed_bytes += size
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(timezone.utc)
+
+
+class Store(Protocol):
+    """What is swept: a saver."""
+
+    _driver: Driver
+    _dialect: SqlDialect
+
+    @property
+    def _codec(self) -> Values: ...
+
+
+class Sweeper:
+    """Sweeps now and then, on an OS thread of its own that keeps no process alive; of many processes, one at a time.
+
+    A saver that nobody has any more is not kept for its sake. In a process that was forked there is no such thread.
+    """
+
+    def __init__(self, saver: Store, keep: Retention) -> None:
+        self._saver = weakref.ref(saver)
+        self._keep = keep
+        self._stopped = threading.Event()
+        self._worker = threading.Thread(target=self._live, name="checkpoint-sweep", daemon=True)
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Sweep no more; what goes on ends with the thread that it is at."""
+        self._stopped.set()
+        if self._worker.is_alive():
+            self._worker.join()
+
+    def _live(self) -> None:
+        while not self._stopped.wait(self._keep.every):
+            saver = self._saver()
+            if saver is None:
+                return
+            try:
+                self._sweep(saver._driver, saver._dialect, saver._codec)
+            except ThreadBusy:
+                continue  # Another process does it.
+            except CheckpointError as error:
+                if not self._stopped.is_set():
+                    _LOG.warning("a sweep has failed, and will be made again: %s", error)
+            finally:
+                del saver
+
+    def _sweep(self, driver: Driver, d: SqlDialect, codec: Values) -> None:
+        token = secrets.token_hex(16)
+        ttl_seconds = max(TURN, self._keep.every / 2)
+        driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
+        try:
+            operations = sweep_operations(d, codec, self._keep, now(), dry_run=False)
+            answer = None
+            while not self._stopped.is_set():
+                try:
+                    op = operations.send(answer)
+                except StopIteration as done:
+                    _LOG.info("a sweep has ended: %s", done.value)
+                    return
+                answer = driver.run(op)
+                if op.name == "threads_page":
+                    driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
+        finally:
+            driver.run(release_claim(d, _SWEEPER, token))

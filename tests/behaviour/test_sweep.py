@@ -1,0 +1,240 @@
+"""A sweep deletes what a retention does not keep, and what it leaves goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, Swept
+from langgraph_checkpoint_custom.retention import sweep_operations
+from tests.behaviour.helpers import LONG, checkpoint, config, metadata
+from tests.conftest import COLOURS
+from tests.graphs.plain import plain
+from tests.graphs.running import Thread
+from tests.graphs.scenarios import SCENARIOS
+from tests.stores import Store
+
+DAY = timedelta(days=1)
+
+
+def put(
+    saver: CheckpointSaver, thread_id: str, number: int, *, days: float = 0, ns: str = "", **more: Any
+) -> RunnableConfig:
+    """A checkpoint that was made so many days ago, with a value of its own."""
+    made = datetime.now(timezone.utc) - days * DAY
+    found = {**checkpoint(f"{number:06}", {"a": f"{LONG} {number}"}), "ts": made.isoformat()}
+    parent = None if number == 1 else f"{number - 1:06}"
+    return saver.put(config(thread_id, parent, ns), found, metadata(**more), {"a": str(number)})  # type: ignore[arg-type]
+
+
+def ids(saver: CheckpointSaver, thread_id: str, ns: str = "") -> list[str]:
+    return sorted(found.checkpoint["id"] for found in saver.list(config(thread_id, None, ns)))
+
+
+def swept(saver: CheckpointSaver, colour: str, keep: Retention, *, dry_run: bool = False) -> Swept:
+    if colour == "sync":
+        return saver.sweep(keep, dry_run=dry_run)
+    return asyncio.run(saver.asweep(keep, dry_run=dry_run))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_idle_threads_go_whole(saver: CheckpointSaver, colour: str) -> None:
+    for name, days in (("old", 40), ("new", 20)):
+        for number in (1, 2):
+            last = put(saver, name, number, days=days)
+        saver.put_writes(last, [("a", LONG)], "task")
+    put(saver, "active", 1, days=40)
+    put(saver, "active", 2, days=0)
+    keep = Retention(older_than=30 * DAY)
+    expected = swept(saver, colour, keep, dry_run=True)
+    assert ids(saver, "old") == ["000001", "000002"]
+    done = swept(saver, colour, keep)
+    assert done == expected
+    assert (done.threads, done.deleted_threads, done.deleted_checkpoints) == (3, 1, 2)
+    assert done.freed_bytes > 0
+    assert (ids(saver, "old"), len(ids(saver, "new")), len(ids(saver, "active"))) == ([], 2, 2)
+    assert swept(saver, colour, keep).deleted_threads == 0
+
+
+def test_a_subgraph_counts_as_activity(saver: CheckpointSaver) -> None:
+    put(saver, "t", 1, days=40)
+    put(saver, "t", 2, days=1, ns="child:1", parents={"": "000001"})
+    assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 0
+    assert saver.sweep(Retention(older_than=DAY / 2)).deleted_threads == 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_newest_checkpoints_stay(saver: CheckpointSaver, colour: str) -> None:
+    for number in range(1, 8):
+        put(saver, "t", number)
+    for number in (1, 2):
+        put(saver, "short", number)
+    keep = Retention(keep_last=3)
+    assert swept(saver, colour, keep, dry_run=True).deleted_checkpoints == 4
+    done = swept(saver, colour, keep)
+    assert (done.deleted_threads, done.deleted_checkpoints) == (0, 4)
+    assert ids(saver, "t") == ["000005", "000006", "000007"]
+    assert ids(saver, "short") == ["000001", "000002"]
+    for number in (5, 6, 7):
+        found = saver.get_tuple(config("t", f"{number:06}"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"a": f"{LONG} {number}"}
+
+
+def test_what_has_a_label_stays_with_its_thread(saver: CheckpointSaver) -> None:
+    for number in range(1, 6):
+        put(saver, "t", number, days=40)
+    saver.label(config("t", "000002"), "mine")
+    assert saver.sweep(Retention(older_than=30 * DAY, max_bytes=0)).deleted_threads == 0
+    assert ids(saver, "t") == ["000002", "000005"]
+    saver.unlabel("t", "mine")
+    assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_store_stays_below_a_size(saver: CheckpointSaver, colour: str) -> None:
+    for number in range(1, 6):
+        put(saver, f"t{number}", number)
+    whole = swept(saver, colour, Retention(max_bytes=10**9))
+    assert whole.deleted_threads == 0
+    limit = whole.kept_bytes * 3 // 5 + 20
+    done = swept(saver, colour, Retention(max_bytes=limit))
+    assert done.deleted_threads == 2
+    assert done.kept_bytes <= limit
+    # The ones whose newest checkpoints are the newest.
+    assert [name for name in ("t1", "t2", "t3", "t4", "t5") if ids(saver, name)] == ["t3", "t4", "t5"]
+
+
+def test_a_filter_confines_it(saver: CheckpointSaver) -> None:
+    for name, user in (("a", "Ada"), ("b", "Bo")):
+        put(saver, name, 1, days=40, user=user)
+    done = saver.sweep(Retention(older_than=DAY, filter={"user": "Ada"}))
+    assert (done.threads, done.deleted_threads) == (1, 1)
+    assert (ids(saver, "a"), ids(saver, "b")) == ([], ["000001"])
+
+
+def test_tenants_sweep_their_own(saver: CheckpointSaver) -> None:
+    acme = saver.for_tenant("acme")
+    for one in (saver, acme):
+        put(one, "t", 1, days=40)
+    assert acme.sweep(Retention(older_than=DAY)).deleted_threads == 1
+    assert (ids(acme, "t"), ids(saver, "t")) == ([], ["000001"])
+    put(acme, "t", 1, days=40)
+    assert saver.sweep(Retention(older_than=DAY)).deleted_threads == 1
+    assert (ids(acme, "t"), ids(saver, "t")) == (["000001"], [])
+
+
+def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
+    """A run stores a checkpoint, or somebody sets a label, after the sweep has looked."""
+
+    def goes_on() -> None:
+        put(saver, "t", 2)
+
+    def labels() -> None:
+        saver.label(config("u", "000001"), "mine")
+
+    meanwhile: dict[str, Callable[[], None]] = {"t": goes_on, "u": labels}
+    for name in meanwhile:
+        put(saver, name, 1, days=40)
+    operations = sweep_operations(
+        saver._dialect, saver._codec, Retention(older_than=DAY), datetime.now(timezone.utc), dry_run=False
+    )
+    answer = None
+    done: Swept | None = None
+    while done is None:
+        try:
+            op = operations.send(answer)
+        except StopIteration as end:
+            done = end.value
+        else:
+            if op.name == "delete_idle":
+                meanwhile[op.arguments()["thread_id"]]()
+            answer = saver._driver.run(op)
+    assert done.deleted_threads == 0
+    assert ids(saver, "t") == ["000001", "000002"]
+    assert ids(saver, "u") == ["000001"]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.leaves_writes("some scenarios fail in the middle of a step")
+def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: Callable[[Thread], Any]) -> None:
+    """Every state that a sweep leaves is the one that was there, `DeltaChannel`s and questions included."""
+    thread = Thread(saver, "sync", "sync")
+    asyncio.run(scenario(thread))
+    compiled = [graph._compiled[1] for graph in thread._graphs if graph._compiled[1]]
+    assert compiled
+    before = {found.config["configurable"]["checkpoint_id"]: found for found in saver.list(thread.config)}
+    states = [graph.get_state(thread.config, subgraphs=True) for graph in compiled]
+    saver.sweep(Retention(keep_last=2))
+    assert 1 <= len(list(saver.list(config(thread.thread_id)))) <= 2
+    for found in saver.list(thread.config):
+        was = before[found.config["configurable"]["checkpoint_id"]]
+        assert (found.checkpoint, found.metadata) == (was.checkpoint, was.metadata)
+        assert found.pending_writes == was.pending_writes
+    for graph, was in zip(compiled, states, strict=True):
+        state = graph.get_state(thread.config, subgraphs=True)
+        # Messages that came without an id get one each time they are replayed.
+        assert plain((state.values, state.next, state.interrupts)) == plain((was.values, was.next, was.interrupts))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "older_than, keep_last or max_bytes"),
+        ({"older_than": timedelta()}, "older_than"),
+        ({"keep_last": 0}, "keep_last must be 1"),
+        ({"max_bytes": -1}, "max_bytes"),
+        ({"keep_last": 1, "every": 0}, "every"),
+    ],
+)
+def test_a_retention_that_means_nothing_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Retention(**options)
+
+
+def test_a_saver_sweeps_by_itself_and_one_at_a_time(store: Store) -> None:
+    keep = Retention(older_than=DAY, every=0.05)
+    with store.open() as saver:
+        saver.setup()
+        put(saver, "t", 1, days=2)
+        with store.open(retention=keep), store.open(retention=keep):
+            deadline = time.monotonic() + 30
+            while ids(saver, "t"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # Until it is gone.
+        assert not any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
+        assert saver.sweep(keep).threads == 0
+
+
+def test_while_another_process_sweeps_nobody_else_does(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        put(saver, "t", 1, days=2)
+        from langgraph_checkpoint_custom import retention
+        from langgraph_checkpoint_custom.core.claims import release_claim, take_claim
+
+        saver._driver.run(take_claim(saver._dialect, retention._SWEEPER, "another", "sweep", 60.0))
+        with store.open(retention=Retention(older_than=DAY, every=0.02)):
+            time.sleep(0.5)  # Time for some sweeps, were it their turn.
+            assert ids(saver, "t") == ["000001"]
+        assert saver._driver.run(release_claim(saver._dialect, retention._SWEEPER, "another"))
+
+
+def test_a_saver_that_is_not_closed_is_not_kept(store: Store) -> None:
+    saver = store.open(retention=Retention(older_than=DAY, every=0.02))
+    known = weakref.ref(saver)
+    del saver
+    deadline = time.monotonic() + 30
+    while known() is not None or any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.02)  # Until its thread has noticed.

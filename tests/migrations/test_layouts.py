@@ -1,0 +1,170 @@
+"""Tables in partitions behave like whole ones, and are told to Citus; what is there already is not changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention, SchemaMissing, StorageError
+from langgraph_checkpoint_custom.core.migrate import setup
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.operation import drive
+from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from langgraph_checkpoint_custom.exchange import transfer
+from tests.conftest import COLOURS
+from tests.core.test_operations import Script
+from tests.graphs.running import Copied, Pruned, Reopened, agrees_with_memory
+from tests.graphs.scenarios import SCENARIOS
+from tests.invariants import read_tables, violations
+from tests.moving.official import config, everything, play, step
+from tests.stores import Store
+
+
+@pytest.fixture
+def partitioned(empty_postgres_url: str) -> Store:
+    with PostgresSaver(empty_postgres_url) as saver:
+        saver.setup(partitions=4)
+    return Store("postgres", empty_postgres_url)
+
+
+def test_real_graphs_see_no_difference(partitioned: Store) -> None:
+    async def play_all() -> None:
+        for number, scenario in enumerate(SCENARIOS[::2]):
+            kind = (Reopened, Pruned, Copied)[number % 3]
+            with partitioned.open() as saver:
+                for found in list(saver.list(None)):
+                    saver.delete_thread(found.config["configurable"]["thread_id"])
+            await agrees_with_memory(scenario, kind, partitioned, COLOURS[number % 2], "sync")
+
+    asyncio.run(play_all())
+
+
+def test_rows_are_spread_and_maintained(partitioned: Store) -> None:
+    with partitioned.open() as saver:
+        threads = play(saver, every=4)
+        with psycopg.connect(partitioned.url) as server:
+            for table in ("checkpoints", "blobs", "writes"):
+                counts = [
+                    server.execute(f"SELECT count(*) FROM langgraph_checkpoint.{table}_{number}").fetchone()
+                    for number in range(4)
+                ]
+                assert all(count and count[0] for count in counts)
+        assert [thread.thread_id for thread in saver.threads()] != []
+        assert saver.count_threads() == len(threads)
+        saver.copy_thread(threads[0], "copy")
+        saver.fork_thread(threads[1], "fork", checkpoint_id=newest(saver, threads[1]))
+        saver.sweep(Retention(keep_last=2))
+        saver.prune(threads[:3])
+        saver.delete_for_runs(["nobody's"])
+        saver.delete_thread("copy")
+        assert list(violations(read_tables(partitioned))) == []
+
+
+def newest(saver: Any, thread_id: str) -> str:
+    found = saver.get_tuple(config(thread_id))
+    return str(found.checkpoint["id"])
+
+
+@pytest.mark.parametrize("name", ["latest", "exists"])
+def test_a_statement_of_a_run_looks_into_one_partition(partitioned: Store, name: str) -> None:
+    with partitioned.open() as saver, psycopg.connect(partitioned.url, autocommit=True) as server:
+        place = step(saver, "t", None, a=[1])
+        d = saver._dialect
+        key = Key("t", "", place["configurable"]["checkpoint_id"])
+        trip = d.select_checkpoint(key._replace(checkpoint_id=None)) if name == "latest" else d.thread_exists("t")
+        server.execute("SET plan_cache_mode = force_generic_plan")
+        server.prepare_threshold = 0
+        (statement,) = trip.statements
+        plan = server.execute(f"EXPLAIN (ANALYZE, COSTS OFF) {statement.sql}", statement.values()).fetchall()
+        text = "\n".join(line for (line,) in plan)
+        read = {
+            number
+            for number in range(4)
+            for line in text.splitlines()
+            if f"on checkpoints_{number}" in line and "never executed" not in line
+        }
+        assert len(read) == 1, text
+
+
+def test_a_role_sees_a_partitions_rows_through_the_table_only(partitioned: Store) -> None:
+    with partitioned.open() as saver, psycopg.connect(partitioned.url, autocommit=True) as server:
+        step(saver, "t", None, a=["x" * 300])
+        server.execute("CREATE ROLE reads_all")
+        try:
+            server.execute("GRANT USAGE ON SCHEMA langgraph_checkpoint TO reads_all")
+            server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA langgraph_checkpoint TO reads_all")
+            server.execute("SET ROLE reads_all")
+            seen = {}
+            for table in ("checkpoints", "checkpoints_0", "checkpoints_1", "checkpoints_2", "checkpoints_3"):
+                (seen[table],) = server.execute(f"SELECT count(*) FROM langgraph_checkpoint.{table}").fetchone() or ()
+            assert seen.pop("checkpoints") == 1
+            assert set(seen.values()) == {0}
+        finally:
+            server.execute("RESET ROLE")
+            server.execute("DROP OWNED BY reads_all")
+            server.execute("DROP ROLE reads_all")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_what_is_there_is_not_changed(partitioned: Store, colour: str) -> None:
+    async def again(partitions: int | None) -> None:
+        with PostgresSaver(partitioned.url) as saver:
+            if colour == "sync":
+                await asyncio.to_thread(saver.setup, partitions=partitions)
+            else:
+                await saver.asetup(partitions=partitions)
+                await saver.aclose()
+
+    asyncio.run(again(None))
+    asyncio.run(again(4))
+    with pytest.raises(ConfigError, match=r"in 4 partitions, not in 8.*transfer"):
+        asyncio.run(again(8))
+
+
+def test_whole_tables_are_not_changed_either_but_moved(postgres_url: str) -> None:
+    with PostgresSaver(postgres_url) as whole, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
+        with pytest.raises(ConfigError, match=r"in no partitions, not in 3.*transfer"):
+            whole.setup(partitions=3)
+        step(whole, "t", None, a=["x" * 300])
+        parts.setup(partitions=3)
+        assert transfer(whole, parts).problems == {}
+        assert everything(parts) == everything(whole)
+
+
+@pytest.mark.parametrize("options", [{"partitions": 0}, {"partitions": 1025}, {"distribute": "yugabyte"}])
+def test_a_layout_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    saver = PostgresSaver("postgresql://nobody@localhost:1/nothing")
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        saver.setup(**options)
+
+
+def test_where_there_is_no_citus_nothing_is_made(empty_postgres_url: str) -> None:
+    with PostgresSaver(empty_postgres_url) as saver:
+        with pytest.raises(StorageError, match="create_reference_table"):
+            saver.setup(distribute="citus")
+        with pytest.raises(SchemaMissing):
+            saver.get_tuple(config("t"))
+
+
+def test_citus_is_told_where_each_table_goes() -> None:
+    """All tables with a thread in their key are put together by it, after they were made."""
+    d = PostgresDialect("it's")
+    script = Script([[]], [[(False, False, None)]], [[(False, False, None)]], [[], []], [[]])
+    drive(setup(d.laid_out(2, "citus"), 2), script)
+    statements = [statement.sql for trip in script.trips for statement in trip.sent()]
+    told = [sql for sql in statements if sql.startswith("SELECT create_")]
+    assert told == [
+        """SELECT create_reference_table('"it''s".tenant_roles')""",
+        """SELECT create_distributed_table('"it''s".checkpoints', 'thread_id')""",
+        *(
+            f"""SELECT create_distributed_table('"it''s".{table}', 'thread_id', """
+            """colocate_with => '"it''s".checkpoints')"""
+            for table in ("blobs", "writes", "labels", "claims")
+        ),
+    ]
+    assert max(statements.index(sql) for sql in statements if sql.startswith("CREATE TABLE")) < statements.index(
+        told[0]
+    )
