@@ -11,7 +11,7 @@ from typing import cast
 
 import typer
 
-from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, tables, trying
+from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, sweeping, tables, trying
 from langgraph_checkpoint_custom.cli.common import Refused
 from langgraph_checkpoint_custom.cli.output import complain
 from langgraph_checkpoint_custom.errors import CheckpointError
@@ -30,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # They show local variables, and so passwords.
 )
-for _group in (trying, tables, reading, counting, health, changing, moving):
+for _group in (trying, tables, reading, counting, health, changing, sweeping, moving):
     app.add_typer(_group.commands)
 
 

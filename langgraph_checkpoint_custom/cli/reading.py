@@ -63,7 +63,7 @@ def threads(
 
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
-        found = list(saver.threads(filter=_wanted(where), before=_cursor(before), limit=limit))
+        found = list(saver.threads(filter=wanted_of(where), before=_cursor(before), limit=limit))
         sizes = saver._driver.run(sizes_of_threads(saver._dialect, [one.thread_id for one in found]))
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
@@ -106,7 +106,7 @@ def _cursor(text: str | None) -> ThreadRecord | None:
     return ThreadRecord(thread_id, CheckpointRecord(thread_id, "", checkpoint_id, None, None, {}))
 
 
-def _wanted(where: Sequence[str] | None) -> dict[str, Any] | None:
+def wanted_of(where: Sequence[str] | None) -> dict[str, Any] | None:
     wanted = {}
     for each in where or ():
         key, equals, text = each.partition("=")
@@ -145,7 +145,7 @@ def history(
     older: Any = {"configurable": {"checkpoint_id": before}} if before else None
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
-        found = list(saver.history({"configurable": part}, filter=_wanted(where), before=older, limit=limit))
+        found = list(saver.history({"configurable": part}, filter=wanted_of(where), before=older, limit=limit))
         names = saver.labels(thread)
     labels: dict[tuple[str, str], list[str]] = {}
     for name, config in names.items():

@@ -57,7 +57,7 @@ def test_every_command_has_json_but_the_demo() -> None:
 
 
 def test_what_destroys_something_can_be_tried_and_asks() -> None:
-    for name in ("prune", "delete", "rollback", "doctor"):
+    for name in ("prune", "delete", "rollback", "sweep", "doctor"):
         options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {"--dry-run", "--yes"} <= options, name
 

@@ -1,0 +1,90 @@
+"""`sweep`: what is too old, too many or too much goes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import DryRun, Json, Refused, Tenant, Url, Yes, confirm, opened
+from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
+from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
+from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+
+commands = typer.Typer()
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+@commands.command()
+def sweep(
+    older_than: Annotated[
+        str | None, typer.Option(metavar="TIME", help="delete threads idle for that long: 30d, 12h", show_default=False)
+    ] = None,
+    keep_last: Annotated[
+        int | None, typer.Option(help="keep so many of the newest checkpoints of each namespace", show_default=False)
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="delete threads beyond a size, as 10GB", show_default=False)
+    ] = None,
+    where: Where = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """Delete idle threads, all but the newest checkpoints, or what is beyond a size, while runs go on."""
+    if older_than is None and keep_last is None and max_bytes is None:
+        raise Refused("say what may go: --older-than, --keep-last or --max-bytes")
+    keep = Retention(
+        older_than=None if older_than is None else _time(older_than),
+        keep_last=keep_last,
+        max_bytes=None if max_bytes is None else _size(max_bytes),
+        filter=wanted_of(where),
+    )
+    with opened(url, tenant) as saver:
+        if not dry_run:
+            confirm("Delete what is not to be kept?", yes=yes)
+        operations = sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run)
+        answer = None
+        done: Swept | None = None
+        seen = 0
+        with progress("threads", lambda: saver.count_threads(filter=wanted_of(where))) as report:
+            while done is None:
+                try:
+                    op = operations.send(answer)
+                except StopIteration as end:
+                    done = end.value
+                else:
+                    answer = saver._driver.run(op)
+                    if op.name == "kept_places":
+                        seen += 1
+                        report(seen, "dry run" if dry_run else "work")
+    assert done is not None
+    if as_json:
+        tell({"dry_run": dry_run, **asdict(done)})
+        return
+    went = "would go" if dry_run else "went"
+    say(
+        f"Of {counted(done.threads, 'thread')}, {done.deleted_threads:,} {went} whole; "
+        f"{counted(done.deleted_checkpoints, 'checkpoint')} {went} in all, {size(done.freed_bytes)} of values."
+    )
+
+
+def _time(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    if found is None:
+        raise Refused(f"{text!r} is no time; write a number and s, m, h, d or w, such as 30d")
+    return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
+    if found is None:
+        raise Refused(f"{text!r} is no size; write a number and B, KB, MB, GB or TB, such as 10GB")
+    return int(float(found[1]) * _BYTES[found[2].upper()])

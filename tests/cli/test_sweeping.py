@@ -1,0 +1,51 @@
+"""`sweep`, on both databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from langgraph_checkpoint_custom import Retention
+from tests.behaviour.test_sweep import ids, put
+from tests.cli.conftest import Cli
+
+
+def test_what_is_tried_and_then_done(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for number in (1, 2, 3):
+            put(saver, "old", number, days=40)
+            put(saver, "new", number, user="Ada")
+    argv = ("sweep", "--older-than", "30d", "--keep-last", "2")
+    told = cli.json(*argv, "--dry-run")
+    assert (told["threads"], told["deleted_threads"], told["deleted_checkpoints"]) == (2, 1, 4)
+    assert "would go whole" in cli(*argv, "--dry-run")
+    assert "--yes" in cli.fail(*argv, code=2)
+    with cli.store.open() as saver:
+        assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (3, 3)
+        assert saver.sweep(Retention(older_than=timedelta(days=30)), dry_run=True).deleted_threads == 1
+    done = cli.json(*argv, "--yes")
+    assert (done["deleted_threads"], done["deleted_checkpoints"]) == (1, 4)
+    assert done["freed_bytes"] > 0
+    with cli.store.open() as saver:
+        assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (0, 2)
+    assert "0 went whole" in cli("sweep", "--max-bytes", "0.5GB", "--yes")
+    assert cli.json("sweep", "--max-bytes", "0", "--where", "user=nobody", "--yes")["threads"] == 0
+    assert cli.json("sweep", "--max-bytes", "0", "--where", "user=Ada", "--yes")["deleted_threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--older-than"),
+        (["--older-than", "30"], "no time"),
+        (["--older-than", "d"], "no time"),
+        (["--max-bytes", "ten"], "no size"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(cli: Cli, options: list[str], words: str) -> None:
+    assert words in cli.fail("sweep", *options, "--yes", code=2)
+
+
+def test_nothing_at_all_is_no_number_to_keep(cli: Cli) -> None:
+    assert "keep_last must be 1" in cli.fail("sweep", "--keep-last", "0", "--yes")
