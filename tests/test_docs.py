@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors
 from langgraph_checkpoint_custom.core import model
 from langgraph_checkpoint_custom.saver import PAGE
 
@@ -80,3 +81,39 @@ def test_every_option_is_in_the_readme_with_its_default(saver: type) -> None:
                 assert f"`{name}={parameter.default:g}`" in README
             if isinstance(parameter.default, int) and not isinstance(parameter.default, bool):
                 assert f"`{name}={parameter.default}`" in README
+
+
+def _texts_of_the_source() -> list[str]:
+    """Every text in the package, with … where a formatted one has a value."""
+    found = []
+    for path in sorted((ROOT / "langgraph_checkpoint_custom").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(re.sub(r"%[.0-9]*[sdrf]", "…", node.value))
+    return found
+
+
+def test_the_troubleshooting_has_every_error_and_no_message_of_its_own() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    for name, found in vars(errors).items():
+        if isinstance(found, type) and issubclass(found, errors.CheckpointError):
+            assert f"`{name}`" in page, name
+    quoted: set[str] = set()
+    column = None
+    for line in page.splitlines():
+        cells = line.strip("|").split(" | ") if line.startswith("|") else []
+        if not cells:
+            column = None
+        elif column is None:
+            column = [cell.strip() for cell in cells].index("message")
+        elif not line.startswith("|--"):
+            quoted |= set(re.findall(r"`([^`]+)`", cells[column]))
+    assert len(quoted) > 50
+    texts = _texts_of_the_source()
+    for text in sorted(quoted):
+        pattern = re.compile(".*".join(map(re.escape, text.split("…"))), re.DOTALL)
+        assert any(map(pattern.search, texts)), text
