@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -20,15 +21,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def _blocks(text: str) -> list[str]:
+def _blocks(text: str, kind: str = "python") -> list[str]:
     """The blocks of Python in a document."""
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def _run(code: str, folder: Path, **environment: str) -> None:
+def _run(code: str, folder: Path, *arguments: str, **environment: str) -> None:
     """Run a document's code in a fresh process and an empty folder; it must say nothing on stderr."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -38,6 +39,19 @@ def _run(code: str, folder: Path, **environment: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+# What a notebook's kernel does with its cells: one event loop, and an await where it stands.
+KERNEL = """
+import ast, asyncio, inspect, json, sys
+
+async def main():
+    names = {"__name__": "__main__"}
+    for cell in json.loads(sys.argv[1]):
+        waits = eval(compile(cell, "a cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(waits):
+            await waits
+
+asyncio.run(main())
+"""
 BLOCKS = _blocks(README)
 DOCUMENTS = sorted(path.name for path in (ROOT / "docs").glob("*.md") if _blocks(path.read_text("utf-8")))
 
@@ -59,6 +73,12 @@ def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.F
         _run(code, tmp_path, CHECKPOINT_URL=request.getfixturevalue("empty_postgres_url"))
     else:
         _run(code, tmp_path)
+
+
+def test_the_notebooks_cells_run(tmp_path: Path) -> None:
+    cells = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"), "python notebook")
+    assert any(re.search(r"^first = await ", cell, re.MULTILINE) for cell in cells)
+    _run(KERNEL, tmp_path, json.dumps(cells))
 
 
 def test_the_readme_has_the_two_commands() -> None:
