@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors
@@ -137,3 +138,20 @@ def test_the_troubleshooting_has_every_error_and_no_message_of_its_own() -> None
     for text in sorted(quoted):
         pattern = re.compile(".*".join(map(re.escape, text.split("…"))), re.DOTALL)
         assert any(map(pattern.search, texts)), text
+
+
+def test_the_storage_format_has_every_table_and_column() -> None:
+    page = (ROOT / "docs" / "storage-format.md").read_text("utf-8")
+    schema = (ROOT / "schema.sql").read_text("utf-8")
+    tables = re.findall(r"^CREATE TABLE langgraph_checkpoint\.(\w+) \(\n(.*?)^\);", schema, re.MULTILINE | re.DOTALL)
+    assert len(tables) == 7
+    for table, body in tables:
+        for name in (table, *re.findall(r"^    ([a-z]\w*) ", body, re.MULTILINE)):
+            assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("name", ["storage-format.md"])
+def test_the_documents_questions_are_sql(name: str, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        for question in _blocks((ROOT / "docs" / name).read_text("utf-8"), "sql"):
+            assert connection.execute(question.encode()).fetchall() == []
