@@ -13,6 +13,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver as OfficialAsyncPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as OfficialAsyncSqliteSaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors
 from langgraph_checkpoint_custom.core import model
@@ -155,3 +160,24 @@ def test_the_documents_questions_are_sql(name: str, postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         for question in _blocks((ROOT / "docs" / name).read_text("utf-8"), "sql"):
             assert connection.execute(question.encode()).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("row", "saver"),
+    [
+        ("this one", SqliteSaver),
+        ("postgres", OfficialPostgresSaver),
+        ("postgres", OfficialAsyncPostgresSaver),
+        ("sqlite", OfficialSqliteSaver),
+        ("sqlite", OfficialAsyncSqliteSaver),
+    ],
+)
+def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpointSaver[str]]) -> None:
+    """Of those that are installed here; the rest was looked up in the versions that the page names."""
+    page = (ROOT / "docs" / "comparison.md").read_text("utf-8")
+    (head,) = re.findall(r"^\| package (\| `delete_thread` .*) \|$", page, re.MULTILINE)
+    (said,) = re.findall(rf"^\| {row} (\| (?:yes|no)\b.*) \|$", page, re.MULTILINE)
+    methods = re.findall(r"`(\w+)`", head)
+    for method, word in zip(methods, said.split("|")[1:], strict=True):
+        has = any(getattr(saver, name) is not getattr(BaseCheckpointSaver, name) for name in (method, f"a{method}"))
+        assert has == word.strip().startswith("yes"), method
