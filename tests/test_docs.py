@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver as OfficialAsyncPostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as OfficialAsyncSqliteSaver
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors
 from langgraph_checkpoint_custom.core import model
 from langgraph_checkpoint_custom.saver import PAGE
 
@@ -18,11 +27,37 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def _blocks(text: str) -> list[str]:
+def _blocks(text: str, kind: str = "python") -> list[str]:
     """The blocks of Python in a document."""
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def _run(code: str, folder: Path, *arguments: str, **environment: str) -> None:
+    """Run a document's code in a fresh process and an empty folder; it must say nothing on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# What a notebook's kernel does with its cells: one event loop, and an await where it stands.
+KERNEL = """
+import ast, asyncio, inspect, json, sys
+
+async def main():
+    names = {"__name__": "__main__"}
+    for cell in json.loads(sys.argv[1]):
+        waits = eval(compile(cell, "a cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(waits):
+            await waits
+
+asyncio.run(main())
+"""
 BLOCKS = _blocks(README)
 DOCUMENTS = sorted(path.name for path in (ROOT / "docs").glob("*.md") if _blocks(path.read_text("utf-8")))
 
@@ -37,13 +72,19 @@ def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_documents_examples_run(name: str, tmp_path: Path) -> None:
-    """Those of one document one after the other."""
-    blocks = _blocks((ROOT / "docs" / name).read_text("utf-8"))
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], check=False, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Those of one document one after the other; where they ask for CHECKPOINT_URL, it is an empty database."""
+    code = "\n".join(_blocks((ROOT / "docs" / name).read_text("utf-8")))
+    if "CHECKPOINT_URL" in code:
+        _run(code, tmp_path, CHECKPOINT_URL=request.getfixturevalue("empty_postgres_url"))
+    else:
+        _run(code, tmp_path)
+
+
+def test_the_notebooks_cells_run(tmp_path: Path) -> None:
+    cells = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"), "python notebook")
+    assert any(re.search(r"^first = await ", cell, re.MULTILINE) for cell in cells)
+    _run(KERNEL, tmp_path, json.dumps(cells))
 
 
 def test_the_readme_has_the_two_commands() -> None:
@@ -66,3 +107,77 @@ def test_every_option_is_in_the_readme_with_its_default(saver: type) -> None:
                 assert f"`{name}={parameter.default:g}`" in README
             if isinstance(parameter.default, int) and not isinstance(parameter.default, bool):
                 assert f"`{name}={parameter.default}`" in README
+
+
+def _texts_of_the_source() -> list[str]:
+    """Every text in the package, with … where a formatted one has a value."""
+    found = []
+    for path in sorted((ROOT / "langgraph_checkpoint_custom").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(re.sub(r"%[.0-9]*[sdrf]", "…", node.value))
+    return found
+
+
+def test_the_troubleshooting_has_every_error_and_no_message_of_its_own() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    for name, found in vars(errors).items():
+        if isinstance(found, type) and issubclass(found, errors.CheckpointError):
+            assert f"`{name}`" in page, name
+    quoted: set[str] = set()
+    column = None
+    for line in page.splitlines():
+        cells = line.strip("|").split(" | ") if line.startswith("|") else []
+        if not cells:
+            column = None
+        elif column is None:
+            column = [cell.strip() for cell in cells].index("message")
+        elif not line.startswith("|--"):
+            quoted |= set(re.findall(r"`([^`]+)`", cells[column]))
+    assert len(quoted) > 50
+    texts = _texts_of_the_source()
+    for text in sorted(quoted):
+        pattern = re.compile(".*".join(map(re.escape, text.split("…"))), re.DOTALL)
+        assert any(map(pattern.search, texts)), text
+
+
+def test_the_storage_format_has_every_table_and_column() -> None:
+    page = (ROOT / "docs" / "storage-format.md").read_text("utf-8")
+    schema = (ROOT / "schema.sql").read_text("utf-8")
+    tables = re.findall(r"^CREATE TABLE langgraph_checkpoint\.(\w+) \(\n(.*?)^\);", schema, re.MULTILINE | re.DOTALL)
+    assert len(tables) == 7
+    for table, body in tables:
+        for name in (table, *re.findall(r"^    ([a-z]\w*) ", body, re.MULTILINE)):
+            assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("name", ["storage-format.md"])
+def test_the_documents_questions_are_sql(name: str, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        for question in _blocks((ROOT / "docs" / name).read_text("utf-8"), "sql"):
+            assert connection.execute(question.encode()).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("row", "saver"),
+    [
+        ("this one", SqliteSaver),
+        ("postgres", OfficialPostgresSaver),
+        ("postgres", OfficialAsyncPostgresSaver),
+        ("sqlite", OfficialSqliteSaver),
+        ("sqlite", OfficialAsyncSqliteSaver),
+    ],
+)
+def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpointSaver[str]]) -> None:
+    """Of those that are installed here; the rest was looked up in the versions that the page names."""
+    page = (ROOT / "docs" / "comparison.md").read_text("utf-8")
+    (head,) = re.findall(r"^\| package (\| `delete_thread` .*) \|$", page, re.MULTILINE)
+    (said,) = re.findall(rf"^\| {row} (\| (?:yes|no)\b.*) \|$", page, re.MULTILINE)
+    methods = re.findall(r"`(\w+)`", head)
+    for method, word in zip(methods, said.split("|")[1:], strict=True):
+        has = any(getattr(saver, name) is not getattr(BaseCheckpointSaver, name) for name in (method, f"a{method}"))
+        assert has == word.strip().startswith("yes"), method

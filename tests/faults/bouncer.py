@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,15 +21,18 @@ PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:
 
 
 @contextmanager
-def bounced(url: str, *, servers: int = 2) -> Iterator[str]:
-    """A PgBouncer with that many connections to the server of a URL; gives the URL of the same database behind it."""
+def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A PgBouncer with that many connections to the server of a URL; gives the URL of the same database behind it.
+
+    `settings` are a file's, of which only what is about addresses and log-ins is replaced.
+    """
     assert PROGRAM is not None
     user = _user(url)
     folder = Path(tempfile.mkdtemp(prefix="checkpoint-pgbouncer-"))
     try:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        (folder / "pgbouncer.ini").write_text(_configuration(url, port, servers))
+        (folder / "pgbouncer.ini").write_text(_configuration(url, port, servers, settings or {}))
         os.chown(folder, user.pw_uid, user.pw_gid)
         os.chown(folder / "pgbouncer.ini", user.pw_uid, user.pw_gid)
         command = [PROGRAM, str(folder / "pgbouncer.ini")]
@@ -57,29 +60,25 @@ def bounced(url: str, *, servers: int = 2) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def _configuration(url: str, port: int, servers: int) -> str:
+def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str]) -> str:
     """Whoever comes is let in, and is the URL's user to the server."""
     parts = urlsplit(url)
     host, server_port = _address(url)
     account = f"user={_quoted(unquote(parts.username or ''))}"
     if parts.password:
         account += f" password={_quoted(unquote(parts.password))}"
-    lines = [
-        "[databases]",
-        f"* = host={_quoted(host)} port={server_port} {account}",
-        "[pgbouncer]",
-        "listen_addr = 127.0.0.1",
-        f"listen_port = {port}",
-        "unix_socket_dir =",
-        "auth_type = any",
-        "pool_mode = transaction",
-        f"default_pool_size = {servers}",
-        "max_client_conn = 200",
-    ]
-    if _version() >= (1, 21):
+    pgbouncer = {
+        "pool_mode": "transaction",
+        "default_pool_size": str(servers),
+        "max_client_conn": "200",
         # Older ones know nothing of prepared statements, which is what 0 means.
-        lines.append("max_prepared_statements = 0")
-    return "\n".join([*lines, ""])
+        **({"max_prepared_statements": "0"} if _version() >= (1, 21) else {}),
+    }
+    if settings:
+        pgbouncer = {name: value for name, value in settings.items() if name != "auth_file"}
+    pgbouncer |= {"listen_addr": "127.0.0.1", "listen_port": str(port), "unix_socket_dir": "", "auth_type": "any"}
+    lines = ["[databases]", f"* = host={_quoted(host)} port={server_port} {account}", "[pgbouncer]"]
+    return "\n".join([*lines, *(f"{name} = {value}" for name, value in pgbouncer.items()), ""])
 
 
 def _quoted(value: str) -> str:

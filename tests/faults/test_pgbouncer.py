@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import configparser
+import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -31,12 +34,32 @@ STEPS = 8
 @pytest.fixture
 def bouncer_url(postgres_url: str) -> Iterator[str]:
     """The test's database behind a PgBouncer that has two connections to it."""
+    skip_without_it()
+    with bounced(postgres_url, servers=SERVERS) as url:
+        yield url
+
+
+def skip_without_it() -> None:
     if PROGRAM is None:
         reason = "no PgBouncer: install the Debian package pgbouncer"
         warnings.warn(f"the PgBouncer tests are skipped: {reason}", stacklevel=1)
         pytest.skip(reason)
-    with bounced(postgres_url, servers=SERVERS) as url:
-        yield url
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_the_documents_configuration_works(postgres_url: str, colour: str) -> None:
+    skip_without_it()
+    document = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
+    (text,) = re.findall(r"^```ini\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    parser = configparser.ConfigParser()
+    parser.read_string(text)
+    assert parser.sections() == ["databases", "pgbouncer"]
+    with bounced(postgres_url, settings=parser["pgbouncer"]) as url:
+        async with PostgresSaver(url) as saver, PostgresSaver(url) as other:
+            face = Face(saver, colour)
+            await asyncio.gather(*(run(face, f"thread {i}") for i in range(10)))
+            await run(Face(saver.for_tenant("acme"), colour), "thread 1")
+            assert sorted(thread.thread_id for thread in other.for_tenant("acme").threads()) == ["thread 1"]
 
 
 async def run(face: Face, thread_id: str, steps: int = STEPS) -> None:

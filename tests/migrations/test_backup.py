@@ -1,0 +1,134 @@
+"""Backups while runs go on, by the commands of docs/postgres.md and docs/choosing-a-database.md."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, open_saver
+from tests.faults.cluster import Cluster, running_cluster
+from tests.invariants import check_invariants
+from tests.migrations.test_roles import AFTER_SETUP, MAKE_ROLES, execute
+from tests.stores import Store
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
+(VACUUM,) = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+DUMP, RESTORE = re.findall(r"^(pg_(?:dump|restore) .*)$", DOCUMENT, re.MULTILINE)
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def cluster(postgres_programs: None) -> Iterator[Cluster]:
+    """A server with the two roles."""
+    with running_cluster() as made:
+        execute(made, "postgres", MAKE_ROLES)
+        with PostgresSaver(made.url(user="checkpoint_migrator")) as saver:
+            saver.setup()
+        execute(made, "postgres", AFTER_SETUP)
+        yield made
+
+
+def graph_on(saver: CheckpointSaver) -> Any:
+    """A graph whose list is longer by one after each step, and large enough to be in parts."""
+    builder: Any = StateGraph(dict)
+    for step in range(STEPS):
+        builder.add_node(f"step {step}", lambda state: {"list": [*state["list"], "word " * 1000]})
+        builder.add_edge(f"step {step - 1}" if step else START, f"step {step}")
+    return builder.compile(checkpointer=saver)
+
+
+@contextmanager
+def runs_on(saver: CheckpointSaver) -> Iterator[None]:
+    """Runs that begin, end and are pruned for the time of a block; there are some before it begins."""
+    graph = graph_on(saver)
+    stop, begun = threading.Event(), threading.Event()
+    problems: list[Exception] = []
+
+    def run(name: str) -> None:
+        number = 0
+        try:
+            while not stop.is_set():
+                thread_id = f"{name} {number % 7}"
+                # Not "async", where a task's writes may be there before the checkpoint that they belong to.
+                graph.invoke({"list": [str(number)]}, {"configurable": {"thread_id": thread_id}}, durability="sync")
+                if number % 5 == 4:
+                    saver.prune([thread_id])
+                number += 1
+                if number == 3:
+                    begun.set()
+        except Exception as error:
+            problems.append(error)
+
+    workers = [threading.Thread(target=run, args=(f"worker {i}",)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        assert begun.wait(60)
+        yield
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert not problems
+
+
+def check_restored(url: str) -> None:
+    """Look whether a store is whole, and whether its threads go on."""
+    check_invariants(Store("postgres" if url.startswith("postgresql") else "sqlite", url))
+    with open_saver(url) as saver:
+        graph = graph_on(saver)
+        threads = [thread.thread_id for thread in saver.threads()]
+        assert len(threads) >= 3
+        for thread_id in threads:
+            config = {"configurable": {"thread_id": thread_id}}
+            state = graph.get_state(config)
+            values = graph.invoke(None if state.next else {"list": []}, config)
+            assert len(values["list"]) >= STEPS
+            assert not graph.get_state(config).next
+
+
+def test_a_dump_while_runs_go_on_is_a_store_that_goes_on(cluster: Cluster) -> None:
+    file = str(cluster.folder / "checkpoints.dump")
+    cluster.run("createdb", "-h", str(cluster.folder), "-U", "postgres", "another")
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver, runs_on(saver):
+        for command, urls in ((DUMP, ("checkpoint_migrator", "postgres")), (RESTORE, ("postgres", "another"))):
+            program, *arguments = shlex.split(command)
+            url = cluster.url(urls[1], user=urls[0])
+            told = [url if "://" in one else file if one == "checkpoints.dump" else one for one in arguments]
+            assert file in told
+            assert any("://" in one and f"//{urls[0]}@" in one for one in arguments)
+            cluster.run(program, *told)
+    check_restored(cluster.url("another", user="checkpoint_runner"))
+
+
+def test_a_role_that_only_runs_cannot_dump(cluster: Cluster) -> None:
+    with pytest.raises(AssertionError, match="row-level security"):
+        cluster.run("pg_dump", "-n", "langgraph_checkpoint", "-f", "/dev/null", cluster.url(user="checkpoint_runner"))
+
+
+def test_the_owner_may_set_autovacuum(cluster: Cluster) -> None:
+    execute(cluster, "checkpoint_migrator", VACUUM)
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver:
+        saver.setup()
+        graph_on(saver).invoke({"list": []}, {"configurable": {"thread_id": "vacuumed"}})
+
+
+@pytest.mark.parametrize("how", ["backup", "VACUUM INTO"])
+def test_a_copy_of_a_file_while_runs_go_on_is_a_store_that_goes_on(how: str, tmp_path: Path) -> None:
+    file, copy = tmp_path / "checkpoints.db", tmp_path / "copy.db"
+    with SqliteSaver(file) as saver, runs_on(saver), closing(sqlite3.connect(file)) as source:
+        if how == "backup":
+            with closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        else:
+            source.execute("VACUUM INTO ?", (str(copy),))
+    check_restored(f"sqlite:///{copy}")
