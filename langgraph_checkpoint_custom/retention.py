@@ -22,7 +22,8 @@ from langgraph_checkpoint_custom.core.maintain import prune_thread
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key
 from langgraph_checkpoint_custom.core.operation import Driver, Operation
 from langgraph_checkpoint_custom.core.records import ThreadPage
-from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, size_of_thread, staying, time_of
+from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
 from langgraph_checkpoint_custom.core.threads import threads_page
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
@@ -122,20 +123,20 @@ def _sweep_thread(
         left = staying(places, 1 if idle else keep.keep_last)
         calls = any(":" in place.checkpoint_ns for place in places)  # Of subgraphs; they may go with who called.
         if not dry_run and (len(left) < len(places) or (calls and keep.keep_last)):
-            before = yield size_of_thread(d, thread_id)
+            before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
             left = yield kept_places(d, thread_id)
-            swept.freed_bytes += max(0, before - (yield size_of_thread(d, thread_id)))
+            swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
         swept.deleted_checkpoints += max(0, len(places) - len(left))
         places = left
         if keep.max_bytes is None:
             return
-        size = yield size_of_thread(d, thread_id)
+        size = yield from _size(d, thread_id)
         if pinned or swept.kept_bytes + size <= keep.max_bytes:
             swept.kept_bytes += size
             return
     else:
-        size = yield size_of_thread(d, thread_id)
+        size = yield from _size(d, thread_id)
     if not dry_run:
         yield delete_idle(d, thread_id, newest.checkpoint_id)
         if (yield kept_places(d, thread_id)):  # A run has gone on, or somebody has set a label.
@@ -143,6 +144,12 @@ def _sweep_thread(
     swept.deleted_threads += 1
     swept.deleted_checkpoints += len(places)
     swept.freed_bytes += size
+
+
+def _size(d: SqlDialect, thread_id: str) -> Generator[Operation[Any], Any, int]:
+    sizes = yield sizes_of_threads(d, [thread_id])
+    size: int = sizes[thread_id].bytes
+    return size
 
 
 def now() -> datetime:

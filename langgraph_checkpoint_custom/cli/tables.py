@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote
 
 import typer
@@ -35,20 +35,25 @@ def setup(
             min=1, help="PostgreSQL: make the large tables in so many partitions by thread", show_default=False
         ),
     ] = None,
+    distribute: Annotated[
+        Literal["citus"] | None,
+        typer.Option(help="Citus: spread the tables over the workers, by thread", show_default=False),
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    with opened(url, may_be_new=partitions is None) as saver:
-        if partitions is None:
+    usual = partitions is None and distribute is None
+    with opened(url, may_be_new=usual) as saver:
+        if usual:
             saver.setup()
         elif saver._dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
-            saver.setup(partitions=partitions)
+            saver.setup(partitions=partitions, distribute=distribute)
         else:
-            raise ConfigError("--partitions is for PostgreSQL")
+            raise ConfigError("--partitions and --distribute are for PostgreSQL")
         version = len(saver._dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})

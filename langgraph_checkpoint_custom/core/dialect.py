@@ -315,10 +315,6 @@ class SqlDialect(ABC):
         """A row for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
         return self._send(self.statement("select_kept_places", thread_id=thread_id))
 
-    def select_size(self, thread_id: str) -> Trip:
-        """The bytes of a thread's documents, metadata, values and writes."""
-        return self._send(self.statement("select_size", thread_id=thread_id))
-
     def select_document(self, key: Key) -> Trip:
         """The document of a checkpoint, without the values beside it."""
         return self._send(self.statement("select_document", **key._asdict()))

@@ -54,16 +54,6 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
-@operation("read")
-def size_of_thread(d: SqlDialect, thread_id: str) -> Steps[int]:
-    """The bytes of a thread's documents, metadata, values and writes, as they are stored.
-
-    Trips: 1.
-    """
-    (((size,),),) = yield d.select_size(thread_id)
-    return int(size)
-
-
 @operation("write")
 def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen.

@@ -514,12 +514,6 @@ SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s AND NOT c.hidden
 
--- name: select_size
-SELECT
-    (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
-    + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s)
-    + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s)
-
 -- name: select_document
 SELECT checkpoint_type, checkpoint FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
@@ -1680,7 +1674,7 @@ WITH RECURSIVE own AS MATERIALIZED (
     )
     SELECT %(target)s, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type,
         w.value
-    FROM picked k
+    FROM rows k
     CROSS JOIN point p
     CROSS JOIN LATERAL (
         SELECT * FROM langgraph_checkpoint.writes w

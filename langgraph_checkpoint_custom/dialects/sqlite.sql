@@ -267,12 +267,6 @@ SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
 )
 FROM checkpoints c WHERE c.thread_id = :thread_id AND NOT c.hidden
 
--- name: select_size
-SELECT
-    (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM checkpoints WHERE thread_id = :thread_id)
-    + (SELECT coalesce(sum(length(value)), 0) FROM blobs WHERE thread_id = :thread_id)
-    + (SELECT coalesce(sum(length(value)), 0) FROM writes WHERE thread_id = :thread_id)
-
 -- name: select_document
 SELECT checkpoint_type, checkpoint FROM checkpoints
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
@@ -1211,11 +1205,14 @@ WITH RECURSIVE point AS MATERIALIZED (
 )
 SELECT
     :target, r.checkpoint_ns, r.checkpoint_id, CASE
-        WHEN r.hidden OR (r.checkpoint_ns, r.parent_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM picked a)
-        OR (k.is_past AND EXISTS (
+        WHEN r.hidden OR EXISTS (
             SELECT 1 FROM checkpoints o
             WHERE o.thread_id = :source AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
-        )) THEN r.parent_id
+            AND (
+                k.is_past
+                OR (o.checkpoint_ns, o.checkpoint_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM picked a)
+            )
+        ) THEN r.parent_id
     END, r.root_id, r.run_id, r.format, k.is_past, k.is_past,
     r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
     CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_type ELSE r.metadata_type END,

@@ -14,6 +14,7 @@ from tests.behaviour.helpers import (
     Database,
     NextId,
     anywhere,
+    checkpoint,
     config,
     default_walk,
     delta_history,
@@ -259,3 +260,15 @@ async def test_a_fork_of_a_labelled_point_has_no_label(face: Face, next_id: Next
     await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(where))
     assert await face.do("labels", "fork") == {}
     assert await face.do("labels", "thread") == {"before-refactor": configs[1]}
+
+
+async def test_of_what_is_gone_nothing_comes_along(face: Face) -> None:
+    """A run goes on from a checkpoint that was deleted: neither that nor what was written beside it is forked."""
+    counted = metadata(counters_since_delta_snapshot={"log": [1, 1]})
+    await face.put(config("t", "1"), checkpoint("2", {"a": 1}, {"a": "1", "log": "1"}), counted, {"a": "1"})
+    await face.put_writes(config("t", "1"), [("a", 1)], "task")
+    await face.do("fork_thread", "t", "fork", checkpoint_id="2")
+    found = await face.get_tuple(config("fork"))
+    assert found is not None
+    assert found.parent_config is None
+    await face.delete_thread("t")  # With the write that has no checkpoint.

