@@ -33,7 +33,7 @@ def canonical(value: Any) -> str | None:
     kind = type(value)
     if kind is str:
         return _CANONICAL(value)
-    if not value and kind is dict:
+    if kind is dict and not value:
         return "{}"
     try:
         if kind is int:
