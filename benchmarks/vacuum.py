@@ -104,7 +104,7 @@ def measured(server: Server, name: str, *, at_rest: int, workers: int, seconds: 
             thread.start()
         peak = 0
         while time.monotonic() < end:
-            time.sleep(2)
+            time.sleep(2)  # Often enough to see tables grow, without loading the server by looking.
             peak = max(peak, figures(server, database)["dead"])
         for thread in began:
             thread.join()

@@ -89,7 +89,7 @@ class ObservedDriver:
         )
         try:
             self._hook(event)
-        except Exception:
+        except Exception:  # The user's code: an operation that has succeeded must not fail for it.
             _LOG.exception("on_operation failed")
 
 
