@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -107,6 +107,17 @@ def sweep_operations(d: SqlDialect, codec: Values, keep: Retention, now: datetim
     return swept
 
 
+def run_sweep(operations: Operations, run: Callable[[Operation[Any]], Any]) -> Swept:
+    """Run the operations of a sweep, each with its answer to the next."""
+    answer = None
+    while True:
+        try:
+            op = operations.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+        answer = run(op)
+
+
 def _sweep_thread(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
@@ -157,6 +168,10 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+class _Stopped(Exception):
+    """A sweep need not go on."""
+
+
 class Store(Protocol):
     """What is swept: a saver."""
 
@@ -205,17 +220,19 @@ class Sweeper:
         token = secrets.token_hex(16)
         ttl_seconds = max(TURN, self._keep.every / 2)
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
+
+        def run(op: Operation[Any]) -> Any:
+            if self._stopped.is_set():
+                raise _Stopped
+            answer = driver.run(op)
+            if op.name == "threads_page":
+                driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
+            return answer
+
         try:
-            operations = sweep_operations(d, codec, self._keep, now(), dry_run=False)
-            answer = None
-            while not self._stopped.is_set():
-                try:
-                    op = operations.send(answer)
-                except StopIteration as done:
-                    _LOG.info("a sweep has ended: %s", done.value)
-                    return
-                answer = driver.run(op)
-                if op.name == "threads_page":
-                    driver.run(renew_claim(d, _SWEEPER, token, ttl_seconds))
+            done = run_sweep(sweep_operations(d, codec, self._keep, now(), dry_run=False), run)
+            _LOG.info("a sweep has ended: %s", done)
+        except _Stopped:
+            pass  # The saver is being closed; what is left goes with the next sweep.
         finally:
             driver.run(release_claim(d, _SWEEPER, token))

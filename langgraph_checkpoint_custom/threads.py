@@ -49,7 +49,7 @@ from langgraph_checkpoint_custom.core.threads import (
 )
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, Swept, now, run_sweep, sweep_operations
 
 # Records that are in memory at a time: without values, some hundred bytes each.
 RECORDS = 200
@@ -79,13 +79,7 @@ class ThreadMethods(ABC):
                 counted then, since only a prune finds out.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
-        answer = None
-        while True:
-            try:
-                op = operations.send(answer)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            answer = self._driver.run(op)
+        return run_sweep(operations, self._driver.run)
 
     async def asweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
         """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from langgraph_checkpoint_custom.cli.common import DryRun, Json, Refused, Tenant, Url, Yes, confirm, opened
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
-from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.retention import Retention, now, run_sweep, sweep_operations
 
 commands = typer.Typer()
 
@@ -50,22 +51,17 @@ def sweep(
     with opened(url, tenant) as saver:
         if not dry_run:
             confirm("Delete what is not to be kept?", yes=yes)
-        operations = sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run)
-        answer = None
-        done: Swept | None = None
-        seen = 0
+        seen, last = 0, ""
         with progress("threads", lambda: saver.count_threads(filter=wanted_of(where))) as report:
-            while done is None:
-                try:
-                    op = operations.send(answer)
-                except StopIteration as end:
-                    done = end.value
-                else:
-                    answer = saver._driver.run(op)
-                    if op.name == "kept_places":
-                        seen += 1
-                        report(seen, "dry run" if dry_run else "work")
-    assert done is not None
+
+            def run(op: Operation[Any]) -> Any:
+                nonlocal seen, last
+                if op.name == "kept_places" and (thread := op.arguments()["thread_id"]) != last:
+                    seen, last = seen + 1, thread  # One that is pruned is looked at again.
+                    report(seen, "dry run" if dry_run else "work")
+                return saver._driver.run(op)
+
+            done = run_sweep(sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run), run)
     if as_json:
         tell({"dry_run": dry_run, **asdict(done)})
         return
