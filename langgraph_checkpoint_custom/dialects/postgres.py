@@ -83,6 +83,9 @@ class PostgresDialect(SqlDialect):
         escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
         blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
         blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
+        heads = blocks.pop("heads_superseded")
+        for name in ("doom_superseded", "doom_superseded_kept"):
+            blocks[name] = f"{heads}\n{blocks[name]}"
         super().__init__(
             blocks,
             [

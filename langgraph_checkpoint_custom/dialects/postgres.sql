@@ -749,10 +749,11 @@ DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 -- name: delete_thread_labels
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
 
--- name: doom_superseded
--- Everything but the newest checkpoints of each namespace, `keep` of them. The namespace of a subgraph call (it has a task
--- id behind a colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started
--- the call does not stay: it is stored, or an older one that was deleted. A newer one is still to come.
+-- name: heads_superseded
+-- differs: starts the two statements that follow, of which SQLite needs it for one. The newest checkpoints of each
+-- namespace, `keep` of them. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph
+-- with checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an
+-- older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
         SELECT checkpoint_ns, checkpoint_id, root_id,
@@ -768,7 +769,11 @@ WITH heads AS MATERIALIZED (
         SELECT FROM langgraph_checkpoint.checkpoints r
         WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
-), victims AS MATERIALIZED (
+)
+
+-- name: doom_superseded
+-- Everything but these heads; finished namespaces go whole.
+, victims AS MATERIALIZED (
     SELECT c.checkpoint_ns, c.checkpoint_id
     FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = %(thread_id)s AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (
@@ -785,22 +790,7 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.ch
 -- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
 -- from such a root checkpoint goes on from, or from one that stays beside the newest. And the newest of each namespace as
 -- they are now that all are locked, should those that were seen before have been deleted meanwhile.
-WITH heads AS MATERIALIZED (
-    SELECT n.* FROM (
-        SELECT checkpoint_ns, checkpoint_id, root_id,
-            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
-        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
-    ) AS n
-    WHERE n.place <= %(keep)s
-), finished AS MATERIALIZED (
-    SELECT h.checkpoint_ns FROM heads h
-    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
-    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
-    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints r
-        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-    ))
-), kept AS MATERIALIZED (
+, kept AS MATERIALIZED (
     SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
     WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
     UNION
