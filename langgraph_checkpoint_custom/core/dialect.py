@@ -284,9 +284,12 @@ class SqlDialect(ABC):
         """A page of the rows of a thread behind a key: the columns of the key, and then the others, see `exchange`."""
         return self._send(self.statement(f"export_{kind}s", **after, thread_id=thread_id, limit=limit))
 
-    def import_rows(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Trip:
-        """Store rows by their kinds, unless there are such with the same keys."""
-        return self._send(*(self.statement(f"import_{kind}s", **row) for kind, row in rows))
+    def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Trip:
+        """Store rows of a thread by their kinds, unless there are such with the same keys."""
+        return self._send(
+            *self._group("import_lock", thread_id=thread_id),
+            *(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows),
+        )
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
@@ -434,14 +437,14 @@ class SqlDialect(ABC):
 
     def _trip(self, *groups: str, **params: Any) -> Trip:
         """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
-        return self._send(
-            *(
-                self.statement(name, **params)
-                for group in groups
-                for name in self._blocks
-                if name == group or name.startswith(f"{group}_")
-            )
-        )
+        return self._send(*(statement for group in groups for statement in self._group(group, **params)))
+
+    def _group(self, group: str, **params: Any) -> list[Statement]:
+        return [
+            self.statement(name, **params)
+            for name in self._blocks
+            if name == group or name.startswith(f"{group}_")
+        ]
 
     def _read_of(self, name: str) -> str:
         """The text of a read: which checkpoints, and then what is read of them."""

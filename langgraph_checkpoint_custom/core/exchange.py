@@ -91,8 +91,8 @@ def import_rows(d: SqlDialect, thread_id: str, lines: Sequence[str]) -> Steps[No
     rows = []
     for line in lines:
         ((name, row),) = json.loads(line).items()
-        rows.append((name, {**_params(d, row), "thread_id": thread_id}))
-    yield d.import_rows(rows)
+        rows.append((name, _params(d, row)))
+    yield d.import_rows(thread_id, rows)
 
 
 def kind_of(line: str) -> str:

@@ -69,12 +69,15 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
 
 -- name: insert_blobs
--- differs: starts a statement that insert_checkpoint ends.
-WITH stored_blobs AS (
+-- differs: starts a statement that insert_checkpoint ends. `writing` is explained at delete_thread_lock.
+WITH writing AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, 2))
+), stored_blobs AS (
     INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
     SELECT
         %(thread_id)s, %(checkpoint_ns)s, unnest(%(channels)s::text[]), unnest(%(versions)s::text[]),
         unnest(%(types)s::text[]), unnest(%(values)b::bytea[]), unnest(%(parts)s::text[])
+    FROM writing
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 )
@@ -83,9 +86,11 @@ WITH stored_blobs AS (
 -- differs: a checkpoint whose parent has all that it refers to. To lock the parent is enough, since nobody removes what an
 -- unhidden checkpoint refers to, and whoever hides or removes the parent waits or is waited for. Where new values share
 -- parts with the parent's, these begin as given, or somebody has stored the same version anew, in other parts.
-WITH parent AS MATERIALIZED (
+WITH writing AS MATERIALIZED (
+    SELECT %(thread_id)s::text AS thread_id, pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, 2))
+), parent AS MATERIALIZED (
     SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
-    WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = %(parent_id)s
+    WHERE p.thread_id = (SELECT w.thread_id FROM writing w) AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = %(parent_id)s
     AND NOT p.hidden
     FOR KEY SHARE
 ), whole AS MATERIALIZED (
@@ -139,8 +144,8 @@ RETURNING true
 -- name: insert_checkpoints
 -- differs: insert_checkpoint and extend_checkpoint for many, each in a namespace of its own; a checkpoint's own lists
 -- are array literals, and `kept_channels` is NULL where nothing has to be there. The rows are those that were stored.
-WITH whole AS MATERIALIZED (
-    SELECT m.*, p.blob_channels AS held_channels, p.blob_versions AS held_versions
+WITH members AS MATERIALIZED (
+    SELECT m.*, pg_advisory_xact_lock_shared(hashtextextended(m.thread_id, 2)) AS writing
     FROM unnest(
         %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(parent_ids)s::text[],
         %(root_ids)s::text[], %(run_ids)s::text[], %(formats)s::integer[],
@@ -154,6 +159,9 @@ WITH whole AS MATERIALIZED (
         checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter,
         kept_channels, kept_versions, kept_begins, optional_channels, optional_versions, member
     )
+), whole AS MATERIALIZED (
+    SELECT m.*, p.blob_channels AS held_channels, p.blob_versions AS held_versions
+    FROM members m
     LEFT JOIN LATERAL (
         SELECT p.blob_channels, p.blob_versions FROM langgraph_checkpoint.checkpoints p
         WHERE m.kept_channels IS NOT NULL
@@ -209,7 +217,9 @@ RETURNING thread_id, checkpoint_ns
 -- name: put_checkpoint
 -- differs: one statement stores the checkpoint and its blobs; blobs that are referred to, and a parent that a delta
 -- channel needs, are locked, so that a prune that runs meanwhile waits or is waited for.
-WITH kept AS MATERIALIZED (
+WITH writing AS MATERIALIZED (
+    SELECT %(thread_id)s::text AS thread_id, pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, 2))
+), kept AS MATERIALIZED (
     SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
     FROM (
         SELECT channel, version, begins, true
@@ -221,14 +231,14 @@ WITH kept AS MATERIALIZED (
     ) AS k (channel, version, begins, required)
     LEFT JOIN LATERAL (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        WHERE b.thread_id = (SELECT w.thread_id FROM writing w) AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = k.channel AND b.version = k.version
         AND (k.begins = '' OR starts_with(b.parts, k.begins))
         FOR KEY SHARE
     ) AS held ON true
 ), parent AS MATERIALIZED (
     SELECT hidden FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
+    WHERE thread_id = (SELECT w.thread_id FROM writing w) AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
     FOR KEY SHARE
 ), claim AS MATERIALIZED (
     SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
@@ -259,6 +269,7 @@ WITH kept AS MATERIALIZED (
     FROM unnest(
         %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
     ) AS n (channel, version, type, value, parts)
+    CROSS JOIN writing
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
@@ -553,6 +564,10 @@ ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s AND name > %(name)s ORDER BY name LIMIT %(limit)s
 
+-- name: import_lock
+-- differs: see delete_thread_lock.
+SELECT pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, 2))
+
 -- name: import_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
@@ -724,17 +739,15 @@ CROSS JOIN LATERAL (
 ) AS w
 
 -- name: delete_thread_lock
--- differs: waits for runs that are storing a checkpoint which builds on what is about to go.
+-- differs: whoever stores a checkpoint with values, or copies some into the thread, is `writing` and waits, or is waited
+-- for. A row to lock would not do: a run that is waited for brings a checkpoint which the next one may build on.
+SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s, 2))
+
+-- name: delete_thread_lock_checkpoints
+-- differs: in the order in which a prune locks them.
 SELECT count(*) FROM (
     SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
     ORDER BY checkpoint_ns, checkpoint_id FOR UPDATE
-) AS locked
-
--- name: delete_thread_lock_blobs
--- differs: see delete_thread_lock.
-SELECT count(*) FROM (
-    SELECT FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
-    ORDER BY checkpoint_ns, channel, version FOR UPDATE
 ) AS locked
 
 -- name: delete_thread_checkpoints
@@ -1089,9 +1102,11 @@ AND NOT EXISTS (
 
 -- name: copy_thread
 -- differs: one statement, so that everything is copied from one snapshot.
-WITH own AS MATERIALIZED (
+WITH writing AS MATERIALIZED (
+    SELECT %(target)s::text AS thread_id, pg_advisory_xact_lock_shared(hashtextextended(%(target)s, 2))
+), own AS MATERIALIZED (
     SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
-    WHERE t.thread_id = %(target)s AND NOT EXISTS (
+    WHERE t.thread_id = (SELECT w.thread_id FROM writing w) AND NOT EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints s
         WHERE s.thread_id = %(source)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
     )
@@ -1522,8 +1537,11 @@ LEFT JOIN (
 -- and the sweep_ blocks that follow spare what is. If the checkpoint is the newest one, its superstep is open: the writes
 -- beside it and the subgraph calls that it started belong to it; otherwise they belong to what came behind it. Of a
 -- subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
-WITH RECURSIVE own AS MATERIALIZED (
-    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1
+WITH RECURSIVE writing AS MATERIALIZED (
+    SELECT %(target)s::text AS thread_id, pg_advisory_xact_lock_shared(hashtextextended(%(target)s, 2))
+), own AS MATERIALIZED (
+    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = (SELECT w.thread_id FROM writing w) LIMIT 1
 ), point AS MATERIALIZED (
     SELECT p.checkpoint_id, NOT EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints n

@@ -92,11 +92,11 @@ class Meanwhile:
         except BaseException as error:
             self.error = error
 
-    def wait_until_blocked(self, url: str) -> None:
-        """Return when it waits for a lock."""
+    def wait_until_blocked(self, url: str, *, together: int = 1) -> None:
+        """Return when it waits for a lock, which so many do together."""
         with psycopg.connect(url, autocommit=True) as watcher:
             while self._thread.is_alive():
-                if watcher.execute(WAITING).fetchall():
+                if len(watcher.execute(WAITING).fetchall()) >= together:
                     return
         raise AssertionError(f"it did not wait: {self.result!r} {self.error!r}")
 
@@ -179,6 +179,27 @@ def test_a_delete_spares_what_a_run_has_just_built_on(postgres_url: str, name: s
         maintenance.join()
         history = saver.get_delta_channel_history(config=stored, channels=["log"])
         assert [value for _, _, value in history["log"]["writes"]] == [0, 1]
+        whole(saver)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_a_step_behind_one_that_a_deletion_waited_for_waits_in_turn(postgres_url: str, delta: bool) -> None:
+    """Nobody could lock that one, since it was stored only when the deletion had begun."""
+    with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as reader:
+        configs = fill(saver, delta=delta)
+        with held_open(postgres_url) as other:
+            stored = fork(other, configs[1], delta=delta)
+            deletion = Meanwhile(lambda: saver.delete_thread("t"))
+            deletion.wait_until_blocked(postgres_url)
+            reader.execute("SELECT FROM langgraph_checkpoint.blobs FOR KEY SHARE")  # The deletion ends after this.
+        step = Meanwhile(lambda: fork(saver, stored, delta=delta))
+        step.wait_until_blocked(postgres_url, together=2)
+        reader.commit()
+        deletion.join()
+        config = step.join()
+        (found,) = saver.list(generate_config("t"))
+        assert found.config == config
+        assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
         whole(saver)
 
 
