@@ -45,6 +45,7 @@ from langgraph_checkpoint_custom.core.model import (
     key_of,
     namespace_of,
     newest,
+    own_key_of,
     tenant_text,
     texts,
     thread_text,
@@ -438,7 +439,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Encoded:
-        codec, parent = self._codec, self._stored_key(key_of(config))
+        codec, parent = self._codec, self._stored_key(own_key_of(config))
         return encode_checkpoint(
             codec, config, checkpoint, metadata, new_versions, self._recent.of(parent, codec.cipher)
         )

@@ -106,6 +106,7 @@ class ThreadMethods(ABC):
     def threads(
         self,
         *,
+        prefix: str = "",
         filter: dict[str, Any] | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
@@ -115,12 +116,13 @@ class ThreadMethods(ABC):
         A thread that is written to meanwhile goes to the top, and so may not come any more.
 
         Args:
+            prefix: What their ids begin with.
             filter: What the metadata of the newest checkpoint has to hold, as in `list`.
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
         texts = wanted(filter)
-        page = _first_threads(before, limit)
+        page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
             yield from reply.threads[:limit]
@@ -129,6 +131,7 @@ class ThreadMethods(ABC):
     async def athreads(
         self,
         *,
+        prefix: str = "",
         filter: dict[str, Any] | None = None,
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
@@ -138,12 +141,13 @@ class ThreadMethods(ABC):
         A thread that is written to meanwhile goes to the top, and so may not come any more.
 
         Args:
+            prefix: What their ids begin with.
             filter: What the metadata of the newest checkpoint has to hold, as in `list`.
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
         texts = wanted(filter)
-        page = _first_threads(before, limit)
+        page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
             for found in reply.threads[:limit]:
@@ -429,13 +433,14 @@ def _root(thread_id: str, checkpoint_id: str) -> Key:
     return Key(thread_text(thread_id), "", text("checkpoint_id", checkpoint_id, MAX_ID))
 
 
-def _first_threads(before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:
+def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:
+    prefix = prefix_text(prefix)
     if limit is not None and limit <= 0:
         return None
     size = RECORDS if limit is None else min(limit, RECORDS)
     if isinstance(before, ThreadRecord):
-        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size)
-    return ThreadPage(before_id(before) or AFTER_ALL, "", {}, size)
+        return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size, prefix)
+    return ThreadPage(before_id(before) or AFTER_ALL, "", {}, size, prefix)
 
 
 def _first_records(

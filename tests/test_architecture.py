@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
     "postgres": {"errors", "core", "dialects", "drivers", "saver"},
     "url": {"errors", "saver", "sqlite", "postgres"},
-    "adapters": {"errors", "core"},
+    "adapters": {"errors", "core", "saver"},
     "exchange": {"errors", "core", "saver"},
     "moving": {"errors", "core", "adapters", "saver"},
     "settings": {"errors", "core"},

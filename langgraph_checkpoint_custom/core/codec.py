@@ -41,6 +41,7 @@ from langgraph_checkpoint_custom.core.model import (
     WriteRow,
     claim_of,
     key_of,
+    own_key_of,
     place_of_blob,
     place_of_checkpoint,
     place_of_metadata,
@@ -258,20 +259,27 @@ def encode_checkpoint(
 def encode_writes(
     codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> tuple[Key, list[WriteRow], str | None]:
-    """Encode the outputs of a task, with their claim; of several special writes to one channel the last one stays."""
-    key = key_of(config)
+    """Encode the outputs of a task, with their claim."""
+    key = own_key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
     run_id = run_of(merge_metadata(config, {}))
+    return key, encode_rows(codec, key, writes, task_id, task_path, run_id), claim_of(config)
+
+
+def encode_rows(
+    codec: Values, key: Key, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, run_id: str | None
+) -> list[WriteRow]:
+    """Encode writes; of several special ones to one channel the last one stays."""
     rows: dict[int, WriteRow] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = text("channel", channel, MAX_CHANNEL)
-        place = place_of_write(key.checkpoint_ns, key.checkpoint_id, task_id, idx, channel)
+        place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
         rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *_dumps(codec.dumps, value, place))
-    return key, list(rows.values()), claim_of(config)
+    return list(rows.values())
 
 
 class StoredBlob(Protocol):

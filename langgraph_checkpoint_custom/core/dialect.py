@@ -21,8 +21,10 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
 from langgraph_checkpoint_custom.core.model import (
+    ABOVE_KINDS,
     ABOVE_THREADS,
     AFTER_ALL,
+    KIND_MARK,
     TENANT_MARK,
     Key,
     Page,
@@ -255,6 +257,7 @@ class SqlDialect(ABC):
         params["filter"] = json.dumps(page.filter)
         if page.thread_id is None:
             kind = "store"
+            params |= {"kinds": self.stored_thread(KIND_MARK), "above_kinds": self.stored_thread(ABOVE_KINDS)}
         elif page.checkpoint_ns is None:
             kind = "thread"
         else:
@@ -301,6 +304,13 @@ class SqlDialect(ABC):
 
     def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
         return self._read(name, key._asdict() | {"asked": self.array(channels)})
+
+    def lock_threads(self, thread_ids: Sequence[str]) -> Trip | None:
+        """Let nobody else store or delete in these threads until the transaction ends; None if nobody can anyway."""
+        # In one order, so that no two wait for one another.
+        stored = sorted({self.stored_thread(thread_id) for thread_id in thread_ids})
+        locks = self._group("lock_threads", thread_ids=self.array(stored))
+        return self._send(*locks) if locks else None
 
     def delete_thread(self, thread_id: str) -> Trip:
         """Delete every row of a thread."""
@@ -359,8 +369,8 @@ class SqlDialect(ABC):
     def select_threads(self, page: ThreadPage) -> Trip:
         """The rows of one page of threads: what the records of their newest checkpoints are made of."""
         params = page._asdict() | {"filter": json.dumps(page.filter)}
-        if page.filter:
-            return self._send(self._read("threads_matching", params | self._ranges()))
+        if page.filter or page.prefix:
+            return self._send(self._read("threads_matching", params | self._ranges(page.prefix)))
         return self._send(self.statement("threads_newest", **params))
 
     def count_threads(self, filter: Mapping[str, str]) -> Trip:
@@ -441,9 +451,7 @@ class SqlDialect(ABC):
 
     def _group(self, group: str, **params: Any) -> list[Statement]:
         return [
-            self.statement(name, **params)
-            for name in self._blocks
-            if name == group or name.startswith(f"{group}_")
+            self.statement(name, **params) for name in self._blocks if name == group or name.startswith(f"{group}_")
         ]
 
     def _read_of(self, name: str) -> str:

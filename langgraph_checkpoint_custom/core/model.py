@@ -28,6 +28,11 @@ MAX_TENANT = 60
 # The unit separator: a stored thread id that begins with it names a tenant up to the next one.
 TENANT_MARK = "\x1f"
 
+# The record separator: a thread id that begins with it is of another framework, see `kinds`. LangGraph's lists leave
+# out what is from here on up to below the second, which no id begins with.
+KIND_MARK = "\x1e"
+ABOVE_KINDS = "\x1f"
+
 # In `configurable`: the token of a claim. LangGraph does not merge keys that begin so into the metadata.
 CLAIM_KEY = "__langgraph_checkpoint_claim"
 
@@ -266,6 +271,17 @@ def key_of(config: RunnableConfig) -> Key:
         text("checkpoint_ns", part.get("checkpoint_ns") or "", MAX_NAMESPACE),
         text("checkpoint_id", checkpoint_id, MAX_ID) if checkpoint_id else None,
     )
+
+
+def own_key_of(config: RunnableConfig) -> Key:
+    """The key that a config names, where LangGraph may write."""
+    key = key_of(config)
+    if key.thread_id.startswith(KIND_MARK):
+        raise ConfigError(
+            "thread_id begins with a record separator (U+001E), which marks the threads of other frameworks; a graph "
+            "needs a thread of its own"
+        )
+    return key
 
 
 def claim_of(config: RunnableConfig) -> str | None:

@@ -19,9 +19,10 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeV
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. The trips of a "migrate" and of a "rehearsal" are one transaction, those of a
-# "snapshot" read one point in time; the others' are atomic each, and on SQLite together. An error undoes a rehearsal.
-Access = Literal["read", "snapshot", "write", "rehearsal", "migrate"]
+# What an operation does to the database. The trips of a "migrate", a "rehearsal" and an "exclusive" are one
+# transaction; those of a "snapshot" read one point in time; the others' are atomic each, and on SQLite together. An
+# error undoes a rehearsal. While an exclusive goes on, nobody else writes to the threads that it locks.
+Access = Literal["read", "snapshot", "write", "exclusive", "rehearsal", "migrate"]
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 
@@ -121,20 +122,32 @@ class Driver(Protocol):
     def stats(self) -> Mapping[str, Any]: ...
 
 
-def operation(access: Access) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
-    """Turn a generator function into a function that makes an `Operation`."""
+def operation(
+    access: Access, *, locks: Sequence[str] = ()
+) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
+    """Turn a generator function into a function that makes an `Operation`.
+
+    Args:
+        access: What it does to the database.
+        locks: For an "exclusive" one, which arguments name the threads that it locks, in the dialect `d`.
+    """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
         names = tuple(signature(function).parameters)
 
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            return Operation(
-                function.__name__,
-                access,
-                lambda: function(*args, **kwargs),
-                lambda: {**dict(zip(names, args, strict=False)), **kwargs},
-            )
+            def arguments() -> dict[str, Any]:
+                return {**dict(zip(names, args, strict=False)), **kwargs}
+
+            def locked() -> Steps[T]:
+                given = arguments()
+                if lock := given["d"].lock_threads([given[name] for name in locks]):
+                    yield lock
+                return (yield from function(*args, **kwargs))
+
+            start = locked if locks else lambda: function(*args, **kwargs)
+            return Operation(function.__name__, access, start, arguments)
 
         return make
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_checkpoint_custom.core.kinds import kind_of, name_of
 from langgraph_checkpoint_custom.core.model import config_of
 
 
@@ -40,6 +41,16 @@ class ThreadRecord(NamedTuple):
 
     thread_id: str
     newest: CheckpointRecord
+
+    @property
+    def kind(self) -> str | None:
+        """The framework whose thread it is; None if it is LangGraph's."""
+        return kind_of(self.thread_id)
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """What that framework calls it; for LangGraph its id."""
+        return name_of(self.thread_id)
 
 
 class RunRecord(NamedTuple):
@@ -92,9 +103,13 @@ class WaitingThread(NamedTuple):
 
 
 class ThreadPage(NamedTuple):
-    """What one page of threads asks for: those whose newest checkpoint is below (`before`, `thread_below`)."""
+    """What one page of threads asks for: those whose newest checkpoint is below (`before`, `thread_below`).
+
+    `prefix` is what their ids begin with.
+    """
 
     before: str
     thread_below: str
     filter: Mapping[str, str]
     limit: int
+    prefix: str = ""

@@ -416,6 +416,7 @@ WITH page AS MATERIALIZED (
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (thread_id < %(kinds)s OR thread_id >= %(above_kinds)s)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
     AND (%(filter)s = '{}' OR NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
@@ -737,6 +738,10 @@ CROSS JOIN LATERAL (
     AND w.checkpoint_id BETWEEN r.bottom AND r.top AND w.channel = ANY (r.open)
     OFFSET 0
 ) AS w
+
+-- name: lock_threads
+-- differs: see delete_thread_lock.
+SELECT pg_advisory_xact_lock(hashtextextended(t.thread_id, 2)) FROM unnest(%(thread_ids)s::text[]) AS t (thread_id)
 
 -- name: delete_thread_lock
 -- differs: whoever stores a checkpoint with values, or copies some into the thread, is `writing` and waits, or is waited

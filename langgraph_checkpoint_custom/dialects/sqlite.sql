@@ -179,6 +179,7 @@ WITH page AS MATERIALIZED (
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
+    AND (thread_id < :kinds OR thread_id >= :above_kinds)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
     AND (:filter = '{}' OR NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key

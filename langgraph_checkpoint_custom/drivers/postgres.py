@@ -77,7 +77,7 @@ FROM pg_backend_pid() AS pid
 """
 
 # What has all its trips in one transaction.
-_TOGETHER = frozenset({"migrate", "rehearsal", "snapshot"})
+_TOGETHER = frozenset({"migrate", "rehearsal", "snapshot", "exclusive"})
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html

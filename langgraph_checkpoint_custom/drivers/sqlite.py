@@ -37,6 +37,10 @@ OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
+# What stands in line at the writer.
+_IN_LINE = frozenset({"write", "exclusive"})
+# What gives its connection back before it decodes; the others' trips are one transaction.
+_LETS_GO = frozenset({"read", "write"})
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 _WAY_OUT = {
@@ -121,7 +125,7 @@ class SqliteDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
-        if op.access != "write":
+        if op.access not in _IN_LINE:
             return self._alone(op)
         call = Call(op)
         self._store([call])
@@ -137,7 +141,7 @@ class SqliteDriver:
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        return await self._worker(op.access).run(op, self._store if op.access == "write" else self._each)
+        return await self._worker(op.access).run(op, self._store if op.access in _IN_LINE else self._each)
 
     def close(self) -> None:
         """Wait for what is running and close every connection."""
@@ -159,7 +163,7 @@ class SqliteDriver:
     def _worker(self, access: Access) -> Hops:
         if self._held.closed:
             raise closed()
-        access = "write" if access == "write" else "read"
+        access = "write" if access in _IN_LINE else "read"
         worker = self._workers.get(access)
         if worker is None:
             if access == "write":
@@ -224,9 +228,11 @@ class SqliteDriver:
 
     def _member(self, connection: sqlite3.Connection, call: Call[Any]) -> None:
         def perform(request: Trip | Offload) -> Any:
-            if isinstance(request, Offload):
+            if not isinstance(request, Offload):
+                return self._send(connection, call.op.name, request)
+            if call.op.access in _LETS_GO:
                 raise _Leaves
-            return self._send(connection, call.op.name, request)
+            return request.work()
 
         call.error = None
         connection.execute("SAVEPOINT member")
@@ -416,15 +422,16 @@ class _Session:
     def perform(self, request: Trip | Offload) -> Any:
         """Send a trip's statements, or do the work that needs no connection."""
         if isinstance(request, Offload):
-            if self._in_line:
-                raise _Leaves
-            self._end(commit=True)
+            if self._op.access in _LETS_GO:
+                if self._in_line:
+                    raise _Leaves
+                self._end(commit=True)
             return request.work()
         return self._driver._send(self._connection or self._begin(), self._op.name, request)
 
     def _begin(self) -> sqlite3.Connection:
         driver, name = self._driver, self._op.name
-        writes = self._op.access in ("write", "rehearsal")
+        writes = self._op.access in ("write", "exclusive", "rehearsal")
         if writes or driver._shared:
             self._turn = driver._writer(name)
             self._connection = connection = self._turn.__enter__()

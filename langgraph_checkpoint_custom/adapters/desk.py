@@ -1,0 +1,40 @@
+"""Where an adapter has its operations done: in the store of a saver, on connections of the saver's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from langgraph.checkpoint.base.id import uuid6
+
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import Attempt
+from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Make = Callable[Concatenate[SqlDialect, Values, P], Operation[T]]
+
+
+class Desk:
+    """Runs operations in both colours; what it is of stays the caller's to close."""
+
+    def __init__(self, saver: CheckpointSaver) -> None:
+        self._saver = saver
+
+    def run(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do an operation here."""
+        return self._saver._driver.run(make(self._saver._dialect, self._saver._codec, *args, **kwargs))
+
+    async def arun(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do an operation in this event loop."""
+        return await self._saver._driver.arun(make(self._saver._dialect, self._saver._codec, *args, **kwargs))
+
+
+def attempt() -> Attempt[Any]:
+    """A change that is about to be made."""
+    return Attempt(str(uuid6()), datetime.now(timezone.utc).isoformat())

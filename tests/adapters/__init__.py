@@ -1,0 +1,1 @@
+"""Other frameworks in the same store."""

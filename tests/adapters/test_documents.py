@@ -1,0 +1,209 @@
+"""What adapters are made of: documents and logs in threads of their own, and operations that lock these threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import (
+    Attempt,
+    Document,
+    append_entries,
+    once,
+    read_document,
+    store_document,
+)
+from langgraph_checkpoint_custom.core.kinds import kind_of, name_of, thread_of
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.values import Values
+from tests.stores import Store
+
+THREAD = thread_of("test", "a thread")
+
+
+@operation("exclusive", locks=["thread_id"])
+def add(d: SqlDialect, codec: Values, change: Attempt[int], thread_id: str, values: dict[str, Any]) -> Steps[int]:
+    """Count in a document, and set values of it."""
+
+    def steps() -> Steps[int]:
+        before = yield from read_document(d, codec, thread_id)
+        number = before.values["number"] + 1 if before else 1
+        yield from store_document(d, codec, change, (thread_id, ""), before, {**values, "number": number})
+        return number
+
+    return (yield from once(d, change, steps()))
+
+
+@operation("exclusive", locks=["thread_id"])
+def append(d: SqlDialect, codec: Values, change: Attempt[int], thread_id: str, entries: list[Any]) -> Steps[int]:
+    """Append to a log whose length is in a document."""
+    before = yield from read_document(d, codec, thread_id)
+    batch = before.values["batches"] if before else 0
+    log = yield from read_document(d, codec, thread_id, "log")
+    key = log.key if log else (yield from store_document(d, codec, change, (thread_id, "log"), None, {}))
+    yield from store_document(d, codec, change, (thread_id, ""), before, {"batches": batch + 1})
+    yield from append_entries(d, codec, key, batch, entries)
+    return int(batch)
+
+
+@operation("snapshot")
+def read(d: SqlDialect, codec: Values, thread_id: str, name: str = "") -> Steps[Document | None]:
+    return (yield from read_document(d, codec, thread_id, name))
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    with store.open() as saver:
+        saver.setup()
+        yield saver
+
+
+def values(desk: Desk, thread_id: str = THREAD, name: str = "") -> Any:
+    found = desk.run(read, thread_id, name)
+    return found and found.values
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a:b", "c"), ("a", "b:c")),
+        (("a/b", "c"), ("a", "b/c")),
+        (("a/", "b"), ("a", "/b")),
+        (("a%2Fb",), ("a/b",)),
+        (("", "a"), ("a", "")),
+        (("a",), ("a", "")),
+        (("a\x1e",), ("a",)),
+    ],
+)
+def test_names_do_not_meet(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert thread_of("kind", *one) != thread_of("kind", *other)
+    for name in (one, other):
+        assert name_of(thread_of("kind", *name)) == name
+        assert kind_of(thread_of("kind", *name)) == "kind"
+    assert (kind_of("a/b"), name_of("a/b")) == (None, ("a/b",))
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the name of a kind has"):
+        thread_of("kind", "x" * 1000)
+    with pytest.raises(ConfigError, match="must be text"):
+        thread_of("kind", 5)  # type: ignore[arg-type]
+
+
+def test_a_document_has_versions_and_shares_what_is_large(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    large = [{"text": f"{number} {'x' * 500}"} for number in range(200)]
+    for number in range(3):
+        assert desk.run(add, attempt(), THREAD, {"large": [*large, number], "kept": {"a": 1}} if number else {}) == (
+            number + 1
+        )
+    assert values(desk) == {"large": [*large, 2], "kept": {"a": 1}, "number": 3}
+    history = list(saver.history({"configurable": {"thread_id": THREAD}}))
+    assert [record.metadata["step"] for record in history] == [2, 1, 0]
+
+
+def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(lambda number: desk.run(add, attempt(), THREAD, {f"{number}": number}), range(40)))
+    assert sorted(numbers) == list(range(1, 41))
+    assert values(desk) == {**{f"{number}": number for number in range(40)}, "number": 40}
+
+
+async def test_many_tasks_lose_no_update(store: Store) -> None:
+    async with store.open() as saver:
+        await saver.asetup()
+        desk = Desk(saver)
+        numbers = await asyncio.gather(*(desk.arun(add, attempt(), THREAD, {}) for _ in range(40)))
+        assert sorted(numbers) == list(range(1, 41))
+
+
+def test_an_id_is_behind_the_newest_although_the_clock_is_not(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    late = attempt()
+    desk.run(add, Attempt("ffffffff-ffff-6fff-bfff-fffffffffff0", late.at), THREAD, {})
+    assert desk.run(add, late, THREAD, {}) == 2
+    assert values(desk) == {"number": 2}
+
+
+def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    change = attempt()
+    assert desk.run(add, change, THREAD, {}) == 1
+    assert desk.run(add, attempt(), THREAD, {}) == 2
+    assert desk.run(add, change, THREAD, {}) == 1
+    assert values(desk) == {"number": 2}
+    saver.delete_thread(THREAD)
+    assert desk.run(add, change, THREAD, {}) == 1
+
+
+def test_an_error_takes_all_of_it_back(saver: CheckpointSaver) -> None:
+    @operation("exclusive", locks=["thread_id"])
+    def fail(d: SqlDialect, codec: Values, thread_id: str) -> Steps[None]:
+        yield from store_document(d, codec, attempt(), (thread_id, ""), None, {"number": 1})
+        yield from store_document(d, codec, attempt(), (thread_id, "other"), None, {"number": 1})
+        raise LookupError
+
+    desk = Desk(saver)
+    with pytest.raises(LookupError):
+        desk.run(fail, THREAD)
+    assert values(desk) is None
+    assert not saver.thread_exists(THREAD)
+
+
+def test_a_log_is_in_order(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    with ThreadPoolExecutor(4) as pool:
+        batches = list(pool.map(lambda n: desk.run(append, attempt(), THREAD, [[n, 0], [n, 1]]), range(20)))
+    found = desk.run(read, THREAD, "log")
+    assert found is not None
+    assert found.entries == [[number, place] for number in map(batches.index, range(20)) for place in (0, 1)]
+
+
+def test_they_are_nobody_elses(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    desk.run(add, attempt(), THREAD, {})
+    own = generate_config("a thread")
+    saver.put(own, generate_checkpoint(), generate_metadata(), {})
+    assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["a thread"]
+    assert [found.thread_id for found in saver.history(None)] == ["a thread"]
+    assert {(found.kind, found.name) for found in saver.threads()} == {("test", ("a thread",)), (None, ("a thread",))}
+    assert [found.thread_id for found in saver.threads(prefix=THREAD[:3])] == [THREAD]
+    assert saver.count_threads() == 2
+    there: RunnableConfig = {"configurable": {"thread_id": THREAD, "checkpoint_ns": "", "checkpoint_id": "x"}}
+    with pytest.raises(ConfigError, match="other frameworks"):
+        saver.put(generate_config(THREAD), generate_checkpoint(), generate_metadata(), {})
+    with pytest.raises(ConfigError, match="other frameworks"):
+        saver.put_writes(there, [("a", 1)], "task")
+
+
+def test_they_are_copied_and_deleted_like_others(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    desk.run(append, attempt(), THREAD, ["entry"])
+    copy = thread_of("test", "copy")
+    saver.copy_thread(THREAD, copy)
+    saver.prune([copy])
+    saver.delete_thread(THREAD)
+    assert values(desk) is None
+    assert values(desk, copy) == {"batches": 1}
+    found = desk.run(read, copy, "log")
+    assert found is not None
+    assert found.entries == ["entry"]
+
+
+def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
+    desk, other = Desk(saver), Desk(saver.for_tenant("acme"))
+    other.run(add, attempt(), THREAD, {})
+    assert values(desk) is None
+    assert values(other) == {"number": 1}
+    assert list(saver.for_tenant("acme").list(None)) == []
+    assert [found.kind for found in saver.for_tenant("acme").threads()] == ["test"]
