@@ -154,13 +154,13 @@ class ThreadMethods(ABC):
                 yield found
             page, limit = _next(reply.after, len(reply.threads), limit)
 
-    def count_threads(self, *, filter: dict[str, Any] | None = None) -> int:
-        """The number of threads, or of those that `threads` would give with a filter."""
-        return self._driver.run(count_threads(self._dialect, self._codec, wanted(filter)))
+    def count_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
+        """The number of threads, or of those that `threads` would give with a prefix and a filter."""
+        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
 
-    async def acount_threads(self, *, filter: dict[str, Any] | None = None) -> int:
-        """The number of threads, or of those that `threads` would give with a filter."""
-        return await self._driver.arun(count_threads(self._dialect, self._codec, wanted(filter)))
+    async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
+        """The number of threads, or of those that `threads` would give with a prefix and a filter."""
+        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
 
     def thread_exists(self, thread_id: str) -> bool:
         """Whether a thread has a checkpoint."""

@@ -7,7 +7,7 @@ tells is what would happen; and it asks first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,10 +22,11 @@ from langgraph_checkpoint_custom.cli.common import (
     Yes,
     confirm,
     opened,
+    thread_as_typed,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, table, tell
 from langgraph_checkpoint_custom.core.maintain import delete_thread, prune_thread
-from langgraph_checkpoint_custom.core.model import MAX_ID, Key, config_of, text, thread_text
+from langgraph_checkpoint_custom.core.model import KIND_MARK, MAX_ID, Key, config_of, text, thread_text
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.core.rewind import rollback as rollback_thread
 from langgraph_checkpoint_custom.core.sizes import Rehearsed, ThreadSize, rehearse, sizes_of_threads
@@ -34,14 +35,20 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()
 
-Threads = Annotated[list[str] | None, typer.Argument(metavar="[THREAD]...", help="ids of threads", show_default=False)]
+Threads = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[THREAD]...", parser=thread_as_typed, help="ids of threads", show_default=False),
+]
 All = Annotated[bool, typer.Option("--all", help="all threads of the tenant, or without one", show_default=False)]
 
 
 @commands.command()
 def copy(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a thread")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="an id that has no checkpoints of its own")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", parser=thread_as_typed, help="a thread")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", parser=thread_as_typed, help="an id that has no checkpoints of its own"),
+    ],
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
@@ -55,8 +62,10 @@ def copy(
 
 @commands.command()
 def fork(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a thread")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="an id that has no checkpoints")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", parser=thread_as_typed, help="a thread")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", parser=thread_as_typed, help="an id that has no checkpoints")
+    ],
     checkpoint: Annotated[
         str | None, typer.Option(help="where to start; by default the newest checkpoint", show_default=False)
     ] = None,
@@ -86,18 +95,15 @@ def prune(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Keep the newest checkpoints of each namespace, those with labels, and what they need; delete the others."""
-    question = "Delete the history of {}?"
+    """Keep the newest checkpoints of each namespace, those with labels, and what they need; delete the others.
+
+    With --all, threads of other frameworks are left alone: there an older checkpoint can be a record of its own.
+    """
     _on_threads(
-        threads,
-        every,
+        _Asked(threads, every, dry_run, yes, url, tenant, as_json),
         lambda saver, one: prune_thread(saver._dialect, one, keep),
-        question,
-        dry_run,
-        yes,
-        url,
-        tenant,
-        as_json,
+        "Delete the history of {}?",
+        but=KIND_MARK,
     )
 
 
@@ -112,17 +118,10 @@ def delete(
     as_json: Json = False,
 ) -> None:
     """Delete everything of threads."""
-    question = "Delete {} for good?"
     _on_threads(
-        threads,
-        every,
+        _Asked(threads, every, dry_run, yes, url, tenant, as_json),
         lambda saver, one: delete_thread(saver._dialect, one),
-        question,
-        dry_run,
-        yes,
-        url,
-        tenant,
-        as_json,
+        "Delete {} for good?",
     )
 
 
@@ -138,52 +137,52 @@ def rollback(
 ) -> None:
     """Make a checkpoint the newest: all that came behind it goes, in all namespaces, and will not be applied again."""
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
-    question = f"Delete all that came behind checkpoint {checkpoint} of {{}}?"
     _on_threads(
-        [thread],
-        False,
+        _Asked([thread], False, dry_run, yes, url, tenant, as_json),
         lambda saver, one: rollback_thread(saver._dialect, key),
-        question,
-        dry_run,
-        yes,
-        url,
-        tenant,
-        as_json,
+        f"Delete all that came behind checkpoint {checkpoint} of {{}}?",
     )
 
 
+class _Asked(NamedTuple):
+    """What the options of a command say that changes threads."""
+
+    threads: list[str] | None
+    every: bool
+    dry_run: bool
+    yes: bool
+    url: str | None
+    tenant: str | None
+    as_json: bool
+
+
 def _on_threads(
-    threads: list[str] | None,
-    every: bool,
-    operation: Callable[[CheckpointSaver, str], Operation[Any]],
-    question: str,
-    dry_run: bool,
-    yes: bool,
-    url: str | None,
-    tenant: str | None,
-    as_json: bool,
+    asked: _Asked, operation: Callable[[CheckpointSaver, str], Operation[Any]], question: str, *, but: str | None = None
 ) -> None:
-    """Run an operation on each thread, or tell what it would do."""
-    if every == bool(threads):
+    """Run an operation on each thread, or tell what it would do; --all are those that do not begin with `but`."""
+    named = asked.threads or []
+    if asked.every == bool(named):
         raise Refused("name threads, or say --all")
-    with opened(url, tenant) as saver:
-        if threads:
-            for one in threads:
-                _must_be_there(saver, one)
-        found: Iterable[str] = threads or _all_threads(saver)
-        total: Callable[[], int | None] = (lambda: len(threads)) if threads else saver.count_threads
-        if dry_run:
-            _rehearse(saver, found, operation, total, as_json)
+    with opened(asked.url, asked.tenant) as saver:
+        for one in named:
+            _must_be_there(saver, one)
+
+        def total() -> int:
+            left_out = 0 if but is None else saver.count_threads(prefix=but)
+            return len(named) or saver.count_threads() - left_out
+
+        found: Iterable[str] = named or (one for one in _all_threads(saver) if but is None or not one.startswith(but))
+        if asked.dry_run:
+            _rehearse(saver, found, operation, total, asked.as_json)
             return
-        if not yes:
-            number = len(threads) if threads else saver.count_threads()
-            confirm(question.format(_named(threads or [], number)), yes=yes)
+        if not asked.yes:
+            confirm(question.format(_named(named, total())), yes=False)
         done = 0
         with progress("threads", total) as report:
             for done, one in enumerate(found, 1):
                 saver._driver.run(operation(saver, thread_text(one)))
                 report(done, "work")
-    _done({"threads": done}, f"Done with {counted(done, 'thread')}.", as_json)
+    _done({"threads": done}, f"Done with {counted(done, 'thread')}.", asked.as_json)
 
 
 def _rehearse(

@@ -13,11 +13,21 @@ from urllib.parse import unquote
 
 import typer
 
+from langgraph_checkpoint_custom.core.model import KIND_MARK
 from langgraph_checkpoint_custom.core.verbatim import verbatim
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
+
+# As `safe` shows it.
+_SHOWN_MARK = repr(KIND_MARK)[1:-1]
+
+
+def thread_as_typed(text: str) -> str:
+    r"""The id of a thread: that of another framework's can be typed as it is shown, beginning with \x1e."""
+    return KIND_MARK + text.removeprefix(_SHOWN_MARK) if text.startswith(_SHOWN_MARK) else text
+
 
 Url = Annotated[
     str | None,
@@ -33,7 +43,9 @@ Tenant = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done and do nothing", show_default=False)]
-Thread = Annotated[str, typer.Argument(metavar="THREAD", help="the id of a thread", show_default=False)]
+Thread = Annotated[
+    str, typer.Argument(metavar="THREAD", parser=thread_as_typed, help="the id of a thread", show_default=False)
+]
 Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", help="a checkpoint namespace; by default the root graph's", show_default=False),

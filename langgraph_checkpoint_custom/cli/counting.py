@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, opened
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, opened, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit, time_of, when
 from langgraph_checkpoint_custom.core.model import thread_text
@@ -27,7 +27,10 @@ _NUMBERS = ("checkpoints", "rows", "values", "parts", "writes", "size", "a check
 
 @commands.command()
 def stats(
-    thread: Annotated[str | None, typer.Argument(metavar="[THREAD]", help="one thread", show_default=False)] = None,
+    thread: Annotated[
+        str | None,
+        typer.Argument(metavar="[THREAD]", parser=thread_as_typed, help="one thread", show_default=False),
+    ] = None,
     limit: Limit = 10,
     url: Url = None,
     tenant: Tenant = None,

@@ -21,6 +21,7 @@ from langgraph_checkpoint_custom.cli.common import (
     Url,
     opened,
     rows_of,
+    thread_as_typed,
     without_classes,
 )
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, safe, say, size, table, tell
@@ -74,11 +75,11 @@ def threads(
     for one in found:
         held = sizes[one.thread_id]
         step = one.newest.metadata.get("step")
-        rows.append(
-            (one.thread_id, when(one.newest.checkpoint_id), step, held.checkpoints, held.writes, size(held.bytes))
-        )
+        newest = when(one.newest.checkpoint_id)
+        kind = one.kind or "langgraph"
+        rows.append((one.thread_id, kind, newest, step, held.checkpoints, held.writes, size(held.bytes)))
     table(
-        ("thread", "newest", "step", "checkpoints", "writes", "size"),
+        ("thread", "kind", "newest", "step", "checkpoints", "writes", "size"),
         rows,
         right=("step", "checkpoints", "writes", "size"),
     )
@@ -90,6 +91,8 @@ def _thread(one: ThreadRecord) -> dict[str, Any]:
     newest = one.newest
     return {
         "thread_id": one.thread_id,
+        "kind": one.kind,
+        "name": one.name,
         "newest": newest.checkpoint_id,
         "time": _iso(newest.checkpoint_id),
         "run_id": newest.run_id,
@@ -103,6 +106,7 @@ def _cursor(text: str | None) -> ThreadRecord | None:
     checkpoint_id, colon, thread_id = text.partition(":")
     if not colon:
         raise ConfigError("--before has the words that the last page ended with")
+    thread_id = thread_as_typed(thread_id)
     return ThreadRecord(thread_id, CheckpointRecord(thread_id, "", checkpoint_id, None, None, {}))
 
 

@@ -373,9 +373,9 @@ class SqlDialect(ABC):
             return self._send(self._read("threads_matching", params | self._ranges(page.prefix)))
         return self._send(self.statement("threads_newest", **params))
 
-    def count_threads(self, filter: Mapping[str, str]) -> Trip:
+    def count_threads(self, prefix: str, filter: Mapping[str, str]) -> Trip:
         """A row with the number of threads that match, and a row for each that the database cannot decide on."""
-        return self._send(self._read("threads_counted", {"filter": json.dumps(filter)} | self._ranges()))
+        return self._send(self._read("threads_counted", {"filter": json.dumps(filter)} | self._ranges(prefix)))
 
     def thread_exists(self, thread_id: str) -> Trip:
         """A row if there is a checkpoint."""

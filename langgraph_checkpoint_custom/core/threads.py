@@ -81,15 +81,15 @@ def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping
 
 
 @operation("read")
-def count_threads(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> Steps[int]:
-    """The number of threads that match.
+def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str, str]) -> Steps[int]:
+    """The number of threads that match and begin so.
 
     Trips: 1.
     Rows: two or three of each thread; metadata is read only where the columns do not decide.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.count_threads(narrowing(wanted))
+    (rows,) = yield d.count_threads(prefix, narrowing(wanted))
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
     records = yield Offload(_size(unsure), lambda: _records(d, codec, unsure, wanted))

@@ -102,7 +102,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
         (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 1),
         (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
-        (lambda d: count_threads(d, CODEC, {}), 1),
+        (lambda d: count_threads(d, CODEC, "", {}), 1),
         (lambda d: thread_exists(d, "t"), 1),
         (lambda d: runs_of_thread(d, CODEC, "t"), 1),
         (lambda d: history_page(d, CODEC, first_page("t", None, None, None, {}, 10), {}), 1),
@@ -193,7 +193,7 @@ def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
     metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
     rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
     script = Script([rows])
-    assert drive(count_threads(d, CODEC, {"user": '"a"'}), script) == 4
+    assert drive(count_threads(d, CODEC, "", {"user": '"a"'}), script) == 4
     assert script.names == [["threads_counted"]]
 
 

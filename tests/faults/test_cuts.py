@@ -44,8 +44,7 @@ async def test_an_operation_whose_connection_is_cut_is_done_once(
                 assert (rows(watcher) == before) is (name == "read")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-@pytest.mark.parametrize("cut", ["within the request", "before the answer"])
+@pytest.mark.parametrize(("cut", "colour"), [("within the request", "async"), ("before the answer", "sync")])
 async def test_tables_are_made_once_wherever_the_connection_is_cut(
     empty_postgres_url: str, cut: Cut, colour: str
 ) -> None:

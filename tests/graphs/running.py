@@ -378,11 +378,17 @@ async def play(scenario: Scenario, thread: Thread) -> list[tuple[str, Any]]:
     return thread.notes
 
 
+_IN_MEMORY: dict[tuple[Scenario, str, Durability], list[tuple[str, Any]]] = {}
+
+
 async def agrees_with_memory(
     scenario: Scenario, kind: type[Stored], store: Store, colour: str, durability: Durability
 ) -> None:
-    """Play a scenario in memory and on a store; both must see the same."""
-    expected = await play(scenario, in_memory(colour, durability))
+    """Play a scenario in memory, once for all tests of this process, and on a store; both must see the same."""
+    way = scenario, colour, durability
+    if way not in _IN_MEMORY:
+        _IN_MEMORY[way] = await play(scenario, in_memory(colour, durability))
+    expected = _IN_MEMORY[way]
     found = await play(scenario, kind(store, colour, durability))
     assert _comparable(found, kind) == _comparable(expected, kind)
 

@@ -1,0 +1,59 @@
+"""Threads of other frameworks on the command line: shown with their kind, and named as they are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from tests.adapters.test_documents import THREAD, add, values
+from tests.cli.conftest import Cli
+from tests.cli.test_changing import chain
+
+SHOWN = r"\x1etest/a thread"
+
+
+@pytest.fixture(autouse=True)
+def one_of_each(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        saver.setup()
+        chain(saver, "1")
+        for _ in range(3):
+            Desk(saver).run(add, attempt(), THREAD, {})
+
+
+def test_they_are_shown_with_their_kind(cli: Cli) -> None:
+    found = {one["thread_id"]: one for one in cli.json("threads")["threads"]}
+    assert {key: (one["kind"], one["name"]) for key, one in found.items()} == {
+        "1": (None, ["1"]),
+        THREAD: ("test", ["a thread"]),
+    }
+    (line,) = (line for line in cli("threads").splitlines() if "test/" in line)
+    assert line.split()[:3] == [r"\x1etest/a", "thread", "test"]
+    first = cli("threads", "--limit", "1")
+    assert SHOWN in first
+    cursor = first.rsplit("--before ", 1)[1].strip().strip("'")
+    assert "langgraph" in cli("threads", "--before", cursor)
+    assert SHOWN in cli("stats")
+
+
+def test_they_are_named_as_they_are_shown(cli: Cli) -> None:
+    assert "number" in cli("show", SHOWN)
+    assert [one["metadata"]["step"] for one in cli.json("history", SHOWN)["checkpoints"]] == [2, 1, 0]
+    assert cli.json("stats", SHOWN)["thread_id"] == THREAD
+    copy = r"\x1etest/copy"
+    cli("copy", SHOWN, copy)
+    cli("delete", SHOWN, "--yes")
+    with cli.store.open() as saver:
+        assert values(Desk(saver)) is None
+        assert values(Desk(saver), THREAD.replace("a thread", "copy")) == {"number": 3}
+
+
+def test_all_are_deleted_and_only_langgraphs_are_pruned(cli: Cli) -> None:
+    assert cli.json("prune", "--all", "--yes") == {"threads": 1}
+    assert len(cli.json("prune", "--all", "--dry-run")["threads"]) == 1
+    with cli.store.open() as saver:
+        assert len(list(saver.list(None))) == 1
+        assert len(list(saver.history({"configurable": {"thread_id": THREAD}}))) == 3
+    assert cli.json("prune", SHOWN, "--yes") == {"threads": 1}
+    assert cli.json("delete", "--all", "--yes") == {"threads": 2}
+    assert cli.json("threads")["threads"] == []
