@@ -379,36 +379,40 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
         return clone
 
-    def reencrypt(self, *, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
+    def reencrypt(self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
         """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
 
         Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
 
         Args:
+            dry_run: Only count.
             progress: Told after each page how many rows were seen.
         """
         done = Renewal(0, 0, [])
         for table in TABLES:
             after: Mapping[str, Any] | None = table.first
             while after is not None:
-                page = self._driver.run(reencrypt_page(self._dialect, self._codec, table, after))
+                page = self._driver.run(reencrypt_page(self._dialect, self._codec, table, after, dry_run))
                 done, after = _sum(done, page.renewal), page.after
                 progress(done.rows)
         return done
 
-    async def areencrypt(self, *, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
+    async def areencrypt(
+        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None
+    ) -> Renewal:
         """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
 
         Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
 
         Args:
+            dry_run: Only count.
             progress: Told after each page how many rows were seen.
         """
         done = Renewal(0, 0, [])
         for table in TABLES:
             after: Mapping[str, Any] | None = table.first
             while after is not None:
-                page = await self._driver.arun(reencrypt_page(self._dialect, self._codec, table, after))
+                page = await self._driver.arun(reencrypt_page(self._dialect, self._codec, table, after, dry_run))
                 done, after = _sum(done, page.renewal), page.after
                 progress(done.rows)
         return done

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -70,6 +71,10 @@ def settings_of(environment: Mapping[str, str], url: str | None = None) -> Setti
         if name in given and not named_otherwise:
             named = "names another database" if URL in given else f"is not set, which means {DEFAULT_URL}"
             raise ConfigError(f"{name} is for {database}, but {URL} {named}; set that, or unset {name}")
+    for name in sorted(given.keys() - _KNOWN):
+        meant = get_close_matches(name.removeprefix(_PREFIX), _SUFFIXES, 1, 0.8) if name.startswith(_PREFIX) else ()
+        if meant:
+            raise ConfigError(f"{name} is no setting; {_PREFIX}{meant[0]} is one. Set that, or unset {name}")
     strict = STRICT in given and _yes_or_no(STRICT, given[STRICT])
     if ALLOW in given and not strict:
         raise ConfigError(f"everything is allowed without {STRICT}=true; {ALLOW} goes with that")
@@ -166,3 +171,7 @@ _POSTGRES: _Readers = {
     "CHECKPOINT_ANSWER_TIMEOUT": ("answer_timeout", _seconds),
     "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
 }
+# A name that is nearly one of these is taken for a slip: what was to be strict or encrypted must not be neither.
+_PREFIX = "CHECKPOINT_"
+_KNOWN = frozenset({URL, STRICT, ALLOW, KEYS, *_ALL, *_SQLITE, *_POSTGRES})
+_SUFFIXES = tuple(name.removeprefix(_PREFIX) for name in sorted(_KNOWN))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, given, must_exist, opened, rows_of
+from langgraph_checkpoint_custom.cli.common import DryRun, Json, Tenant, Url, given, must_exist, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -171,6 +171,7 @@ def rekey(
     unencrypted: Annotated[
         bool, typer.Option("--unencrypted", help="rows may be without encryption", show_default=False)
     ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Store everything anew with another key, or encrypted for the first time, while runs go on.
@@ -191,11 +192,14 @@ def rekey(
     with open_saver(where, **options) as saver:
         found = saver if tenant is None else saver.for_tenant(tenant)
         with progress("rows", lambda: rows_of(found)) as report:
-            rows, renewed, unreadable = found.reencrypt(progress=lambda rows: report(rows, "rekey"))
+            what = "dry run" if dry_run else "rekey"
+            rows, renewed, unreadable = found.reencrypt(dry_run=dry_run, progress=lambda rows: report(rows, what))
     if as_json:
-        tell({"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]})
+        told = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
+        tell({"dry_run": True, **told} if dry_run else told)
     else:
-        say(f"{counted(rows, 'row')}, of which {renewed:,} were stored anew.")
+        done = "would be stored anew. Nothing was changed" if dry_run else "were stored anew"
+        say(f"{counted(rows, 'row')}, of which {renewed:,} {done}.")
     for error in unreadable:
         complain(str(error))
     if unreadable:

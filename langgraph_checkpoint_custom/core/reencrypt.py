@@ -33,7 +33,7 @@ Key = Mapping[str, Any]
 
 
 class Renewal(NamedTuple):
-    """What `reencrypt` did: rows that it saw, rows that it stored anew, and those that no key decrypts."""
+    """What `reencrypt` did, or would: rows that it saw, that it stored anew, and those that no key decrypts."""
 
     rows: int
     renewed: int
@@ -112,16 +112,16 @@ TABLES = (
 
 
 @operation("write")
-def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key) -> Steps[PageDone]:
-    """Store a page of rows anew that were not stored as they would be now.
+def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_run: bool) -> Steps[PageDone]:
+    """Store a page of rows anew that were not stored as they would be now, or only count them.
 
-    Trips: 2, or 1 if there are none.
+    Trips: 2, or 1 if there are none, or they are only counted.
     Idempotent: yes.
     """
     (rows,) = yield d.stored_rows(table.name, after, PAGE)
     size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
     changes, unreadable = yield Offload(size, lambda: _changes(d, codec, table, rows))
-    if changes:
+    if changes and not dry_run:
         yield d.renew_rows(table.name, changes)
     last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None
     return PageDone(Renewal(len(rows), len(changes), unreadable), last)

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CorruptCheckpoint
+from tests.invariants import read_tables
 from tests.stores import Store
 
 KEYS = {"OLD_KEY": "0123456789abcdef", "LANGGRAPH_AES_KEY": "fedcba9876543210"}
@@ -30,6 +31,11 @@ def test_everything_has_the_new_key_afterwards(store: Store, tmp_path: Path) -> 
     with store.open(serde=OLD) as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
         saver.for_tenant("acme").put(WHERE, empty_checkpoint(), {}, {})
+    before = read_tables(store)
+    tried = rekey(store, "--old-key", "OLD_KEY", "--dry-run", folder=tmp_path)
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert tried.stdout == "1 row, of which 1 would be stored anew. Nothing was changed.\n"
+    assert read_tables(store) == before
     for _ in range(2):
         done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")

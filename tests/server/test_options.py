@@ -71,6 +71,8 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
     ("variables", "words"),
     [
         ({"CHECKPOINT_STRICT": "maybe"}, "CHECKPOINT_STRICT is true or false, not 'maybe'"),
+        ({"CHECKPOINT_STRIKT": "true"}, "CHECKPOINT_STRIKT is no setting; CHECKPOINT_STRICT is one"),
+        ({"CHECKPOINT_ENCRYPTION_KEY": "KEY"}, f"CHECKPOINT_ENCRYPTION_KEY is no setting; {KEYS} is one"),
         ({"CHECKPOINT_BUSY_TIMEOUT": "soon"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'soon'"),
         ({"CHECKPOINT_BUSY_TIMEOUT": "nan"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'nan'"),
         ({"CHECKPOINT_SYNCHRONOUS": "rarely"}, "synchronous must be one of OFF, NORMAL, FULL, EXTRA, not 'rarely'"),
@@ -102,6 +104,12 @@ async def test_what_cannot_be_meant_is_refused(
     shown = "".join(traceback.format_exception(caught.value))
     assert "k3y" not in shown
     assert "s3cret" not in shown
+
+
+async def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, CHECKPOINT_DISABLE="1", CHECKPOINT_DIR="/somewhere")
+    async with checkpointer() as saver:
+        await saver.asetup()
 
 
 async def test_strict_reads_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
