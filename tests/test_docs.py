@@ -81,6 +81,38 @@ def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.F
         _run(code, tmp_path)
 
 
+# Behind FastAPI's block: one request waits in its node until another has gone on with the thread.
+CONFLICT = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from fastapi.testclient import TestClient
+
+begun, go_on = threading.Event(), threading.Event()
+
+def hear(state):
+    if state["said"] == "slow":
+        begun.set()
+        assert go_on.wait(60)
+    return {"heard": [*state.get("heard", []), state["said"]]}
+
+builder = StateGraph(State)
+builder.add_node("hear", hear)
+builder.add_edge(START, "hear")
+with TestClient(app) as client, ThreadPoolExecutor() as pool:
+    slow = pool.submit(client.post, "/ann/threads/1", params={"said": "slow"})
+    assert begun.wait(60)
+    quick = client.post("/ann/threads/1", params={"said": "quick"})
+    go_on.set()
+    assert (quick.status_code, quick.json()["heard"]) == (200, ["quick"])
+    assert (slow.result().status_code, slow.result().json()["detail"]) == (409, "this thread has gone on meanwhile")
+"""
+
+
+def test_fastapi_tells_a_request_whose_thread_has_gone_on(tmp_path: Path, empty_postgres_url: str) -> None:
+    graph, app, *_ = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"))
+    _run("\n".join((graph, app, CONFLICT)), tmp_path, CHECKPOINT_URL=empty_postgres_url)
+
+
 def test_the_notebooks_cells_run(tmp_path: Path) -> None:
     cells = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"), "python notebook")
     assert any(re.search(r"^first = await ", cell, re.MULTILINE) for cell in cells)

@@ -23,6 +23,7 @@ from tests.stores import Store
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
 (VACUUM,) = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 DUMP, RESTORE = re.findall(r"^(pg_(?:dump|restore) .*)$", DOCUMENT, re.MULTILINE)
+WITHOUT_ROLES = "--no-owner --no-privileges"
 STEPS = 5
 
 
@@ -96,18 +97,25 @@ def check_restored(url: str) -> None:
             assert not graph.get_state(config).next
 
 
+def as_documented(line: str, role: str, file: str, url: str) -> list[str]:
+    """A command of the document, whose URL names a role, with a file and a URL of the test's."""
+    words = shlex.split(line)
+    assert "checkpoints.dump" in words
+    assert any(f"//{role}@" in word for word in words)
+    return [url if "://" in word else file if word == "checkpoints.dump" else word for word in words]
+
+
 def test_a_dump_while_runs_go_on_is_a_store_that_goes_on(cluster: Cluster) -> None:
     file = str(cluster.folder / "checkpoints.dump")
-    cluster.run("createdb", "-h", str(cluster.folder), "-U", "postgres", "another")
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver, runs_on(saver):
-        for command, urls in ((DUMP, ("checkpoint_migrator", "postgres")), (RESTORE, ("postgres", "another"))):
-            program, *arguments = shlex.split(command)
-            url = cluster.url(urls[1], user=urls[0])
-            told = [url if "://" in one else file if one == "checkpoints.dump" else one for one in arguments]
-            assert file in told
-            assert any("://" in one and f"//{urls[0]}@" in one for one in arguments)
-            cluster.run(program, *told)
-    check_restored(cluster.url("another", user="checkpoint_runner"))
+        source = cluster.url("postgres", user="checkpoint_migrator")
+        cluster.run(*as_documented(DUMP, "checkpoint_migrator", file, source))
+    assert f"`{WITHOUT_ROLES}`" in DOCUMENT
+    for name, user, options in (("another", "checkpoint_runner", ""), ("third", "postgres", WITHOUT_ROLES)):
+        cluster.run("createdb", "-h", str(cluster.folder), "-U", "postgres", name)
+        program, *words = as_documented(RESTORE, "postgres", file, cluster.url(name, user="postgres"))
+        cluster.run(program, *options.split(), *words)
+        check_restored(cluster.url(name, user=user))
 
 
 def test_a_role_that_only_runs_cannot_dump(cluster: Cluster) -> None:
