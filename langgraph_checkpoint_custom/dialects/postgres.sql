@@ -1786,8 +1786,8 @@ WITH ours AS MATERIALIZED (
         || coalesce(' check ' || regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g'), '')
     FROM ours o JOIN pg_catalog.pg_policy p ON p.polrelid = o.oid
     UNION ALL
-    SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ') returns '
-        || pg_get_function_result(p.oid)
+    SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+        || replace(rtrim(regexp_replace(substring(pg_get_functiondef(p.oid) FROM '\s+RETURNS.*'), '\s+', ' ', 'g')), E'\x1f', '\x1f')
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s
 )

@@ -94,8 +94,11 @@ def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkey
     with psycopg.connect(postgres_url) as server:
         server.execute("ALTER POLICY tenants ON langgraph_checkpoint.writes USING (true)")
         server.execute("ALTER TABLE langgraph_checkpoint.blobs DISABLE ROW LEVEL SECURITY")
+        body = "RETURNS text LANGUAGE sql STABLE RETURN 'all'"
+        server.execute(f"CREATE OR REPLACE FUNCTION langgraph_checkpoint.current_tenant() {body}")
     found = cli.json("verify", code=1)
-    assert {line.split()[0] for line in found["missing"]} == {"policy", "table"}
+    assert {line.split()[0] for line in found["missing"]} == {"policy", "table", "function"}
+    assert "function current_tenant() RETURNS text LANGUAGE sql STABLE RETURN 'all'::text" in found["added"]
     assert "policy tenants on writes for * using true" in found["added"]
 
 
