@@ -84,7 +84,7 @@ class PostgresDialect(SqlDialect):
         blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
         blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
         heads = blocks.pop("heads_superseded")
-        for name in ("doom_superseded", "doom_superseded_kept"):
+        for name in ("erase_superseded", "doom_superseded", "doom_superseded_kept"):
             blocks[name] = f"{heads}\n{blocks[name]}"
         super().__init__(
             blocks,
@@ -218,6 +218,13 @@ class PostgresDialect(SqlDialect):
 
     def store_checked(self, encoded: Encoded) -> None:
         """Nothing: one statement checks and stores."""
+
+    def erase_superseded(self, thread_id: str) -> Trip:
+        """One statement, if nobody else is at work on the thread."""
+        return self._send(
+            self.statement("erase_superseded_lock", thread_id=thread_id),
+            self.statement("erase_superseded", thread_id=thread_id, keep=1),
+        )
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""

@@ -789,6 +789,65 @@ WITH heads AS MATERIALIZED (
     ))
 )
 
+-- name: erase_superseded_lock
+-- differs: if somebody is storing values, nobody waits for him here: `erase_superseded` does nothing then.
+SELECT set_config(
+    'langgraph_checkpoint_custom.alone', pg_try_advisory_xact_lock(hashtextextended(%(thread_id)s, 2))::text, true
+)
+
+-- name: erase_superseded
+-- differs: the short way, where nothing stays but the newest checkpoint of each namespace, since nothing is hidden,
+-- labelled or rebuilt from writes; a row says that it was taken. Writes may be there before their checkpoint, so only
+-- those go that have one.
+, plain AS MATERIALIZED (
+    SELECT true WHERE current_setting('langgraph_checkpoint_custom.alone', true) = 'true'
+    AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
+    AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
+    )
+), staying AS MATERIALIZED (
+    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+), named AS MATERIALIZED (
+    SELECT c.checkpoint_ns, u.channel, u.version, b.parts
+    FROM staying s
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+        LIMIT 1
+    ) AS c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = c.checkpoint_ns
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+), kept AS MATERIALIZED (
+    SELECT n.checkpoint_ns, n.channel, n.version FROM named n
+    UNION ALL
+    SELECT n.checkpoint_ns, n.channel, p.name FROM named n CROSS JOIN LATERAL json_array_elements_text(n.parts::json) AS p (name)
+), gone AS (
+    DELETE FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
+    AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
+    RETURNING c.checkpoint_ns, c.checkpoint_id
+), orphans AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM staying s
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+    AND (c.checkpoint_ns, c.parent_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
+    AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT k.checkpoint_ns, k.channel, k.version FROM kept k)
+), writes AS (
+    DELETE FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s
+    AND (w.checkpoint_ns, w.checkpoint_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
+)
+SELECT * FROM plain
+
 -- name: doom_superseded
 -- Everything but these heads; finished namespaces go whole.
 , victims AS MATERIALIZED (

@@ -56,6 +56,7 @@ HOT = frozenset(
         "insert_checkpoint_with_blobs",
         "extend_checkpoint",
         "put_checkpoint",
+        "erase_superseded",
         "insert_writes",
         "page_latest",
         "page_exact",

@@ -109,7 +109,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: delete_thread(d, "t"), 1),
         (lambda d: delete_for_runs(d, ["r"]), 1),
         (lambda d: delete_for_runs(d, []), 0),
-        (lambda d: prune_thread(d, "t"), 1),
+        (lambda d: prune_thread(d, "t", 2), 1),
         (lambda d: copy_thread(d, "a", "b"), 1),
         (lambda d: waiting_threads(d, CODEC, ""), 1),
         (lambda d: unlabel(d, "t", "name"), 1),
@@ -131,6 +131,17 @@ async def test_operations_take_their_trips(
 
             await adrive(make(d), perform)
         assert len(script.trips) == trips
+
+
+def test_prune_takes_the_short_way_where_there_is_one(d: SqlDialect) -> None:
+    short = d.erase_superseded("t")
+    script = Script([[], [(True,)]])  # The last statement tells that nothing else was needed.
+    drive(prune_thread(d, "t"), script)
+    assert len(script.trips) == 1
+    script = Script([[], []])
+    drive(prune_thread(d, "t"), script)
+    assert len(script.trips) == (2 if short else 1)
+    assert "doom_superseded" in script.names[-1]
 
 
 def test_put_is_one_trip(d: SqlDialect) -> None:

@@ -47,6 +47,7 @@ async def test_each_operation_takes_the_round_trips_that_the_design_says(postgre
             return proxy.trips - before
 
         unkept = generate_checkpoint(channel_values={"a": [1], "b": 2}, channel_versions={"a": "1", "b": "1"})
+        unkept["v"] = 4  # In which no checkpoint needs what was sent by its parent.
         thread = generate_config("t")
         thread["configurable"].pop("checkpoint_ns")
         calls: dict[str, tuple[int, Callable[[], Awaitable[Any]]]] = {
@@ -65,8 +66,9 @@ async def test_each_operation_takes_the_round_trips_that_the_design_says(postgre
             "history": (1, lambda: face.history(last, ["log", "list"])),
             "history, no channels": (0, lambda: face.history(last, [])),
             "copy_thread": (1, lambda: face.copy_thread("t", "copy")),
-            "prune": (1, lambda: face.prune(["t"])),
-            "prune, two threads": (2, lambda: face.prune(["t", "copy"])),
+            "prune": (1, lambda: face.prune(["t2"])),
+            "prune, two threads": (2, lambda: face.prune(["t2", "unknown"])),
+            "prune, with a delta channel": (2, lambda: face.prune(["t"])),
             "delete_for_runs": (1, lambda: face.delete_for_runs(["run-other", "unknown"])),
             "delete_for_runs, none": (0, lambda: face.delete_for_runs([])),
             "delete_thread": (1, lambda: face.delete_thread("copy")),
