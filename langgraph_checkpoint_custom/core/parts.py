@@ -175,8 +175,10 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
     start = 0
     for number, (name, size, count) in enumerate(zip(json.loads(names), sizes, counts, strict=True)):
         digest = digests[number * DIGEST : (number + 1) * DIGEST]
-        part = Part(name, digest, size, count, ends or number < len(sizes) - 1)
-        parts.append(part.of(objects[start : start + count]))
+        own = objects[start : start + count]
+        same = unchanged(own)
+        closed = ends or number < len(sizes) - 1
+        parts.append(Part(name, digest, size, count, closed, own if same else (), same))
         start += count
     return Divided(version, is_dict, parts)
 

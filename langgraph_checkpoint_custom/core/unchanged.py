@@ -60,6 +60,8 @@ class Unchanged:
 def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     """What to ask whether objects are unchanged, or None if nothing can tell."""
     models = [each for each in objects if type(each) not in _FIXED]
+    if not models:
+        return _ALWAYS
     for model in models:
         if type(model) not in _MODELS or model.__pydantic_extra__:
             return None
@@ -102,3 +104,7 @@ def _collect(value: Any, leaves: list[Any]) -> bool:
             return False
     leaves.append(_END)
     return True
+
+
+# Of objects that cannot be changed.
+_ALWAYS = Unchanged((), (), ())
