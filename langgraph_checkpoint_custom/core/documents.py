@@ -20,17 +20,23 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import Key, config_of
-from langgraph_checkpoint_custom.core.operation import Steps
+from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
+from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple
+from langgraph_checkpoint_custom.core.records import ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.threads import threads_page
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 T = TypeVar("T")
 
 # The channel of a log's entries.
 ENTRY = "entry"
+
+# Records that are in memory at a time: without values, some hundred bytes each.
+RECORDS = 200
 
 
 class Document(NamedTuple):
@@ -95,7 +101,7 @@ def read_document(
     def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Divided]) -> None:
         divided.update(known)
 
-    found = yield from get_tuple(d, codec, _no_version, note, Key(thread_id, name, checkpoint_id)).start()
+    found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()
     if found is None:
         return None
     return Document(
@@ -159,6 +165,33 @@ def store_document(
     return key
 
 
+@operation("snapshot")
+def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[ThreadRecord]]:
+    """The threads whose ids begin so, at one point in time, the one that was changed last first.
+
+    Trips: 1 for 200 threads.
+    """
+    found: list[ThreadRecord] = []
+    page: ThreadPage | None = ThreadPage(AFTER_ALL, "", {}, RECORDS, prefix)
+    while page is not None:
+        reply = yield from threads_page(d, codec, page, {}).start()
+        found += reply.threads
+        page = reply.after
+    return found
+
+
+def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
+    """The error for what can be decoded, but is not what the adapter has stored."""
+    return CorruptCheckpoint(
+        f"the stored value is not what it should be ({type(error).__name__}: {error})",
+        thread_id=key.thread_id,
+        checkpoint_ns=key.checkpoint_ns,
+        checkpoint_id=key.checkpoint_id or "",
+        channel=channel,
+        type=None,
+    )
+
+
 def append_entries(d: SqlDialect, codec: Values, log: Key, batch: int, entries: Sequence[Any]) -> Steps[None]:
     """Append to a log; batches are in the order of their numbers, of which each is used once.
 
@@ -179,5 +212,6 @@ def _behind(fresh: str, before: Document | None) -> str:
     return str(UUID(int=UUID(newest).int + 1))
 
 
-def _no_version(current: None, channel: None) -> str:
+def no_version(current: None, channel: None) -> str:
+    """What reads of documents are given for the versions of sends."""
     raise AssertionError("a document holds no sends")

@@ -1,0 +1,142 @@
+"""Values by namespace and key, in the shape of the TypeScript package `deepagentsdk`'s `KeyValueStore`.
+
+Each is the document of a thread, whose name begins with the length of the namespace: so what begins with a namespace
+and a slash are its own keys, and none of a longer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import (
+    Attempt,
+    Document,
+    misshapen,
+    once,
+    read_document,
+    store_document,
+    threads_under,
+)
+from langgraph_checkpoint_custom.core.kinds import thread_of
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.plain import plain
+from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+_KIND = "key-value"
+_VALUE = "value"
+
+
+class Item(NamedTuple):
+    """A key of a namespace, with its value."""
+
+    key: str
+    value: dict[str, Any]
+
+
+class KeyValueStore:
+    """Dicts by namespace and key, sync and async; every put is a new version.
+
+    Older versions stay until the thread is pruned, by the saver's retention for instance.
+
+    Args:
+        saver: Where they are stored; it stays the caller's to close.
+    """
+
+    def __init__(self, saver: CheckpointSaver) -> None:
+        self._saver = saver
+        self._desk = Desk(saver)
+
+    def get(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
+        """The value of a key; None if there is none."""
+        found = self._desk.run(read_value, _thread_id(namespace, key))
+        return found and _value(found)
+
+    async def aget(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
+        """The value of a key; None if there is none."""
+        found = await self._desk.arun(read_value, _thread_id(namespace, key))
+        return found and _value(found)
+
+    def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
+        """Store the value of a key."""
+        self._desk.run(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+
+    async def aput(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
+        """Store the value of a key."""
+        await self._desk.arun(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+
+    def delete(self, namespace: Sequence[str], key: str) -> None:
+        """Delete a key with its value and all earlier ones."""
+        self._saver.delete_thread(_thread_id(namespace, key))
+
+    async def adelete(self, namespace: Sequence[str], key: str) -> None:
+        """Delete a key with its value and all earlier ones."""
+        await self._saver.adelete_thread(_thread_id(namespace, key))
+
+    def list(self, namespace: Sequence[str]) -> Sequence[Item]:
+        """The keys of a namespace and their values, not those of longer namespaces, ordered by key."""
+        return self._desk.run(list_values, _thread_id(namespace, ""))
+
+    async def alist(self, namespace: Sequence[str]) -> Sequence[Item]:
+        """The keys of a namespace and their values, not those of longer namespaces, ordered by key."""
+        return await self._desk.arun(list_values, _thread_id(namespace, ""))
+
+
+read_value = operation("read")(read_document)
+
+
+@operation("exclusive", locks=["thread_id"])
+def put_value(
+    d: SqlDialect, codec: Values, change: Attempt[None], thread_id: str, value: Mapping[str, Any]
+) -> Steps[None]:
+    """Store the value of a key.
+
+    Trips: 3.
+    """
+
+    def steps() -> Steps[None]:
+        before = yield from read_document(d, codec, thread_id)
+        yield from store_document(d, codec, change, (thread_id, ""), before, {_VALUE: value})
+
+    yield from once(d, change, steps())
+
+
+@operation("snapshot")
+def list_values(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Item]]:
+    """The keys and values of a namespace, as they are at one point in time.
+
+    Trips: 1 for 200 keys, and 1 for each key.
+    Raises: CorruptCheckpoint.
+    """
+    items = []
+    for thread in (yield from threads_under(d, codec, prefix).start()):
+        found = yield from read_document(d, codec, thread.thread_id)
+        if found:
+            items.append(Item(thread.name[-1], _value(found)))
+    return sorted(items, key=lambda item: item.key)
+
+
+def _thread_id(namespace: Sequence[str], key: str) -> str:
+    if isinstance(namespace, str):
+        raise ConfigError(f"a namespace is a sequence of names, not one text; write ({namespace!r},)")
+    return thread_of(_KIND, str(len(namespace)), *namespace, key)
+
+
+def _plain(value: Mapping[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        raise ConfigError(f"a value is a dict, not a {type(value).__name__}")
+    return plain("the value of a key", value)
+
+
+def _value(found: Document) -> dict[str, Any]:
+    try:
+        value = found.values[_VALUE]
+        if not isinstance(value, dict):
+            raise TypeError(f"a {type(value).__name__}")
+    except (KeyError, TypeError) as error:
+        raise misshapen(found.key, _VALUE, error) from error
+    return value

@@ -1,0 +1,326 @@
+"""Sessions of applications: each save of one is a version of the document in a thread of its own.
+
+The contract is the simple one of the TypeScript package `deepagentsdk`: save, load, list, delete, exists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import (
+    Attempt,
+    Document,
+    misshapen,
+    once,
+    read_document,
+    store_document,
+    threads_under,
+)
+from langgraph_checkpoint_custom.core.kinds import name_of, thread_of
+from langgraph_checkpoint_custom.core.model import MAX_ID, key_of, text
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.plain import plain
+from langgraph_checkpoint_custom.core.records import CheckpointRecord
+from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+_KIND = "session"
+_STATE = "state/"
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+
+@dataclass
+class SessionCheckpoint:
+    """Where a session is.
+
+    Attributes:
+        thread_id: The session.
+        step: How far its agent is.
+        messages: The conversation.
+        state: What the agent keeps besides, by name, such as `todos` and `files`.
+        interrupt: What waits for a human, if anything does.
+        created_at: When the session was saved first; by the clock then, if it came without.
+        updated_at: When it was saved last; what it comes with is not stored.
+    """
+
+    thread_id: str
+    step: int
+    messages: list[dict[str, Any]]
+    state: dict[str, Any] = field(default_factory=lambda: {"todos": [], "files": {}})
+    interrupt: dict[str, Any] | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class SessionVersion(NamedTuple):
+    """A version of a session, without what is in it.
+
+    Attributes:
+        version: What `load` and `restore` know it by.
+        step: How far the agent was.
+        messages: How many there were.
+        interrupted: Whether something waited for a human.
+        updated_at: When it was saved.
+    """
+
+    version: str
+    step: int
+    messages: int
+    interrupted: bool
+    updated_at: datetime
+
+
+class SessionEvent(NamedTuple):
+    """What was saved or loaded; `messages` is how many there are."""
+
+    thread_id: str
+    step: int
+    messages: int
+
+
+OnSession = Callable[[SessionEvent], None]
+
+
+class SessionStore:
+    """Sessions by their thread ids, sync and async; every save is a new version.
+
+    Older versions stay until the thread is pruned, by the saver's retention for instance.
+
+    Args:
+        saver: Where they are stored; it stays the caller's to close.
+        namespace: Whose sessions they are; no other namespace reads, lists or deletes them.
+        on_saved: Called after each save and restore; what it raises is logged and changes nothing.
+        on_loaded: Called after each load that has found a session, in the same way.
+    """
+
+    def __init__(
+        self,
+        saver: CheckpointSaver,
+        namespace: str = "default",
+        *,
+        on_saved: OnSession | None = None,
+        on_loaded: OnSession | None = None,
+    ) -> None:
+        self._saver = saver
+        self._desk = Desk(saver)
+        self._namespace = namespace
+        self._prefix = thread_of(_KIND, namespace, "")
+        self._on_saved = on_saved
+        self._on_loaded = on_loaded
+
+    def save(self, checkpoint: SessionCheckpoint) -> None:
+        """Save a session; `created_at` stays that of the first save."""
+        event = _event(checkpoint)
+        self._desk.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        _call(self._on_saved, event)
+
+    async def asave(self, checkpoint: SessionCheckpoint) -> None:
+        """Save a session; `created_at` stays that of the first save."""
+        event = _event(checkpoint)
+        await self._desk.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        _call(self._on_saved, event)
+
+    def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
+        """A session as it was saved last, or a version of it; None if there is none."""
+        found = self._desk.run(read_session, self._thread_id(thread_id), "", version and _version(version))
+        return self._loaded(thread_id, found)
+
+    async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
+        """A session as it was saved last, or a version of it; None if there is none."""
+        found = await self._desk.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
+        return self._loaded(thread_id, found)
+
+    def list(self) -> Sequence[str]:
+        """The thread ids of all sessions, the one that was saved last first; none of them is read."""
+        return [found.name[-1] for found in self._desk.run(threads_under, self._prefix)]
+
+    async def alist(self) -> Sequence[str]:
+        """The thread ids of all sessions, the one that was saved last first; none of them is read."""
+        return [found.name[-1] for found in await self._desk.arun(threads_under, self._prefix)]
+
+    def delete(self, thread_id: str) -> None:
+        """Delete a session with all its versions."""
+        self._saver.delete_thread(self._thread_id(thread_id))
+
+    async def adelete(self, thread_id: str) -> None:
+        """Delete a session with all its versions."""
+        await self._saver.adelete_thread(self._thread_id(thread_id))
+
+    def exists(self, thread_id: str) -> bool:
+        """Whether there is a session; it is not read."""
+        return self._saver.thread_exists(self._thread_id(thread_id))
+
+    async def aexists(self, thread_id: str) -> bool:
+        """Whether there is a session; it is not read."""
+        return await self._saver.athread_exists(self._thread_id(thread_id))
+
+    def history(self, thread_id: str) -> Sequence[SessionVersion]:
+        """The versions of a session, the newest first; none of them is read."""
+        return [_told(found) for found in self._saver.history(_config(self._thread_id(thread_id)))]
+
+    async def ahistory(self, thread_id: str) -> Sequence[SessionVersion]:
+        """The versions of a session, the newest first; none of them is read."""
+        return [_told(found) async for found in self._saver.ahistory(_config(self._thread_id(thread_id)))]
+
+    def restore(self, thread_id: str, version: str) -> SessionCheckpoint:
+        """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
+        found = self._desk.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
+        return self._restored(thread_id, found)
+
+    async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
+        """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
+        found = await self._desk.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
+        return self._restored(thread_id, found)
+
+    def _loaded(self, thread_id: str, found: Document | None) -> SessionCheckpoint | None:
+        if found is None:
+            return None
+        checkpoint = _decoded(thread_id, found)
+        _call(self._on_loaded, _event(checkpoint))
+        return checkpoint
+
+    def _restored(self, thread_id: str, found: Document) -> SessionCheckpoint:
+        checkpoint = _decoded(thread_id, found)
+        _call(self._on_saved, _event(checkpoint))
+        return checkpoint
+
+    def _thread_id(self, thread_id: str) -> str:
+        return thread_of(_KIND, self._namespace, thread_id)
+
+
+read_session = operation("read")(read_document)
+
+
+@operation("exclusive", locks=["thread_id"])
+def save_session(
+    d: SqlDialect,
+    codec: Values,
+    change: Attempt[None],
+    thread_id: str,
+    values: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> Steps[None]:
+    """Store a session as it is now.
+
+    Trips: 3.
+    """
+
+    def steps() -> Steps[None]:
+        before = yield from read_document(d, codec, thread_id)
+        yield from _store(d, codec, change, thread_id, before, values, told)
+
+    yield from once(d, change, steps())
+
+
+@operation("exclusive", locks=["thread_id"])
+def restore_session(
+    d: SqlDialect, codec: Values, change: Attempt[Document], thread_id: str, version: str
+) -> Steps[Document]:
+    """Store a version of a session as the newest one.
+
+    Trips: 4.
+    Raises: CheckpointNotFound.
+    """
+
+    def steps() -> Steps[Document]:
+        session = name_of(thread_id)[-1]
+        old = yield from read_document(d, codec, thread_id, "", version)
+        if old is None:
+            raise CheckpointNotFound(f"session {session!r} has no version {version!r}, or it was pruned; see history()")
+        _decoded(session, old)  # It raises before anything is stored.
+        before = yield from read_document(d, codec, thread_id)
+        told = yield from _store(d, codec, change, thread_id, before, old.values, old.metadata)
+        return old._replace(metadata=told)
+
+    return (yield from once(d, change, steps()))
+
+
+def _store(
+    d: SqlDialect,
+    codec: Values,
+    change: Attempt[Any],
+    thread_id: str,
+    before: Document | None,
+    values: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> Steps[Mapping[str, Any]]:
+    """Store all values of a version; returns what is told of it."""
+    created_at = before and before.metadata.get("created_at")
+    told = {**told, "created_at": created_at or told["created_at"] or change.at, "updated_at": change.at}
+    # Only what is large is shared with the version before: nothing of its state stays that is not in this one.
+    before = before and before._replace(values={}, versions={})
+    yield from store_document(d, codec, change, (thread_id, ""), before, values, told)
+    return told
+
+
+def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of a session by channel, and what is told of it."""
+    messages = plain("a session's messages", checkpoint.messages)
+    state = plain("a session's state", checkpoint.state)
+    interrupt = plain("a session's interrupt", checkpoint.interrupt)
+    values = {"messages": messages, "interrupt": interrupt, **{_STATE + name: value for name, value in state.items()}}
+    return values, {
+        "at_step": plain("a session's step", checkpoint.step),
+        "messages": len(messages),
+        "interrupted": interrupt is not None,
+        "created_at": checkpoint.created_at and checkpoint.created_at.isoformat(),
+    }
+
+
+def _decoded(thread_id: str, found: Document) -> SessionCheckpoint:
+    values, told = found.values, found.metadata
+    try:
+        return SessionCheckpoint(
+            thread_id,
+            told["at_step"],
+            values["messages"],
+            {name[len(_STATE) :]: value for name, value in values.items() if name.startswith(_STATE)},
+            values["interrupt"],
+            datetime.fromisoformat(told["created_at"]),
+            datetime.fromisoformat(told["updated_at"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise misshapen(found.key, "checkpoint", error) from error
+
+
+def _told(found: CheckpointRecord) -> SessionVersion:
+    told = found.metadata
+    try:
+        return SessionVersion(
+            found.checkpoint_id,
+            told["at_step"],
+            told["messages"],
+            told["interrupted"],
+            datetime.fromisoformat(told["updated_at"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise misshapen(key_of(found.config), "metadata", error) from error
+
+
+def _version(version: str) -> str:
+    return text("version", version, MAX_ID)
+
+
+def _config(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
+def _event(checkpoint: SessionCheckpoint) -> SessionEvent:
+    return SessionEvent(checkpoint.thread_id, checkpoint.step, len(checkpoint.messages))
+
+
+def _call(hook: OnSession | None, event: SessionEvent) -> None:
+    try:
+        if hook is not None:
+            hook(event)
+    except Exception:  # The user's code: what was stored is stored.
+        _LOG.exception("a session's hook failed")

@@ -1,0 +1,62 @@
+"""What the tests of adapters share."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+import psycopg
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import read_document, store_document
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.values import Values
+from tests.stores import Store
+
+# What may stand in names, and means something to paths, SQL, URLs or this package.
+HOSTILE = ["../etc", "a/b", "a", "a/", "/", "%2F", "a%2Fb", "a:b", "%", "_", "'; --", "\x1e", "\x1f", "ü 你", ".."]
+
+
+class Calls:
+    """The methods of a store as coroutines, through its sync or its async ones."""
+
+    def __init__(self, store: Any, colour: str) -> None:
+        self._store = store
+        self._colour = colour
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*args: Any) -> Any:
+            if self._colour == "async":
+                return await getattr(self._store, f"a{name}")(*args)
+            return await asyncio.to_thread(getattr(self._store, name), *args)
+
+        return call
+
+
+@operation("exclusive", locks=["thread_id"])
+def _store(
+    d: SqlDialect, codec: Values, thread_id: str, values: Mapping[str, Any], told: Mapping[str, Any]
+) -> Steps[None]:
+    before = yield from read_document(d, codec, thread_id)
+    before = before and before._replace(values={}, versions={})
+    yield from store_document(d, codec, attempt(), (thread_id, ""), before, values, told)
+
+
+def put_document(saver: CheckpointSaver, thread_id: str, values: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    """Store a version that no adapter would have stored."""
+    Desk(saver).run(_store, thread_id, values, told)
+
+
+def damage(store: Store) -> None:
+    """Change all values in the database to what cannot be decoded."""
+    if store.kind == "sqlite":
+        with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
+            file.execute("UPDATE blobs SET value = x'c1'")
+    else:
+        with psycopg.connect(store.url) as connection:
+            connection.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1'")

@@ -1,0 +1,107 @@
+"""Values by namespace and key; a list gives a namespace's own keys, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id, put_value
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
+from tests.adapters.helpers import HOSTILE, Calls, put_document
+from tests.conftest import COLOURS
+from tests.stores import Store
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    with store.open(strict=True) as saver:
+        saver.setup()
+        yield saver
+
+
+@pytest.fixture(params=COLOURS)
+def values(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Calls:
+    return Calls(KeyValueStore(saver), request.param)
+
+
+async def test_values_are_put_listed_and_deleted(values: Calls) -> None:
+    place = ("project", "filesystem")
+    assert await values.get(place, "/a") is None
+    assert await values.list(place) == []
+    await values.put(place, "/b", {"content": ["1"]})
+    await values.put(place, "/a", {})
+    await values.put(place, "/b", {"content": ["2", None, 1.5]})
+    assert await values.get(place, "/b") == {"content": ["2", None, 1.5]}
+    assert await values.get(place, "/a") == {}
+    assert await values.list(place) == [Item("/a", {}), Item("/b", {"content": ["2", None, 1.5]})]
+    await values.delete(place, "/b")
+    await values.delete(place, "/b")
+    assert await values.list(list(place)) == [Item("/a", {})]
+
+
+def test_a_list_gives_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
+    values = KeyValueStore(saver)
+    namespaces: list[tuple[str, ...]] = [
+        (),
+        ("a",),
+        ("a", "b"),
+        ("a/b",),
+        ("a", "b", "c"),
+        ("a", ""),
+        ("1", "a"),
+        ("ab",),
+    ]
+    for number, namespace in enumerate(namespaces):
+        for key in HOSTILE:
+            values.put(namespace, key, {"number": number})
+    for number, namespace in enumerate(namespaces):
+        assert values.list(namespace) == [Item(key, {"number": number}) for key in sorted(HOSTILE)], namespace
+        assert all(values.get(namespace, key) == {"number": number} for key in HOSTILE)
+
+
+def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+    values = KeyValueStore(saver)
+    wrong: Any
+    for wrong in ([1], None, {1: 2}, {"a": {1}}, {"a": (1,)}, {"a": float("inf")}):
+        with pytest.raises(ConfigError):
+            values.put(("a",), "key", wrong)
+    for place in ("a", (5,), ("x" * 2000,)):
+        with pytest.raises(ConfigError):
+            values.put(place, "key", {})  # type: ignore[arg-type]
+    assert list(saver.threads()) == []
+
+
+def test_a_corrupt_value_raises(saver: CheckpointSaver) -> None:
+    values = KeyValueStore(saver)
+    values.put(("a",), "other", {})
+    put_document(saver, _thread_id(("a",), "key"), {"value": [1]}, {})
+    with pytest.raises(CorruptCheckpoint, match="key-value/1/a/key"):
+        values.get(("a",), "key")
+    with pytest.raises(CorruptCheckpoint):
+        values.list(("a",))
+
+
+def test_puts_at_the_same_time(saver: CheckpointSaver) -> None:
+    values = KeyValueStore(saver)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: values.put(("a",), f"{number % 5}", {"number": number}), range(40)))
+    assert [(item.key, item.value["number"] % 5) for item in values.list(("a",))] == [(f"{n}", n) for n in range(5)]
+
+
+def test_a_put_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
+    change, thread_id = attempt(), _thread_id(("a",), "key")
+    Desk(saver).run(put_value, change, thread_id, {"a": 1})
+    KeyValueStore(saver).put(("a",), "key", {"a": 2})
+    Desk(saver).run(put_value, change, thread_id, {"a": 1})
+    assert KeyValueStore(saver).get(("a",), "key") == {"a": 2}
+
+
+def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
+    KeyValueStore(saver.for_tenant("acme")).put(("a",), "key", {"a": 1})
+    assert KeyValueStore(saver).list(("a",)) == []
+    assert KeyValueStore(saver.for_tenant("acme")).list(("a",)) == [Item("key", {"a": 1})]

@@ -1,0 +1,361 @@
+"""pydantic-deep's checkpoints: exact under races, each session's its own, with its real agents in two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.core.kinds import thread_of
+from langgraph_checkpoint_custom.core.parts import NAME_MARK
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
+from tests.adapters.helpers import HOSTILE, damage, put_document
+from tests.crash.processes import Process
+from tests.invariants import read_tables
+from tests.stores import Store
+
+pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.test import TestModel
+from pydantic_deep import create_deep_agent
+from pydantic_deep.deps import DeepAgentDeps
+from pydantic_deep.features.checkpointing import (
+    CheckpointMiddleware,
+    CheckpointStore,
+    CheckpointToolset,
+    fork_from_checkpoint,
+)
+
+from langgraph_checkpoint_custom.adapters.pydantic_deep import (
+    DeepCheckpointStore,
+    put_deep_checkpoint,
+    remove_deep_checkpoint,
+)
+from tests.adapters.deep_programs import Context, Turn, checkpoint, messages, serve
+
+THREAD = thread_of("pydantic-deep", "a")
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    with store.open(strict=True) as saver:
+        saver.setup()
+        yield saver
+
+
+@pytest.fixture
+def deep(saver: CheckpointSaver) -> DeepCheckpointStore:
+    return DeepCheckpointStore(saver, "a")
+
+
+class Workers:
+    """Processes that run programs, all at the same time."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+
+    def run(self, number: int, program: str, *arguments: Any) -> list[Any]:
+        for process in self._processes[:number]:
+            process.send((program, arguments))
+        return [process.receive() for process in self._processes[:number]]
+
+    def run_in(self, process: int, program: str, *arguments: Any) -> Any:
+        self._processes[process].send((program, arguments))
+        return self._processes[process].receive()
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with ExitStack() as stack:
+        yield Workers([stack.enter_context(Process(serve)) for _ in range(4)])
+
+
+async def labels(deep: DeepCheckpointStore) -> list[str]:
+    return [found.label for found in await deep.list_all()]
+
+
+async def test_what_is_saved_comes_back(deep: DeepCheckpointStore) -> None:
+    own = replace(
+        checkpoint("turn-1", last_tool="write_file", more={"a": [1, None, 1.5]}),
+        messages=[
+            ModelRequest(
+                parts=[
+                    SystemPromptPart("be kind"),
+                    UserPromptPart(["look", BinaryContent(b"\x00\xff", media_type="image/png")]),
+                ],
+                instructions="do it",
+            ),
+            ModelResponse(
+                parts=[ThinkingPart("hm"), TextPart("yes"), ToolCallPart("write", {"path": "/a"}, tool_call_id="1")],
+                model_name="a model",
+            ),
+            ModelRequest(
+                parts=[
+                    ToolReturnPart("write", {"ok": True, "number": 2**70}, tool_call_id="1"),
+                    UserPromptPart("NUL \x00"),
+                ]
+            ),
+        ],
+    )
+    assert isinstance(deep, CheckpointStore)
+    await deep.save(own)
+    # As pydantic-ai reads it from JSON: an image is a `BinaryImage` then.
+    known = replace(
+        own, messages=ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(own.messages))
+    )
+    assert await deep.get(own.id) == known
+    assert await deep.get_by_label("turn-1") == known
+    assert await deep.list_all() == [known]
+    assert (await deep.get("none"), await deep.get_by_label("none")) == (None, None)
+
+
+async def test_the_order_is_that_of_their_times(deep: DeepCheckpointStore) -> None:
+    """And of those of one time, that of the first saves: to save again changes no place."""
+    at = datetime(2025, 1, 1, tzinfo=timezone.utc)
+    times = [at, at - timedelta(1), at, at.replace(tzinfo=None) + timedelta(1), at]
+    own = [replace(checkpoint(f"{number % 2}"), created_at=time) for number, time in enumerate(times)]
+    for one in own:
+        await deep.save(one)
+    await deep.save(own[0])
+    ordered = [own[number] for number in (1, 0, 2, 4, 3)]
+    assert await deep.list_all() == ordered
+    assert await deep.get_by_label("0") == own[0]
+    await deep.save(replace(own[2], label="new"))
+    assert [one.id for one in await deep.list_all()] == [one.id for one in ordered]
+    assert await deep.get_by_label("0") == own[0]
+    assert await deep.count() == 5
+    for left in (4, 3, 2, 1, 0):
+        assert await deep.remove_oldest()
+        assert [one.id for one in await deep.list_all()] == [one.id for one in ordered[5 - left :]]
+    assert not await deep.remove_oldest()
+
+
+async def test_a_session_reaches_no_other_ones_checkpoints(saver: CheckpointSaver) -> None:
+    sessions = {session_id: DeepCheckpointStore(saver, session_id) for session_id in HOSTILE}
+    own = checkpoint()
+    for session_id, deep in sessions.items():
+        await deep.save(replace(own, id="../a", label=session_id))
+    for session_id, deep in sessions.items():
+        assert await labels(deep) == [session_id]
+        for hostile in (*HOSTILE, "../b/../a", "x\0", "\ud800", "x" * 5000):
+            assert await deep.get(hostile) is None
+            assert not await deep.remove(hostile)
+    await sessions["../etc"].clear()
+    assert await sessions["a"].remove("../a")
+    assert [len(await deep.list_all()) for deep in sessions.values()].count(0) == 2
+
+
+async def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+    deep = DeepCheckpointStore(saver, "a")
+    for wrong in (
+        replace(checkpoint(), id="x" * 300),
+        replace(checkpoint(), id="x\0"),
+        replace(checkpoint(), id=None),
+        checkpoint(at=datetime.now(timezone.utc)),
+        checkpoint(more=(1, 2)),
+        replace(checkpoint(), messages=[ModelRequest(parts=[UserPromptPart("\ud800")])]),
+    ):
+        with pytest.raises(ConfigError):
+            await deep.save(wrong)
+    for session_id in ("x" * 1000, 5):
+        with pytest.raises(ConfigError):
+            DeepCheckpointStore(saver, session_id)  # type: ignore[arg-type]
+    assert list(saver.threads()) == []
+
+
+async def test_checkpoints_share_their_messages_and_go_one_by_one(store: Store, deep: DeepCheckpointStore) -> None:
+    grown = messages(80, size=500)
+    own = [replace(checkpoint(f"turn-{n}"), messages=grown[: 60 + 4 * n]) for n in range(6)]
+    for one in own:
+        await deep.save(one)
+    # The conversation is stored about once: a part has 6 kB, and each version may begin one anew.
+    assert len([blob for blob in read_tables(store).blobs if blob.version.startswith(NAME_MARK)]) < 20
+    await deep.save(replace(own[5], label="again"))
+    own[5] = replace(own[5], label="again")
+    for gone in (2, 5, 0):
+        assert await deep.remove(own[gone].id)
+        assert not await deep.remove(own[gone].id)
+        own[gone] = None
+        assert await deep.list_all() == [one for one in own if one]
+    await deep.clear()
+    assert (await deep.list_all(), await deep.count()) == ([], 0)
+
+
+@pytest.mark.leaves_damage("the messages cannot be read")
+async def test_counting_and_removing_read_no_message(store: Store, deep: DeepCheckpointStore) -> None:
+    first, second = checkpoint("1"), checkpoint("2")
+    await deep.save(first)
+    await deep.save(second)
+    damage(store)
+    assert await deep.count() == 2
+    assert await deep.remove(first.id)
+    with pytest.raises(CorruptCheckpoint) as raised:
+        await deep.get(second.id)
+    assert (raised.value.thread_id, raised.value.channel) == (THREAD, "messages")
+    assert await deep.remove_oldest()
+
+
+async def test_what_is_no_checkpoint_raises(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    own = checkpoint()
+    await deep.save(own)
+    (record,) = saver.history({"configurable": {"thread_id": THREAD}})
+    put_document(saver, THREAD, {"messages": ['{"kind": "none"}']}, {**record.metadata, "id": "other"})
+    with pytest.raises(CorruptCheckpoint, match="pydantic-deep/a"):
+        await deep.get("other")
+    assert await deep.get(own.id) == own
+    put_document(saver, THREAD, {"messages": []}, {"id": "third"})
+    with pytest.raises(CorruptCheckpoint, match="'metadata'"):
+        await deep.count()
+
+
+async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    for label in "123":
+        await deep.save(checkpoint(label))
+    (record, *_) = saver.history({"configurable": {"thread_id": THREAD}})
+    told = {**record.metadata, "id": "4", "label": "4"}
+    change, removal = attempt(), attempt()
+    for _ in range(2):
+        await Desk(saver).arun(put_deep_checkpoint, change, THREAD, told, [])
+        assert await Desk(saver).arun(remove_deep_checkpoint, removal, THREAD, {})
+    assert await labels(deep) == ["2", "3", "4"]
+    assert not (await deep.list_all())[0].metadata
+
+
+async def test_who_has_counted_removes_no_more_than_that(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    own = [checkpoint(label) for label in "1234"]
+    for one in own:
+        await deep.save(one)
+
+    async def other() -> None:
+        assert await deep.remove_oldest()
+
+    assert await deep.count() == 4
+    await asyncio.create_task(other())
+    assert not await deep.remove_oldest()
+    assert await deep.remove_oldest()  # Not counted again.
+    assert await deep.count() == 2
+    assert await deep.remove(own[2].id)
+    assert await deep.remove_oldest()  # It has changed something itself since.
+
+
+async def test_labels_by_hand_can_be_pinned(saver: CheckpointSaver) -> None:
+    deep = DeepCheckpointStore(saver, "a", pin_labels=True)
+    middleware = CheckpointMiddleware(store=deep, frequency="every_turn", max_checkpoints=2)
+    toolset = CheckpointToolset(store=deep)
+    context: Any = Context()
+    for turn in range(4):
+        await middleware.before_model_request(context, Turn())
+        if turn < 2:
+            assert "saved" in await toolset.tools["save_checkpoint"].function(context, f"hand {turn}")
+    for _ in range(3):
+        await middleware.before_model_request(context, Turn())
+    assert await labels(deep) == ["hand 0", "hand 1", "turn-6", "turn-7"]
+    assert (await deep.count(), await DeepCheckpointStore(saver, "a").count()) == (2, 4)
+    middleware.max_checkpoints = 0
+    await middleware.before_model_request(context, Turn())
+    assert await labels(deep) == ["hand 0", "hand 1"]
+    assert not await deep.remove_oldest()
+    assert await DeepCheckpointStore(saver, "a").remove_oldest()
+    await deep.save(await deep.get_by_label("hand 1"))
+    assert await deep.count() == 0
+    assert await deep.remove((await deep.list_all())[0].id)
+
+
+async def test_they_are_encrypted_and_a_tenants(store: Store) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    async with store.open(serde=serde) as saver:
+        await saver.asetup()
+        deep = DeepCheckpointStore(saver.for_tenant("acme"), "a")
+        own = [checkpoint(f"{number}", 120) for number in range(3)]
+        for one in own:
+            await deep.save(one)
+        assert await deep.get(own[1].id) == await deep.get_by_label("1") == own[1]
+        assert await DeepCheckpointStore(saver, "a").list_all() == []
+        assert await deep.remove_oldest()
+        assert await labels(deep) == ["1", "2"]
+
+
+async def test_processes_remove_each_checkpoint_once(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:
+    own = [checkpoint(f"{number:02}") for number in range(40)]
+    for one in own:
+        await deep.save(one)
+    removed = await asyncio.to_thread(workers.run, 4, "remove_oldest", store, "a", 6)
+    assert removed == [[True] * 6] * 4
+    assert await labels(deep) == [f"{number:02}" for number in range(24, 40)]
+    ids = [one.id for one in own[20:36]]
+    removed = await asyncio.to_thread(workers.run, 4, "remove", store, "a", ids)
+    assert [sum(each) for each in zip(*removed, strict=True)] == [0] * 4 + [1] * 12
+    removed = await asyncio.to_thread(workers.run, 4, "remove_oldest", store, "a", 6)
+    assert Counter(each for one in removed for each in one) == {True: 4, False: 20}
+
+
+async def test_processes_that_enforce_a_limit_keep_so_many(
+    store: Store, deep: DeepCheckpointStore, workers: Workers
+) -> None:
+    for number in range(5):
+        await deep.save(checkpoint(f"{number}"))
+    counts = await asyncio.to_thread(workers.run, 3, "turns", store, "a", 12, 5)
+    assert min(min(each) for each in counts) == 5
+    assert await deep.count() == 5
+
+
+async def test_agents_in_two_processes_go_back(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:
+    run = workers.run_in
+    assert await asyncio.to_thread(run, 0, "work", store, "a") == "wrong"
+    assert await labels(deep) == ["good", "tool-2-save_checkpoint", "tool-3-write_todos"]
+    good = await deep.get_by_label("good")
+    assert good is not None
+    assert good.metadata == {"last_tool": "write_todos"}
+    found = await asyncio.to_thread(run, 1, "rewind", store, "a")
+    assert found == (good.id, "good", ["write_todos"], "after 1")
+    fork = DeepCheckpointStore(deep._saver, "fork")
+    history = await fork_from_checkpoint(deep, good.id)
+    assert history == good.messages
+    agent: Any = create_deep_agent(
+        model=TestModel(call_tools=[], custom_output_text="from there"),
+        include_subagents=False,
+        include_skills=False,
+        cost_tracking=False,
+        context_manager=False,
+        include_checkpoints=True,
+        checkpoint_store=fork,
+        checkpoint_frequency="every_turn",
+        web_search=False,
+        web_fetch=False,
+    )
+    result = await agent.run("elsewhere", deps=DeepAgentDeps(), message_history=history)
+    assert result.output == "from there"
+    assert await labels(fork) == ["turn-1"]
+    assert (await fork.list_all())[0].messages[: len(history)] == history
+    assert len(await deep.list_all()) == 4  # And that of `list_checkpoints`.
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "langgraph_checkpoint_custom.adapters.pydantic_deep"
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pydantic_deep.features.checkpointing", None)
+    with pytest.raises(ConfigError, match=r"langgraph-checkpoint-custom\[pydantic-deep\]"):
+        importlib.import_module(name)

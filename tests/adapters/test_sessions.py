@@ -1,0 +1,224 @@
+"""Sessions: saved, loaded, listed, deleted, and with a history; in namespaces that never meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.sessions import (
+    SessionCheckpoint,
+    SessionEvent,
+    SessionStore,
+    _encoded,
+    save_session,
+)
+from langgraph_checkpoint_custom.core.kinds import thread_of
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
+from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
+from tests.conftest import COLOURS
+from tests.stores import Store
+
+TODOS = [{"id": "1", "content": "write", "status": "pending"}]
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    with store.open(strict=True) as saver:
+        saver.setup()
+        yield saver
+
+
+@pytest.fixture(params=COLOURS)
+def sessions(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Calls:
+    return Calls(SessionStore(saver), request.param)
+
+
+def session(thread_id: str = "a", step: int = 1, messages: int = 2, **more: Any) -> SessionCheckpoint:
+    return SessionCheckpoint(thread_id, step, [{"role": "user", "content": f"{n}"} for n in range(messages)], **more)
+
+
+async def test_what_is_saved_is_loaded(sessions: Calls) -> None:
+    interrupt = {"toolCall": {"toolCallId": "1", "toolName": "rm", "args": {"path": "/"}}, "step": 3}
+    state = {"todos": TODOS, "files": {"/a.md": {"content": ["x\0y"]}}, "more": [1, 1.5, None, True]}
+    begun = datetime.now(timezone.utc)
+    await sessions.save(session("a", 3, state=state, interrupt=interrupt))
+    found = await sessions.load("a")
+    assert (found.thread_id, found.step, found.state, found.interrupt) == ("a", 3, state, interrupt)
+    assert found.messages == session().messages
+    assert begun <= found.created_at == found.updated_at <= datetime.now(timezone.utc)
+    assert await sessions.load("b") is None
+
+
+async def test_a_save_replaces_all_but_the_time_of_the_first(sessions: Calls) -> None:
+    created_at = datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
+    state: dict[str, Any] = {"todos": [], "files": {"/a": {}}, "gone": 1}
+    await sessions.save(session("a", 1, state=state, interrupt={"step": 1}, created_at=created_at))
+    await sessions.save(session("a", 2, messages=0, state={"todos": TODOS}, created_at=datetime.now(timezone.utc)))
+    found = await sessions.load("a")
+    assert (found.step, found.messages, found.state, found.interrupt) == (2, [], {"todos": TODOS}, None)
+    assert found.created_at == created_at
+    assert found.updated_at > datetime(2025, 1, 1, tzinfo=timezone.utc)
+
+
+async def test_sessions_are_listed_and_deleted(sessions: Calls) -> None:
+    assert await sessions.list() == []
+    for thread_id in ("a", "b", "a/b"):
+        await sessions.save(session(thread_id))
+    await sessions.save(session("a", 2))
+    assert await sessions.list() == ["a", "a/b", "b"]
+    await sessions.delete("a")
+    await sessions.delete("a")
+    assert await sessions.list() == ["a/b", "b"]
+    assert [await sessions.exists(thread_id) for thread_id in ("a", "b", "a/b", "c")] == [False, True, True, False]
+    assert await sessions.load("a") is None
+
+
+async def test_a_session_has_a_history_and_goes_back(sessions: Calls) -> None:
+    assert await sessions.history("a") == []
+    await sessions.save(session("a", 1, messages=1, state={"todos": TODOS, "files": {"/a": 1}}))
+    await sessions.save(session("a", 2, messages=5, state={"todos": []}, interrupt={"step": 2}))
+    second, first = await sessions.history("a")
+    assert (second.step, second.messages, second.interrupted) == (2, 5, True)
+    assert (first.step, first.messages, first.interrupted) == (1, 1, False)
+    assert (await sessions.load("a", first.version)).step == 1
+    restored = await sessions.restore("a", first.version)
+    assert restored == await sessions.load("a")
+    assert (restored.step, restored.state, restored.interrupt) == (1, {"todos": TODOS, "files": {"/a": 1}}, None)
+    assert restored.created_at == first.updated_at < second.updated_at < restored.updated_at
+    assert [one.step for one in await sessions.history("a")] == [1, 2, 1]
+    with pytest.raises(CheckpointNotFound, match=r"'a' has no version 'none'"):
+        await sessions.restore("a", "none")
+    await sessions.save(session("b"))
+    with pytest.raises(CheckpointNotFound):
+        await sessions.restore("b", first.version)
+
+
+def test_namespaces_never_meet(saver: CheckpointSaver) -> None:
+    stores = {namespace: SessionStore(saver, namespace) for namespace in HOSTILE}
+    for number, (namespace, store) in enumerate(stores.items()):
+        for thread_id in HOSTILE:
+            store.save(session(thread_id, number, messages=0))
+        assert sorted(store.list()) == sorted(HOSTILE), namespace
+    for number, store in enumerate(stores.values()):
+        assert all((found := store.load(thread_id)) and found.step == number for thread_id in HOSTILE)
+    for thread_id in HOSTILE:
+        stores["a"].delete(thread_id)
+    assert stores["a"].list() == []
+    assert all(len(stores[namespace].list()) == len(HOSTILE) for namespace in HOSTILE if namespace != "a")
+    assert SessionStore(saver.for_tenant("a/b"), "a/b").list() == []
+
+
+def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+    store = SessionStore(saver)
+    with pytest.raises(ConfigError, match="limit"):
+        store.save(session("x" * 2000))
+    with pytest.raises(ConfigError, match="must be text"):
+        SessionStore(saver, 5)  # type: ignore[arg-type]
+    for wrong in ({"todos": {1: 2}}, {"todos": (1, 2)}, {"todos": {1, 2}}, {"todos": float("nan")}, {"todos": b"x"}):
+        with pytest.raises(ConfigError, match="state cannot be stored"):
+            store.save(session(state=wrong))
+    assert store.list() == []
+
+
+def test_a_corrupt_session_raises(store: Store, saver: CheckpointSaver) -> None:
+    sessions = SessionStore(saver)
+    thread_id = thread_of("session", "default", "a")
+    put_document(saver, thread_id, {"messages": []}, {})
+    assert sessions.list() == ["a"]
+    assert sessions.exists("a")
+    for read in (sessions.load, sessions.history):
+        with pytest.raises(CorruptCheckpoint, match="session/default/a"):
+            read("a")
+    sessions.save(session())
+    newest, corrupt = saver.history({"configurable": {"thread_id": thread_id}})
+    with pytest.raises(CorruptCheckpoint):
+        sessions.restore("a", corrupt.checkpoint_id)
+    assert sessions.load("a", newest.checkpoint_id) == sessions.load("a")
+
+
+@pytest.mark.leaves_damage("a value is not what it was")
+def test_a_damaged_session_raises(store: Store, saver: CheckpointSaver) -> None:
+    sessions = SessionStore(saver)
+    sessions.save(session())
+    damage(store)
+    with pytest.raises(CorruptCheckpoint):
+        sessions.load("a")
+    assert sessions.list() == ["a"]
+
+
+async def test_hooks_are_told(saver: CheckpointSaver, caplog: pytest.LogCaptureFixture) -> None:
+    saved: list[SessionEvent] = []
+    loaded: list[SessionEvent] = []
+    sessions = SessionStore(saver, on_saved=saved.append, on_loaded=loaded.append)
+    sessions.save(session("a", 3, messages=4))
+    await sessions.asave(session("b", 1, messages=0))
+    assert saved == [SessionEvent("a", 3, 4), SessionEvent("b", 1, 0)]
+    sessions.load("c")
+    sessions.load("a")
+    await sessions.aload("b")
+    assert loaded == saved
+    await sessions.arestore("a", sessions.history("a")[0].version)
+    assert saved[2:] == [SessionEvent("a", 3, 4)]
+
+    def fail(event: SessionEvent) -> None:
+        raise LookupError("of the hook")
+
+    SessionStore(saver, on_saved=fail).save(session("d"))
+    assert sessions.exists("d")
+    assert "of the hook" in caplog.text
+
+
+def test_saves_at_the_same_time_are_all_in_the_history(saver: CheckpointSaver) -> None:
+    sessions = SessionStore(saver)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda step: sessions.save(session("a", step)), range(40)))
+    history = sessions.history("a")
+    assert sorted(one.step for one in history) == list(range(40))
+    newest, first = sessions.load("a"), sessions.load("a", history[-1].version)
+    assert newest
+    assert first
+    assert (newest.step, newest.created_at) == (history[0].step, first.created_at)
+
+
+def test_a_save_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
+    change, values = attempt(), _encoded(session())
+    for _ in range(2):
+        Desk(saver).run(save_session, change, thread_of("session", "default", "a"), *values)
+    assert len(SessionStore(saver).history("a")) == 1
+
+
+def test_a_change_after_the_save_changes_nothing_stored(saver: CheckpointSaver) -> None:
+    sessions, own = SessionStore(saver), session()
+    sessions.save(own)
+    own.messages.append({"role": "user"})
+    own.state["files"]["/a"] = 1
+    found = sessions.load("a")
+    assert found is not None
+    assert found.messages == session().messages
+    assert found.state == {"todos": [], "files": {}}
+
+
+def test_versions_share_what_is_large_and_are_encrypted(store: Store) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with store.open(serde=serde) as saver:
+        saver.setup()
+        sessions = SessionStore(saver)
+        large = [{"role": "user", "content": f"{number} {'x' * 500}"} for number in range(100)]
+        for step in range(4):
+            sessions.save(replace(session("a", step), messages=[*large, {"step": step}]))
+        restored = sessions.restore("a", sessions.history("a")[-1].version)
+        assert restored.messages == [*large, {"step": 0}]
+        found = sessions.load("a", sessions.history("a")[1].version)
+        assert found
+        assert found.messages[-1] == {"step": 3}
+        saver.prune([thread_of("session", "default", "a")])
+        assert sessions.load("a") == restored
+        assert len(sessions.history("a")) == 1
