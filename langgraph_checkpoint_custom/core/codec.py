@@ -189,7 +189,7 @@ def encode_checkpoint(
             return [BlobRow(channel, version, *stored)]
         divided[channel] = stored.divided
         return [
-            BlobRow(channel, version, *stored.whole, stored.divided.names),
+            BlobRow(channel, version, *stored.whole, stored.divided.names if stored.divided.is_stored else None),
             *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
         ]
 
@@ -212,7 +212,7 @@ def encode_checkpoint(
         if channel in new_versions:
             if channel in values:
                 blobs += blob(channel, shared)
-                if shared and channel in divided:
+                if shared and shared.is_stored and channel in divided and divided[channel].is_stored:
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))

@@ -10,7 +10,8 @@ parts; and parts are of similar sizes.
 
 A part is a blob of its own in the channel. Its name is random, so one that was deleted never comes back as another one.
 The blob of the version holds a digest of each part, by which it is found again in a later value. Elements that are the
-same objects as in the predecessor, and unchanged, are not even encoded again.
+same objects as in the predecessor, and unchanged, are not even encoded again. A value that shares nothing with its
+predecessor is one that is replaced each time: it is stored whole, as long as that goes on.
 """
 
 from __future__ import annotations
@@ -79,11 +80,16 @@ class Part(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The value of a version, as it is stored in parts."""
+    """The value of a version, in parts.
+
+    `is_stored` is False if it has nothing in common with the value before: then it is stored whole, and its parts tell
+    whether the next one has.
+    """
 
     version: str
     is_dict: bool
     parts: Sequence[Part]
+    is_stored: bool = True
 
     @property
     def names(self) -> str:
@@ -94,6 +100,11 @@ class Divided(NamedTuple):
     def begins(self) -> str:
         """How the names begin: as those of nothing else, since the first one is random."""
         return f'["{self.parts[0].name}"'
+
+    @property
+    def digests(self) -> set[bytes]:
+        """What its parts are known by."""
+        return {part.digest for part in self.parts}
 
     def without_objects(self) -> Divided:
         """The same, but to find a part it has to be encoded."""
@@ -108,14 +119,14 @@ def is_large(value: Any, size: int) -> bool:
 def divide(
     value: Any, version: str, before: Divided | None, pack: Callable[[Any], bytes]
 ) -> tuple[Divided, Mapping[str, bytes]] | None:
-    """Cut a value; also those parts, by name, that the value before has not. None if it is to be stored whole."""
+    """Cut a value; also those parts, by name, that are to be stored. None if it is to be stored whole."""
     if type(value) is list:
         objects, step = value, 1
     elif type(value) is dict and all(type(key) is str for key in value):
         objects, step = list(chain.from_iterable(value.items())), 2
     else:
         return None
-    held = before.parts if before else ()
+    held = before.parts if before and before.is_stored else ()
     # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
     same_kind = before is not None and before.is_dict == (step == 2)
     by_object = {id(part.objects[0]): part for part in held if part.objects and same_kind}
@@ -138,7 +149,10 @@ def divide(
         start += part.length
     if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
-    return Divided(version, step == 2, parts), new
+    divided = Divided(version, step == 2, parts)
+    if before and not before.digests & divided.digests:
+        return divided.without_objects()._replace(is_stored=False), {}
+    return divided, new
 
 
 def contents(divided: Divided) -> bytes:

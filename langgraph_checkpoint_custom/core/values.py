@@ -60,7 +60,7 @@ class Stored(NamedTuple):
 
 
 class InParts(NamedTuple):
-    """A value in parts as its rows have them: its own, and by name those of the parts that are new."""
+    """A value that was cut as its rows have it: its own, and by name those of the parts that are new."""
 
     whole: Stored
     new: Mapping[str, Stored]
@@ -143,8 +143,10 @@ class Values:
     def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
         """A channel value as bytes or, if it is a large one, as parts that it may share with the value before."""
         found = self._divide(value, place, before) if before else None
-        if found is None:
+        if found is None or not found[0].is_stored:
             type_, data = self._serde.dumps_typed(value)
+            if found:
+                return InParts(self._close(type_, bytes(data), place), {}, found[0])
             if is_large(value, len(data)):
                 found = self._divide(value, place, None)
             if found is None:

@@ -75,6 +75,25 @@ async def test_a_list_that_grows_is_stored_once(face: Face, database: Database) 
     await thread.check(face)
 
 
+async def test_what_is_replaced_each_time_has_no_parts_until_it_grows(face: Face, database: Database) -> None:
+    thread = Thread()
+    await thread.put(face, messages(60))
+    first = parts(database)
+    assert first > 3
+    for _ in range(3):
+        await thread.put(face, messages(60))
+        assert parts(database) == first
+    last = thread.values[-1]
+    await thread.put(face, [*last, *messages(2)])
+    grown = parts(database)
+    assert grown > first + 3
+    await thread.put(face, [*thread.values[-1], *messages(2)])
+    assert grown < parts(database) <= grown + 2
+    await thread.check(face)
+    await face.prune(["thread"])
+    await thread.check(face, *range(5))
+
+
 VALUES: Mapping[str, Sequence[Any]] = {
     "trimmed at the head": [LONG[start:] for start in range(0, 60, 6)],
     "changed in the middle": [[*LONG[:n], HumanMessage(text(), id="new"), *LONG[n + 1 :]] for n in range(10, 140, 13)],

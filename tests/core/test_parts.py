@@ -46,6 +46,9 @@ class Kept:
             self.last = None
             return 0
         self.last, new = found
+        if not self.last.is_stored:  # The value is, in one piece.
+            assert not new
+            return 0
         assert not self.parts.keys() & new.keys()
         self.parts |= new
         assert self.load() == pack(value)
@@ -135,6 +138,18 @@ def test_a_dict_of_what_was_in_a_list_is_cut_behind_its_pairs() -> None:
         words = [text(random.Random(100 * pairs + number), 700) for number in range(60)]
         kept.store(words)
         kept.store({**dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True)), "key": "other"})
+
+
+def test_what_shares_nothing_is_left_whole_until_something_does(forget: bool) -> None:
+    kept = Kept()
+    assert kept.store(messages(100, seed=1)) > 5
+    for seed in (2, 3):
+        assert kept.store(messages(100, seed=seed), forget=forget) == 0
+        assert kept.last
+        assert not kept.last.is_stored
+    values = [*messages(100, seed=3), *messages(10, seed=4)]
+    assert kept.store(values, forget=forget) > 5
+    assert 1 <= kept.store([*values, *messages(2, seed=5)], forget=forget) <= 2
 
 
 def test_the_same_value_again_is_nothing_new(forget: bool) -> None:
