@@ -1,0 +1,246 @@
+"""CubeLoop's `Checkpointer` protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import from_json, to_jsonable_python
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom.adapters.cubeloop.framework import HitlRequest, Message, base, exceptions
+from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
+    Channels,
+    Revise,
+    change_thread,
+    completed_until,
+    corrupt,
+    fork_thread,
+    name,
+    not_found,
+    of_runs,
+    read_messages,
+    read_thread,
+    stored,
+)
+from langgraph_checkpoint_custom.adapters.desk import Desk, Make, attempt
+from langgraph_checkpoint_custom.errors import Contention, CorruptCheckpoint
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+
+if TYPE_CHECKING:
+    from cubeloop.types import JsonObject, StructuredValue
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
+
+
+class CubeLoopCheckpointer:
+    """A `Checkpointer` for CubeLoop's agents, on the tables of a saver.
+
+    Nothing is done before the first call. The saver stays its owner's to set up and to close: `async with` is not
+    needed here, and closes nothing.
+
+    Args:
+        saver: Where to store; `saver.for_tenant(…)` has threads of its own.
+    """
+
+    def __init__(self, saver: CheckpointSaver) -> None:
+        self._desk = Desk(saver)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing was opened."""
+
+    async def load(self, thread_id: str) -> base.CheckpointData | None:
+        """Messages and extra of a thread; None if it has neither."""
+        found = await self._do(read_messages, stored(thread_id))
+        if found is None or found[0].keys().isdisjoint(("extra", "log")):
+            return None
+        channels, entries = found
+        extra = {key: from_json(text) for key, text in channels.get("extra", {}).items()}
+        return base.CheckpointData(_messages(thread_id, entries), extra, channels.get("parent"))
+
+    async def append(self, thread_id: str, messages: list[Message]) -> None:
+        """Append messages in one piece, unless one is of a completed run."""
+        runs: list[str | None] = [getattr(message, "run_id", None) for message in messages]
+        entries = [{"run": run, "message": _json(message)} for run, message in zip(runs, messages, strict=True)]
+
+        def check(channels: Channels) -> Channels:
+            for run_id in channels.get("completed", ()):
+                if run_id in runs:
+                    raise _is_completed(thread_id, run_id)
+            return {}
+
+        if entries:
+            await self._change(thread_id, check, entries)
+
+    async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
+        """Merge into what is there."""
+        new = _by_key(extra)
+        await self._change(thread_id, lambda channels: {"extra": {**channels.get("extra", {}), **new}})
+
+    async def save_pending_request(
+        self, thread_id: str, request: HitlRequest | None, *, run_id: str | None = None
+    ) -> None:
+        """Put a request with its run in place of the one that waits; none to take that away."""
+        pending = request and {"question": request.question_id, "run": run_id, "request": _json(request)}
+        await self._change(
+            thread_id, lambda channels: {"pending": pending} if pending or channels.get("pending") else None
+        )
+
+    async def load_pending(self, thread_id: str) -> tuple[HitlRequest, str | None] | None:
+        """The request that waits, and its run."""
+        pending = (await self._do(read_thread, stored(thread_id))).get("pending")
+        if pending is None:
+            return None
+        try:
+            return HitlRequest.model_validate(from_json(pending["request"])), pending["run"]
+        except ValueError as error:
+            raise corrupt(thread_id, "the pending request", error) from error
+
+    async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
+        """The request that waits."""
+        pending = await self.load_pending(thread_id)
+        return pending and pending[0]
+
+    async def load_pending_run_id(self, thread_id: str) -> str | None:
+        """The run of the request that waits; not in the protocol, but in each of the framework's own stores."""
+        pending = await self.load_pending(thread_id)
+        return pending and pending[1]
+
+    async def clear_pending_request_if_matches(self, thread_id: str, *, question_id: str, run_id: str) -> bool:
+        """Take away the request that waits if it is this one; returns whether it was."""
+
+        def clear(channels: Channels) -> Channels | None:
+            pending = channels.get("pending")
+            matches = pending and (pending["question"], pending["run"]) == (question_id, run_id)
+            return {"pending": None} if matches else None
+
+        return await self._change(thread_id, clear)
+
+    async def save_hitl_answer(
+        self, thread_id: str, question_id: str, answer: StructuredValue, *, run_id: str | None = None
+    ) -> None:
+        """Note the answer to a question of a run."""
+        new, run = _json(answer), run_id or ""
+
+        def note(channels: Channels) -> Channels:
+            answers = channels.get("answers", {})
+            return {"answers": {**answers, run: {**answers.get(run, {}), question_id: new}}}
+
+        await self._change(thread_id, note)
+
+    async def load_hitl_answer(
+        self, thread_id: str, question_id: str, *, run_id: str | None = None
+    ) -> StructuredValue | None:
+        """The answer that was noted, or None."""
+        answers = (await self._do(read_thread, stored(thread_id))).get("answers", {})
+        answer: StructuredValue = from_json(answers.get(run_id or "", {}).get(question_id, "null"))
+        return answer
+
+    async def clear_hitl_answers(
+        self, thread_id: str, question_ids: Iterable[str] | None = None, *, run_id: str | None = None
+    ) -> None:
+        """Forget the answers to some questions of a run, or to all."""
+        gone, run = None if question_ids is None else set(question_ids), run_id or ""
+
+        def forget(channels: Channels) -> Channels | None:
+            answers = channels.get("answers", {})
+            before = answers.get(run, {})
+            kept = {key: answer for key, answer in before.items() if gone is not None and key not in gone}
+            if len(kept) == len(before):
+                return None
+            others = {key: value for key, value in answers.items() if key != run}
+            return {"answers": {**others, run: kept} if kept else others}
+
+        if gone is None or gone:
+            await self._change(thread_id, forget)
+
+    async def claim_run(self, thread_id: str, run_id: str) -> None:
+        """Begin a run, which nobody else has begun."""
+
+        def claim(channels: Channels) -> Channels:
+            claimed = channels.get("claimed", ())
+            if run_id in channels.get("completed", ()):
+                raise _is_completed(thread_id, run_id)
+            if run_id in claimed:
+                raise exceptions.RunAlreadyClaimedError(
+                    f"run {run_id!r} of thread {thread_id!r} goes on elsewhere or was left; begin one with another id"
+                )
+            return {"claimed": [*claimed, run_id]}
+
+        await self._change(thread_id, claim)
+
+    async def mark_run_complete(self, thread_id: str, run_id: str) -> None:
+        """End a run; one that has ended stays as it is."""
+
+        def complete(channels: Channels) -> Channels | None:
+            claimed, completed = channels.get("claimed", ()), channels.get("completed", ())
+            if run_id in completed:
+                return None
+            if run_id not in claimed:
+                raise exceptions.RunNotClaimedError(
+                    f"run {run_id!r} of thread {thread_id!r} cannot be completed: nobody has claimed it"
+                )
+            return {"claimed": [other for other in claimed if other != run_id], "completed": [*completed, run_id]}
+
+        await self._change(thread_id, complete)
+
+    async def snapshot(self, thread_id: str, *, after_run_id: str) -> list[Message]:
+        """The messages of the runs that were completed up to one, and those of no run."""
+        found = await self._do(read_messages, stored(thread_id))
+        if found is None:
+            raise not_found(thread_id)
+        channels, entries = found
+        return _messages(thread_id, of_runs(completed_until(thread_id, channels, after_run_id), entries))
+
+    async def fork(
+        self, src_thread_id: str, new_thread_id: str, *, after_run_id: str, metadata: JsonObject | None = None
+    ) -> None:
+        """Begin a new thread with what `snapshot` gives, the extra and the runs."""
+        extra = {} if metadata is None else _by_key({"fork": metadata})
+        await self._do(fork_thread, attempt(), stored(src_thread_id), stored(new_thread_id), after_run_id, extra)
+
+    async def _change(self, thread_id: str, revise: Revise, entries: Sequence[Any] = ()) -> bool:
+        return await self._do(change_thread, attempt(), stored(thread_id), revise, entries)
+
+    async def _do(self, make: Make[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do an operation; its errors become the framework's where that has one."""
+        try:
+            return await self._desk.arun(make, *args, **kwargs)
+        except Contention as error:
+            raise exceptions.CheckpointerLockTimeoutError(str(error)) from error
+        except CorruptCheckpoint as error:
+            where = f"namespace {error.checkpoint_ns!r}, checkpoint {error.checkpoint_id!r}, channel {error.channel!r}"
+            raise corrupt(name(error.thread_id), where, error) from error
+
+
+def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
+    messages = []
+    for place, entry in enumerate(entries):
+        try:
+            # Not `validate_json`, which takes a dict in a tool's details for a model without fields.
+            messages.append(_MESSAGE.validate_python(from_json(entry["message"])))
+        except ValueError as error:
+            raise corrupt(thread_id, f"message {place}", error) from error
+    return messages
+
+
+def _json(value: object) -> str:
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False)  # `to_json` would make null of an infinite number.
+
+
+def _by_key(extra: Channels) -> dict[str, str]:
+    return {key: _json(value) for key, value in extra.items()}
+
+
+def _is_completed(thread_id: str, run_id: str) -> exceptions.RunAlreadyCompletedError:
+    return exceptions.RunAlreadyCompletedError(
+        f"run {run_id!r} of thread {thread_id!r} is completed; nothing was stored. Begin one with another id"
+    )

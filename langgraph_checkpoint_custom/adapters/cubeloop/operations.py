@@ -1,0 +1,178 @@
+"""A thread of CubeLoop is a document and a log.
+
+Must not know: SQL, connections, the clock.
+
+The log has an entry for each message, with its run. The document's channels, of which each is there from its first use
+on:
+
+- `extra`: what was saved as such, by key
+- `parent`: the thread that this one is a fork of
+- `claimed`, `completed`: the ids of runs, those that go on and the others; the completion sequence is their order
+- `pending`: the request that waits for an answer, with its question and its run, or None
+- `answers`: by run and question
+- `log`: the id of the log's checkpoint; the number of a batch there is the step of the document that came with it
+
+What is the framework's own is stored as text, the JSON of what pydantic makes of it: that has integers of any size,
+which msgpack has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langgraph_checkpoint_custom.adapters.cubeloop.framework import exceptions
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.documents import (
+    Attempt,
+    Document,
+    append_entries,
+    once,
+    read_document,
+    store_document,
+)
+from langgraph_checkpoint_custom.core.kinds import name_of, thread_of
+from langgraph_checkpoint_custom.core.maintain import prune_thread
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.values import Values
+
+Channels = Mapping[str, Any]
+# What changes in a document, by what is in it; None if nothing is to be stored.
+Revise = Callable[[Channels], Channels | None]
+
+KIND = "cubeloop"
+LOG = "messages"
+# How many of a document's versions are kept, and after how many the rest is deleted. `once` looks for the version of a
+# change whose answer was lost; a hundred changes of one thread take longer than the first tries to reconnect.
+VERSIONS = 100
+
+
+@operation("read")
+def read_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Channels]:
+    """The channels of a thread's document.
+
+    Trips: 1.
+    """
+    found = yield from read_document(d, codec, thread_id)
+    return found.values if found else {}
+
+
+@operation("snapshot")
+def read_messages(d: SqlDialect, codec: Values, thread_id: str) -> Steps[tuple[Channels, Sequence[Any]] | None]:
+    """The channels of a thread's document and the entries of its log; None if there is no such thread.
+
+    Trips: 2, or 1 without messages.
+    """
+    found = yield from read_document(d, codec, thread_id)
+    return (found.values, (yield from _entries(d, codec, thread_id, found.values))) if found else None
+
+
+@operation("exclusive", locks=["thread_id"])
+def change_thread(
+    d: SqlDialect, codec: Values, change: Attempt[bool], thread_id: str, revise: Revise, entries: Sequence[Any] = ()
+) -> Steps[bool]:
+    """Change a thread's document and append to its log; returns whether there was something to change.
+
+    Trips: 3, one more with entries, one more for the first ones, and one more each `VERSIONS` changes.
+    """
+
+    def steps() -> Steps[bool]:
+        before = yield from read_document(d, codec, thread_id)
+        changed = revise(before.values if before else {})
+        if changed is not None:
+            yield from _store(d, codec, change, thread_id, before, changed, entries)
+        return changed is not None
+
+    return (yield from once(d, change, steps()))
+
+
+@operation("exclusive", locks=["source", "target"])
+def fork_thread(
+    d: SqlDialect, codec: Values, change: Attempt[None], source: str, target: str, until: str, extra: Channels
+) -> Steps[None]:
+    """Copy what a thread was when a run was completed, and more extra, to a new one.
+
+    Trips: 4, or 7 with messages.
+    """
+
+    def steps() -> Steps[None]:
+        found = yield from read_document(d, codec, source)
+        if found is None:
+            raise not_found(name(source))
+        if (yield from read_document(d, codec, target)) is not None:
+            raise exceptions.ThreadAlreadyExistsError(f"thread {name(target)!r} exists; nothing was copied to it")
+        runs = completed_until(name(source), found.values, until)
+        entries = of_runs(runs, (yield from _entries(d, codec, source, found.values)))
+        copied = {"extra": {**found.values.get("extra", {}), **extra}, "parent": name(source), "completed": runs}
+        yield from _store(d, codec, change, target, None, copied, entries)
+
+    yield from once(d, change, steps())
+
+
+def _store(
+    d: SqlDialect,
+    codec: Values,
+    change: Attempt[Any],
+    thread_id: str,
+    before: Document | None,
+    changed: Channels,
+    entries: Sequence[Any],
+) -> Steps[None]:
+    """Store the next version of a thread's document, and entries in its log."""
+    step = before.step + 1 if before else 0
+    log = before.values.get("log") if before else None
+    if entries and log is None:
+        log = (yield from store_document(d, codec, change, (thread_id, LOG), None, {})).checkpoint_id
+        changed = {**changed, "log": log}
+    yield from store_document(d, codec, change, (thread_id, ""), before, changed)
+    if entries:
+        yield from append_entries(d, codec, Key(thread_id, LOG, log), step, entries)
+    if step and step % VERSIONS == 0:
+        yield from prune_thread(d, thread_id, VERSIONS).start()
+
+
+def _entries(d: SqlDialect, codec: Values, thread_id: str, channels: Channels) -> Steps[Sequence[Any]]:
+    """What is in the log of a thread."""
+    if "log" not in channels:
+        return ()
+    log = yield from read_document(d, codec, thread_id, LOG, channels["log"])
+    if log is None:
+        raise corrupt(name(thread_id), "the messages", LookupError("they are gone"))
+    return log.entries
+
+
+def completed_until(thread_id: str, channels: Channels, until: str) -> list[str]:
+    """The runs that were completed up to one, in order."""
+    completed: list[str] = channels.get("completed", [])
+    if until not in completed:
+        raise exceptions.RunNotCompletedError(f"run {until!r} of thread {thread_id!r} is not completed")
+    return completed[: completed.index(until) + 1]
+
+
+def of_runs(runs: Sequence[str], entries: Sequence[Any]) -> list[Any]:
+    """The entries of some runs and of none."""
+    chosen = {None, *runs}
+    return [entry for entry in entries if entry["run"] in chosen]
+
+
+def not_found(thread_id: str) -> exceptions.ThreadNotFoundError:
+    """The error for a thread that is not there."""
+    return exceptions.ThreadNotFoundError(f"there is no thread {thread_id!r}")
+
+
+def corrupt(thread_id: str, where: str, cause: Exception) -> exceptions.CheckpointCorruptionError:
+    """The error for something in a thread that cannot be read."""
+    return exceptions.CheckpointCorruptionError(
+        thread_id=thread_id, backend="langgraph_checkpoint_custom", row_ref=where, cause=cause
+    )
+
+
+def stored(thread_id: str) -> str:
+    """The id that a thread is stored under."""
+    return thread_of(KIND, thread_id)
+
+
+def name(thread_id: str) -> str:
+    """CubeLoop's id of a stored thread."""
+    return name_of(thread_id)[0]

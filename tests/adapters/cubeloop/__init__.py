@@ -1,0 +1,6 @@
+"""The adapter for CubeLoop, with the real framework; skipped without it."""
+
+import pytest
+
+# It needs Python 3.11, and brings along 70 MB that nothing else here uses.
+pytest.importorskip("cubeloop", reason="NOT TESTED: there is no CubeLoop; install the extra `cubeloop`")

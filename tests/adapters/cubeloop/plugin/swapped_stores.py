@@ -1,0 +1,106 @@
+"""A pytest plugin that gives CubeLoop's own tests stores of ours, and tells which of them made one and went wrong.
+
+It is loaded next to the tests of the framework's source distribution, in a process of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from cubeloop import checkpointer
+from cubeloop.checkpointer import memory, sqlite
+
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
+from langgraph_checkpoint_custom.adapters.cubeloop.operations import read_thread, stored
+
+opened = ExitStack()
+savers: dict[str, CheckpointSaver] = {}
+numbers = itertools.count()
+# The tests that made a store; those that went wrong with what was said.
+outcomes: dict[str, str | None] = {}
+
+
+def tenant_of(name: str) -> CheckpointSaver:
+    """What was stored under a name."""
+    test, _ = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)
+    outcomes[test] = None
+    if not savers:
+        savers[""] = opened.enter_context(open_saver(os.environ["SWAPPED_STORES_URL"]))
+    return savers.setdefault(name, savers[""].for_tenant(hashlib.sha256(name.encode()).hexdigest()[:16]))
+
+
+class Run(NamedTuple):
+    """What tests ask about a run; of the time they ask only whether there is one."""
+
+    completed_at: float | None = None
+    completion_seq: int | None = None
+
+
+class Memory(CubeLoopCheckpointer):
+    """In place of the store that holds dicts."""
+
+    def __init__(self) -> None:
+        super().__init__(tenant_of(f"memory {next(numbers)}"))
+
+    @property
+    def _runs(self) -> dict[str, dict[str, Run]]:
+        """The runs of the threads that tests look at, as the tables have them."""
+        found = {thread_id: self._desk.run(read_thread, stored(thread_id)) for thread_id in ("t", "src")}
+        return {
+            thread_id: {
+                **dict.fromkeys(channels.get("claimed", ()), Run()),
+                **{run_id: Run(place, place) for place, run_id in enumerate(channels.get("completed", ()), 1)},
+            }
+            for thread_id, channels in found.items()
+        }
+
+
+class Sqlite(CubeLoopCheckpointer):
+    """In place of the store that holds a file."""
+
+    def __init__(self, db_path: str) -> None:
+        super().__init__(tenant_of(db_path))
+
+
+for module, name, store in (
+    (memory, "MemoryCheckpointer", Memory),
+    (checkpointer, "MemoryCheckpointer", Memory),
+    (sqlite, "SQLiteCheckpointer", Sqlite),
+):
+    setattr(module, name, store)
+# What the tests of their other stores import, which are not run.
+for name in ("aiomysql", "asyncpg"):
+    sys.modules.setdefault(name, ModuleType(name))
+
+
+@pytest.fixture(autouse=True)
+def _loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An event loop for tests that are not in one and ask for the current one."""
+    if asyncio.iscoroutinefunction(request.function):
+        yield
+        return
+    with asyncio.Runner() as runner:  # type: ignore[attr-defined]  # Python 3.11, as CubeLoop needs.
+        asyncio.set_event_loop(runner.get_loop())
+        yield
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.nodeid in outcomes and not report.passed:
+        outcomes[report.nodeid] = str(report.longrepr)
+
+
+def pytest_unconfigure() -> None:
+    opened.close()
+    Path(os.environ["SWAPPED_STORES_REPORT"]).write_text(json.dumps(outcomes), "utf-8")

@@ -1,0 +1,441 @@
+"""What each method of CubeLoop's protocol promises, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cubeloop.checkpointer.base import CheckpointData, Checkpointer
+from cubeloop.checkpointer.exceptions import (
+    CheckpointCorruptionError,
+    CheckpointerLockTimeoutError,
+    RunAlreadyClaimedError,
+    RunAlreadyCompletedError,
+    RunNotClaimedError,
+    RunNotCompletedError,
+    ThreadAlreadyExistsError,
+    ThreadNotFoundError,
+)
+from cubeloop.hitl.types import ApproveAnswer, ApproveRequest, AskRequest, HitlRequest, Option, Question
+from cubeloop.providers.base import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, SqliteSaver
+from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
+from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
+    KIND,
+    LOG,
+    VERSIONS,
+    change_thread,
+    fork_thread,
+    stored,
+)
+from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from tests.behaviour.helpers import Database
+from tests.conftest import needs_error_codes
+from tests.stores import Store
+
+
+@pytest.fixture
+async def checkpointer(store: Store) -> AsyncIterator[Checkpointer]:
+    async with store.open() as saver:
+        yield CubeLoopCheckpointer(saver)
+
+
+def user(text: str, run_id: str | None = None) -> Message:
+    return UserMessage(content=[TextContent(text=text)], run_id=run_id)
+
+
+def request(question_id: str) -> HitlRequest:
+    payload = ApproveRequest(tool_name="shell", tool_call_id=question_id, args={"command": "ls", "times": 2**70})
+    return HitlRequest(question_id=question_id, thread_id="thread", payload=payload, created_at=1.5)
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [block.text for message in messages for block in message.content if isinstance(block, TextContent)]
+
+
+async def loaded(checkpointer: Checkpointer, thread_id: str = "thread") -> CheckpointData:
+    found = await checkpointer.load(thread_id)
+    assert found is not None
+    return found
+
+
+async def run(checkpointer: Checkpointer, run_id: str, thread_id: str = "thread") -> None:
+    """A whole run of one message."""
+    await checkpointer.claim_run(thread_id, run_id)
+    await checkpointer.append(thread_id, [user(run_id, run_id)])
+    await checkpointer.mark_run_complete(thread_id, run_id)
+
+
+MESSAGES: list[Message] = [
+    UserMessage(
+        content=[TextContent(text="Grüße 🎉 \x00"), ImageContent(source="AAAA", media_type="image/png")],
+        metadata={"large": 2**70, "floats": [0.1, float("inf")], "none": None, "deep": [{"a": [True, {"b": ""}]}]},
+        timestamp=1.25,
+    ),
+    AssistantMessage(
+        content=[
+            ThinkingContent(thinking="hm"),
+            TextContent(text="x" * 5000),
+            ToolCall(id="call", name="tool", arguments={"a": {"b": [1, 2.5, None]}}),
+        ],
+        usage=Usage(input_tokens=3, output_tokens=4),
+        stop_reason="tool_use",
+        run_id="run",
+    ),
+    ToolResultMessage(
+        tool_call_id="call",
+        tool_name="tool",
+        content=[TextContent(text="")],
+        details={"of": [1, {"a": None}]},
+        is_error=True,
+        run_id="run",
+    ),
+]
+
+
+def test_it_has_the_whole_protocol() -> None:
+    assert issubclass(CubeLoopCheckpointer, Checkpointer)
+
+
+async def test_messages_come_back_as_they_were(checkpointer: Checkpointer) -> None:
+    assert await checkpointer.load("thread") is None
+    await checkpointer.append("thread", MESSAGES[:1])
+    await checkpointer.append("thread", MESSAGES[1:])
+    assert await checkpointer.load("thread") == CheckpointData(MESSAGES, {}, None)
+    assert await checkpointer.load("another") is None
+
+
+async def test_what_is_appended_may_change_meanwhile(checkpointer: Checkpointer) -> None:
+    message = UserMessage(content=[TextContent(text="before")])
+    extra: dict[str, Any] = {"list": [1]}
+    appending = asyncio.ensure_future(checkpointer.append("thread", [message]))
+    saving = asyncio.ensure_future(checkpointer.save_extra("thread", extra))
+    await asyncio.sleep(0)
+    message.content = [TextContent(text="after")]
+    extra["list"].append(2)
+    await asyncio.gather(appending, saving)
+    found = await loaded(checkpointer)
+    assert (texts(found.messages), found.extra) == (["before"], {"list": [1]})
+    found.extra["list"] = []
+    assert (await loaded(checkpointer)).extra == {"list": [1]}
+
+
+async def test_nothing_is_no_thread(checkpointer: CubeLoopCheckpointer) -> None:
+    await checkpointer.append("thread", [])
+    await checkpointer.save_pending_request("thread", None)
+    await checkpointer.clear_hitl_answers("thread")
+    assert await checkpointer.load_pending("thread") is None
+    assert await checkpointer.load_pending_request("thread") is None
+    assert await checkpointer.load_pending_run_id("thread") is None
+    assert await checkpointer.load_hitl_answer("thread", "question") is None
+    assert not await checkpointer.clear_pending_request_if_matches("thread", question_id="question", run_id="run")
+    with pytest.raises(ThreadNotFoundError):
+        await checkpointer.snapshot("thread", after_run_id="run")
+    with pytest.raises(ThreadNotFoundError):
+        await checkpointer.fork("thread", "fork", after_run_id="run")
+    with pytest.raises(RunNotClaimedError):
+        await checkpointer.mark_run_complete("thread", "run")
+    assert await checkpointer.load("thread") is None
+
+
+async def test_a_thread_without_messages_and_extra_is_not_loaded_but_there(checkpointer: Checkpointer) -> None:
+    await checkpointer.claim_run("claimed", "run")
+    await checkpointer.save_pending_request("pending", request("question"))
+    await run(checkpointer, "run")
+    for thread_id in ("claimed", "pending", "thread"):
+        with pytest.raises(RunNotCompletedError):
+            await checkpointer.snapshot(thread_id, after_run_id="another")
+        with pytest.raises(RunNotCompletedError):
+            await checkpointer.fork(thread_id, "fork", after_run_id="another")
+        with pytest.raises(ThreadAlreadyExistsError):
+            await checkpointer.fork("thread", thread_id, after_run_id="run")
+    assert await checkpointer.load("claimed") is None
+    assert await checkpointer.load("pending") is None
+    await checkpointer.save_extra("claimed", {})
+    assert await checkpointer.load("claimed") == CheckpointData()
+
+
+async def test_extra_is_merged(checkpointer: Checkpointer) -> None:
+    await checkpointer.save_extra("thread", {"a": 1, "b": {"c": 2}})
+    await checkpointer.save_extra("thread", {"b": {"d": 3}, "e": 2**70})
+    assert (await loaded(checkpointer)).extra == {"a": 1, "b": {"d": 3}, "e": 2**70}
+
+
+async def test_one_request_waits_with_its_run(checkpointer: CubeLoopCheckpointer) -> None:
+    asked = HitlRequest(
+        question_id="asked",
+        thread_id=None,
+        payload=AskRequest(questions=[Question(key="a", prompt="A?", options=[Option(label="b", value="c")])]),
+        created_at=0.5,
+        timeout_seconds=1.5,
+    )
+    await checkpointer.save_pending_request("thread", request("question"), run_id="run")
+    await checkpointer.save_pending_request("thread", asked)
+    assert await checkpointer.load_pending("thread") == (asked, None)
+    await checkpointer.save_pending_request("thread", request("question"), run_id="run")
+    assert await checkpointer.load_pending("thread") == (request("question"), "run")
+    assert await checkpointer.load_pending_request("thread") == request("question")
+    assert await checkpointer.load_pending_run_id("thread") == "run"
+    await checkpointer.save_pending_request("thread", None)
+    assert await checkpointer.load_pending("thread") is None
+
+
+async def test_only_the_request_that_is_meant_is_cleared(checkpointer: Checkpointer) -> None:
+    await checkpointer.save_pending_request("thread", request("question"), run_id="run")
+    for question_id, run_id in [("another", "run"), ("question", "another")]:
+        assert not await checkpointer.clear_pending_request_if_matches("thread", question_id=question_id, run_id=run_id)
+    assert await checkpointer.load_pending("thread") == (request("question"), "run")
+    clearing = [
+        checkpointer.clear_pending_request_if_matches("thread", question_id="question", run_id="run") for _ in range(8)
+    ]
+    assert sorted(await asyncio.gather(*clearing)) == [False] * 7 + [True]
+    assert await checkpointer.load_pending("thread") is None
+
+
+async def test_answers_are_of_a_run(checkpointer: Checkpointer) -> None:
+    await checkpointer.save_hitl_answer("thread", "a", ApproveAnswer(decision="deny", reason="no"), run_id="run")
+    await checkpointer.save_hitl_answer("thread", "b", ["x", {"y": 2**70}], run_id="run")
+    await checkpointer.save_hitl_answer("thread", "a", "of no run")
+    await checkpointer.save_hitl_answer("another", "a", "of another thread", run_id="run")
+
+    async def answers() -> list[Any]:
+        places = [("thread", "a", "run"), ("thread", "b", "run"), ("thread", "a", None), ("another", "a", "run")]
+        return [await checkpointer.load_hitl_answer(thread, name, run_id=run_id) for thread, name, run_id in places]
+
+    given = {"decision": "deny", "edited_args": None, "reason": "no"}
+    assert await answers() == [given, ["x", {"y": 2**70}], "of no run", "of another thread"]
+    await checkpointer.clear_hitl_answers("thread", iter(["b", "unknown"]), run_id="run")
+    assert await answers() == [given, None, "of no run", "of another thread"]
+    await checkpointer.clear_hitl_answers("thread", [], run_id="run")
+    await checkpointer.clear_hitl_answers("thread", run_id="unknown")
+    assert await answers() == [given, None, "of no run", "of another thread"]
+    await checkpointer.save_hitl_answer("thread", "b", False, run_id="run")
+    await checkpointer.clear_hitl_answers("thread", run_id="run")
+    assert await answers() == [None, None, "of no run", "of another thread"]
+
+
+async def test_a_run_is_claimed_completed_and_then_stays(checkpointer: Checkpointer) -> None:
+    with pytest.raises(RunNotClaimedError, match="'run' of thread 'thread'"):
+        await checkpointer.mark_run_complete("thread", "run")
+    await checkpointer.claim_run("thread", "run")
+    with pytest.raises(RunAlreadyClaimedError, match="'run' of thread 'thread'"):
+        await checkpointer.claim_run("thread", "run")
+    await checkpointer.claim_run("another", "run")
+    await checkpointer.append("thread", [user("a", "run")])
+    for _ in range(2):
+        await checkpointer.mark_run_complete("thread", "run")
+    with pytest.raises(RunAlreadyCompletedError, match="'run' of thread 'thread'"):
+        await checkpointer.claim_run("thread", "run")
+    with pytest.raises(RunAlreadyCompletedError, match="'run' of thread 'thread'"):
+        await checkpointer.append("thread", [user("of none"), user("late", "run")])
+    await checkpointer.append("thread", [user("of none"), user("not claimed", "other")])
+    assert texts((await loaded(checkpointer)).messages) == ["a", "of none", "not claimed"]
+
+
+async def test_a_snapshot_is_what_was_completed_up_to_a_run(checkpointer: Checkpointer) -> None:
+    await checkpointer.append("thread", [user("of none")])
+    for run_id in ("first", "second", "open"):
+        await checkpointer.claim_run("thread", run_id)
+    messages = [user("1 of second", "second"), user("1 of first", "first"), user("1 of open", "open")]
+    await checkpointer.append("thread", messages)
+    await checkpointer.append("thread", [user("2 of second", "second")])
+    await checkpointer.mark_run_complete("thread", "first")
+    await checkpointer.mark_run_complete("thread", "second")
+    assert texts(await checkpointer.snapshot("thread", after_run_id="first")) == ["of none", "1 of first"]
+    whole = ["of none", "1 of second", "1 of first", "2 of second"]
+    assert texts(await checkpointer.snapshot("thread", after_run_id="second")) == whole
+    for run_id in ("open", "unknown"):
+        with pytest.raises(RunNotCompletedError, match=f"'{run_id}' of thread 'thread'"):
+            await checkpointer.snapshot("thread", after_run_id=run_id)
+
+
+async def test_a_fork_is_a_thread_of_its_own(checkpointer: Checkpointer) -> None:
+    await checkpointer.append("thread", [user("of none")])
+    await checkpointer.save_extra("thread", {"a": 1})
+    await checkpointer.save_pending_request("thread", request("question"), run_id="open")
+    await checkpointer.save_hitl_answer("thread", "question", "yes")
+    await checkpointer.claim_run("thread", "open")
+    for run_id in ("first", "second"):
+        await run(checkpointer, run_id)
+    before = await loaded(checkpointer)
+    await checkpointer.fork("thread", "fork", after_run_id="first", metadata={"why": ["to try"]})
+    found = await loaded(checkpointer, "fork")
+    assert (texts(found.messages), found.parent_thread_id) == (["of none", "first"], "thread")
+    assert found.extra == {"a": 1, "fork": {"why": ["to try"]}}
+    assert await checkpointer.load_pending("fork") is None
+    assert await checkpointer.load_hitl_answer("fork", "question") is None
+    with pytest.raises(RunAlreadyCompletedError):
+        await checkpointer.claim_run("fork", "first")
+    for run_id in ("second", "open"):
+        await run(checkpointer, run_id, "fork")
+    await checkpointer.fork("fork", "fork of it", after_run_id="open")
+    found = await loaded(checkpointer, "fork of it")
+    assert (texts(found.messages), found.parent_thread_id) == (["of none", "first", "second", "open"], "fork")
+    assert await loaded(checkpointer) == before
+    await checkpointer.claim_run("empty", "run")
+    await checkpointer.mark_run_complete("empty", "run")
+    await checkpointer.fork("empty", "fork of nothing", after_run_id="run")
+    assert await checkpointer.load("fork of nothing") == CheckpointData([], {}, "empty")
+
+
+async def test_nothing_is_forked_onto_a_thread(checkpointer: Checkpointer) -> None:
+    await run(checkpointer, "run")
+    await checkpointer.append("another", [user("another")])
+    for thread_id in ("thread", "another"):
+        with pytest.raises(ThreadAlreadyExistsError, match=f"'{thread_id}'"):
+            await checkpointer.fork("thread", thread_id, after_run_id="run")
+    with pytest.raises(ThreadNotFoundError, match="'unknown'"):
+        await checkpointer.fork("unknown", "unknown", after_run_id="run")
+    assert texts((await loaded(checkpointer, "another")).messages) == ["another"]
+    forking = (checkpointer.fork("thread", "fork", after_run_id="run") for _ in range(6))
+    results = await asyncio.gather(*forking, return_exceptions=True)
+    assert sorted(type(result).__name__ for result in results) == ["NoneType"] + ["ThreadAlreadyExistsError"] * 5
+
+
+async def test_nothing_is_lost_between_tasks(checkpointer: Checkpointer) -> None:
+    changes: list[Coroutine[Any, Any, None]] = []
+    for number in range(25):
+        changes.append(checkpointer.append("thread", [user(f"{number} {place}") for place in range(3)]))
+        changes.append(checkpointer.save_extra("thread", {f"{number}": number}))
+    await asyncio.gather(*changes)
+    found = await loaded(checkpointer)
+    assert found.extra == {f"{number}": number for number in range(25)}
+    batches = [tuple(texts(found.messages)[start : start + 3]) for start in range(0, 75, 3)]
+    assert sorted(batches) == sorted(tuple(f"{number} {place}" for place in range(3)) for number in range(25))
+
+
+async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
+    desk, checkpointer = Desk(saver), CubeLoopCheckpointer(saver)
+    thread_id, entries = stored("thread"), [{"run": None, "message": user("a").model_dump_json()}]
+    await checkpointer.claim_run("thread", "run")
+    for first in (True, False):
+        appending, completing, clearing, forking = attempt(), attempt(), attempt(), attempt()
+        for _ in range(2):
+            assert await desk.arun(change_thread, appending, thread_id, lambda channels: {}, entries)
+            assert await desk.arun(change_thread, completing, thread_id, lambda channels: {"completed": ["run"]})
+        assert texts((await loaded(checkpointer)).messages) == ["a"] * (1 if first else 2)
+        for _ in range(2):
+            await desk.arun(fork_thread, forking, thread_id, stored(f"fork {first}"), "run", {})
+        await checkpointer.save_pending_request("thread", request("question"), run_id="run")
+        for _ in range(2):
+            assert await desk.arun(
+                change_thread, clearing, thread_id, lambda channels: {"pending": None} if channels["pending"] else None
+            )
+
+
+async def test_old_versions_go_and_nothing_else(saver: CheckpointSaver) -> None:
+    checkpointer, desk, thread_id = CubeLoopCheckpointer(saver), Desk(saver), stored("thread")
+    await run(checkpointer, "run")
+    await checkpointer.append("thread", MESSAGES[:1])
+    early = attempt()
+    assert await desk.arun(change_thread, early, thread_id, lambda channels: {"extra": {"large": f'"{"x" * 2000}"'}})
+    for number in range(VERSIONS - 10):
+        await checkpointer.save_extra("thread", {"number": number})
+    lost = attempt()
+    assert await desk.arun(change_thread, lost, thread_id, lambda channels: {"extra": {**channels["extra"], "b": "1"}})
+    for number in range(VERSIONS + 8):
+        await checkpointer.append("thread", [user(f"{number}")])
+        if number == VERSIONS // 2:  # Those of the first hundred have gone meanwhile, but not this one.
+            assert await desk.arun(change_thread, lost, thread_id, lambda channels: pytest.fail("made twice"))
+    history = list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}))
+    assert VERSIONS <= len(history) < 2 * VERSIONS
+    assert len(list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": LOG}}))) == 1
+    found = await loaded(checkpointer)
+    assert found.messages == [user("run", "run"), MESSAGES[0], *(user(f"{n}") for n in range(VERSIONS + 8))]
+    assert found.extra == {"large": "x" * 2000, "number": VERSIONS - 11, "b": 1}
+    with pytest.raises(RunAlreadyCompletedError):
+        await checkpointer.claim_run("thread", "run")
+    saver.prune([thread_id])
+    assert await loaded(checkpointer) == found
+    await checkpointer.append("thread", [user("last")])
+    assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{VERSIONS + 7}", "last"]
+
+
+async def test_threads_of_a_tenant_are_apart_and_encrypted(store: Store) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(
+        JsonPlusSerializer(allowed_msgpack_modules=None), key=b"a key of sixteen"
+    )
+    async with store.open(serde=serde) as saver:
+        own, other = CubeLoopCheckpointer(saver), CubeLoopCheckpointer(saver.for_tenant("acme"))
+        await own.append("thread", [user("secret words")])
+        await other.save_extra("thread", {"secret": "words"})
+        await other.save_pending_request("thread", request("secret"))
+        assert texts((await loaded(own)).messages) == ["secret words"]
+        assert await loaded(other) == CheckpointData([], {"secret": "words"}, None)
+        assert {(found.kind, found.name) for found in saver.for_tenant("acme").threads()} == {(KIND, ("thread",))}
+        assert await own.load_pending("thread") is None
+    assert not any(b"secret" in cell for cell in Database(store).cells())
+
+
+async def test_it_connects_late_and_closes_nothing(tmp_path: Path) -> None:
+    saver = SqliteSaver(tmp_path / "checkpoints.db")
+    async with CubeLoopCheckpointer(saver) as checkpointer:
+        assert not list(tmp_path.iterdir())
+        await checkpointer.save_extra("thread", {"a": 1})
+    assert (await loaded(checkpointer)).extra == {"a": 1}
+    await saver.aclose()
+
+
+async def test_an_id_that_cannot_be_stored_is_refused(checkpointer: Checkpointer) -> None:
+    with pytest.raises(ConfigError, match="the name of a cubeloop has"):
+        await checkpointer.save_extra("x" * 2000, {})
+
+
+@needs_error_codes
+async def test_a_database_that_is_busy_is_told_in_their_words(tmp_path: Path) -> None:
+    store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    async with store.open(busy_timeout=0) as saver:
+        checkpointer = CubeLoopCheckpointer(saver)
+        await checkpointer.append("thread", [user("a")])
+        with closing(Database(store).connect()) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(CheckpointerLockTimeoutError, match="busy_timeout"):
+                await checkpointer.append("thread", [user("b")])
+            assert texts((await loaded(checkpointer)).messages) == ["a"]
+
+
+async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver) -> None:
+    checkpointer = CubeLoopCheckpointer(saver)
+    alien: Any = {"role": "alien"}
+    await checkpointer.append("thread", [user("a"), alien])
+    with pytest.raises(CheckpointCorruptionError, match=r"(?s)thread 'thread' .*message 1\): .*'alien'") as caught:
+        await checkpointer.load("thread")
+    assert (caught.value.thread_id, caught.value.row_ref) == ("thread", "message 1")
+    assert isinstance(caught.value.__cause__, ValueError)
+    pending = {"question": "a", "run": None, "request": "{}"}
+    await Desk(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"pending": pending})
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the pending request"):
+        await checkpointer.load_pending("thread")
+    await Desk(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are gone"):
+        await checkpointer.load("thread")
+
+
+async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: CheckpointSaver) -> None:
+    checkpointer = CubeLoopCheckpointer(saver)
+    await checkpointer.append("thread", [user("a")])
+    await checkpointer.save_extra("other", {"a": 1})
+    for table in ("blobs", "writes"):
+        Database(store).run(f"UPDATE {table} SET value = :data", data=b"\xc1")
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*'messages'.*channel 'entry'") as caught:
+        await checkpointer.load("thread")
+    assert (caught.value.thread_id, type(caught.value.__cause__)) == ("thread", CorruptCheckpoint)
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'other' .*channel 'extra'"):
+        await checkpointer.save_extra("other", {})

@@ -1,0 +1,96 @@
+"""CubeLoop's own tests, with stores of ours in place of theirs.
+
+They come with the source distribution of 0.14.1, as the last one to have any, and are run with the CubeLoop that is
+installed here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.cubeloop.packages import pip
+from tests.stores import Store
+
+PLUGIN = Path(__file__).parent / "plugin"
+# Tests that look into the connection or the tables of CubeLoop's own SQLite store.
+LOOK_INSIDE = {
+    "tests/checkpointer/test_save_pending_request_run_id.py": [
+        "test_sqlite_migration_from_v2_table_adds_run_id_column"  # Makes an old table of theirs beforehand.
+    ],
+    "tests/checkpointer/test_sqlite.py": [  # Damage a row by hand.
+        "TestCheckpointCorruption::test_corrupt_json_row_raises_typed",
+        "TestCheckpointCorruption::test_unknown_role_raises_typed",
+    ],
+    "tests/checkpointer/test_sqlite_concurrency.py": [
+        "test_lock_timeout_surfaces_as_typed_error"  # Sets its busy_timeout.
+    ],
+    "tests/checkpointer/test_sqlite_runs.py": [
+        "test_completion_seq_monotonic_per_thread"  # Selects from the table; that of the memory store passes.
+    ],
+    "tests/checkpointer/test_sqlite_schema.py": [
+        "test_runs_table_and_columns_exist_after_init",
+        "test_busy_timeout_is_set",
+    ],
+    "tests/hitl/test_checkpointer_pending_request.py": [
+        "test_sqlite_create_table_idempotent"  # Makes the table again.
+    ],
+}
+# How many make a store, and pass with theirs.
+TESTS = 168
+
+pytestmark = pytest.mark.filterwarnings("default:a test with another package is skipped")
+
+
+# What is installed here for other tests is not for these. They share an event loop, and so a pool of connections.
+OPTIONS = ["-p", "swapped_stores", "-p", "no:xdist", "-p", "no:randomly", "-p", "no:cacheprovider"]
+OPTIONS += [f"--override-ini=asyncio_default_{what}_loop_scope=session" for what in ("test", "fixture")]
+
+
+def download(folder: Path) -> Path:
+    """Their tests, unpacked."""
+    options = ["-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]  # Its hatchling is here.
+    pip("download", *options, "-d", str(folder), "cubeloop==0.14.1")
+    (path,) = folder.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        wanted = re.compile(r"[^/]+/(tests/|pyproject\.toml$)")
+        archive.extractall(folder, [member for member in archive if wanted.match(member.name)], filter="data")
+    return next(found for found in folder.iterdir() if found.is_dir())
+
+
+@pytest.mark.timeout(600)
+def test_their_own_tests_pass(store: Store, tmp_path: Path) -> None:
+    theirs = download(tmp_path)
+    paths = [
+        str(path.relative_to(theirs))
+        for path in sorted(theirs.glob("tests/**/test_*.py"))
+        if re.search("(Memory|SQLite)Checkpointer", path.read_text("utf-8"))
+    ]
+    report = tmp_path / "report.json"
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PLUGIN), os.environ.get("PYTHONPATH")])),
+        "SWAPPED_STORES_URL": store.url,
+        "SWAPPED_STORES_REPORT": str(report),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *OPTIONS, *paths],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=theirs,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | variables,
+    )
+    assert report.exists(), done.stdout + done.stderr
+    outcomes = json.loads(report.read_text("utf-8"))
+    wrong = {test: text for test, text in outcomes.items() if text is not None}
+    expected = {f"{path}::{name}" for path, names in LOOK_INSIDE.items() for name in names}
+    assert wrong.keys() == expected, "\n".join(text for test, text in wrong.items() if test not in expected)
+    assert all("object has no attribute '_db'" in text for text in wrong.values())
+    assert len(outcomes) == TESTS
