@@ -164,7 +164,7 @@ class PostgresDriver:
                 with self._borrow(op.name, ()) as connection, _patience(op, connection), connection.transaction():
                     if _begins_snapshot(op, connection):
                         connection.execute(_SNAPSHOT, prepare=False)
-                    return drive(op, lambda request: self._reply(connection, request))
+                    return drive(op, lambda request: self._inside(connection, request))
             except RetryableError as error:
                 failed += 1
                 pause = self._pause(failed, started)
@@ -201,13 +201,11 @@ class PostgresDriver:
     def _reply(self, connection: Connection[Any], request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        statements = request.sent()
-        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             with connection.transaction():
-                for cursor, statement in zip(cursors, statements, strict=True):
-                    cursor.execute(statement.sql, statement.values(), prepare=False)
-            return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+                return self._inside(connection, request)
+        statements = request.sent()
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -227,6 +225,16 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     connection.rollback()
                 raise
+        return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+
+    def _inside(self, connection: Connection[Any], request: Trip | Offload) -> Any:
+        """Send what is a part of a transaction that begins and ends elsewhere."""
+        if isinstance(request, Offload):
+            return request.work()
+        cursors = []
+        for statement in request.sent():
+            cursors.append(connection.cursor(binary=True, row_factory=tuple_row))
+            cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # Async, the same
@@ -264,7 +272,7 @@ class PostgresDriver:
                         async with connection.transaction():
                             if _begins_snapshot(op, connection):
                                 await connection.execute(_SNAPSHOT, prepare=False)
-                            return await adrive(op, lambda request: self._areply(connection, request))
+                            return await adrive(op, lambda request: self._ainside(connection, request))
             except RetryableError as error:
                 failed += 1
                 pause = self._pause(failed, started)
@@ -302,13 +310,11 @@ class PostgresDriver:
     async def _areply(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        statements = request.sent()
-        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         if _in_transaction(connection):
             async with connection.transaction():
-                for cursor, statement in zip(cursors, statements, strict=True):
-                    await cursor.execute(statement.sql, statement.values(), prepare=False)
-            return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+                return await self._ainside(connection, request)
+        statements = request.sent()
+        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
         prepare = self._may_prepare(connection)
         if prepare is None:
             asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
@@ -328,6 +334,15 @@ class PostgresDriver:
                 with suppress(psycopg.Error):
                     await connection.rollback()
                 raise
+        return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+
+    async def _ainside(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
+        if isinstance(request, Offload):
+            return request.work()
+        cursors = []
+        for statement in request.sent():
+            cursors.append(connection.cursor(binary=True, row_factory=tuple_row))
+            await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # What both colours share
