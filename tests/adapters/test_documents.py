@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.documents import (
@@ -25,6 +29,7 @@ from langgraph_checkpoint_custom.core.documents import (
 from langgraph_checkpoint_custom.core.kinds import kind_of, name_of, thread_of
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.values import Values
+from tests.invariants import read_tables
 from tests.stores import Store
 
 THREAD = thread_of("test", "a thread")
@@ -198,6 +203,32 @@ def test_they_are_copied_and_deleted_like_others(saver: CheckpointSaver) -> None
     found = desk.run(read, copy, "log")
     assert found is not None
     assert found.entries == ["entry"]
+
+
+def test_a_retention_takes_them_for_threads_like_others(saver: CheckpointSaver) -> None:
+    desk = Desk(saver)
+    idle: Attempt[int] = Attempt(str(uuid6()), "2020-01-01T00:00:00+00:00")
+    desk.run(add, idle, thread_of("test", "idle"), {})
+    for _ in range(5):
+        desk.run(append, attempt(), THREAD, ["entry"])
+    gone = saver.sweep(Retention(older_than=timedelta(days=30), keep_last=2))
+    assert gone.deleted_threads == 1
+    assert [found.thread_id for found in saver.threads()] == [THREAD]
+    assert len(list(saver.history({"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}))) == 2
+    assert values(desk) == {"batches": 5}
+    log = desk.run(read, THREAD, "log")
+    assert log is not None
+    assert log.entries == ["entry"] * 5
+
+
+def test_with_a_key_they_are_encrypted_and_strict_reads_them(store: Store) -> None:
+    strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+    key = EncryptedSerializer.from_pycryptodome_aes(strict, key=b"0123456789abcdef")
+    with store.open(serde=key) as saver:
+        saver.setup()
+        Desk(saver).run(add, attempt(), THREAD, {"secret": [{"text": "canary"}] * 3})
+        assert values(Desk(saver)) == {"secret": [{"text": "canary"}] * 3, "number": 1}
+        assert "canary" not in str(read_tables(store))
 
 
 def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
