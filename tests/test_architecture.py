@@ -110,6 +110,7 @@ def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
 ACROSS_THREADS = {
     "page_of_store",
     "threads_newest",
+    "threads_recent",
     "thread_heads",
     "select_interrupts",
     "select_next_thread",

@@ -66,12 +66,18 @@ class _Last(NamedTuple):
 def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str]) -> Steps[ThreadsReply]:
     """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
 
-    Trips: 1.
-    Rows: without a filter, the checkpoints between the page's first and last; with one, two or three of each thread.
+    Trips: 1, or 2 with a filter that few threads match.
+    Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
+        these are not enough, two or three of each thread.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.select_threads(page._replace(filter=narrowing(wanted)))
+    asked = page._replace(filter=narrowing(wanted))
+    rows: Sequence[Row] = ()
+    if asked.filter and not asked.prefix:
+        (rows,) = yield d.select_recent_threads(asked)
+    if len(rows) < page.limit:
+        (rows,) = yield d.select_threads(asked)
     after = None
     if len(rows) == page.limit:
         last = rows[-1]

@@ -1309,6 +1309,43 @@ AND NOT EXISTS (
 )
 LIMIT %(limit)s
 
+-- name: threads_recent
+-- Those that match among the newest checkpoints; what many have is found there, and not all threads have to be looked at.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(recent)s
+)
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+FROM recent r
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
+    LIMIT 1
+) AS c
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
+    AND NOT n.hidden
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+    WHERE f.value <> CASE
+        WHEN c.metadata_filter ? f.key THEN coalesce(c.metadata_filter ->> f.key, f.value)
+        WHEN c.metadata_filter ? '*' THEN f.value
+        ELSE 'null'
+    END
+    OFFSET 0
+)
+ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT %(limit)s
+
 -- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
 -- ranges that hold no other tenant's.
 

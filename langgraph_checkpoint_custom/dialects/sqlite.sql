@@ -875,6 +875,36 @@ AND NOT EXISTS (
 )
 ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
 
+-- name: threads_recent
+-- Those that match among the newest checkpoints; what many have is found there, and not all threads have to be looked at.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
+    AND (checkpoint_id, thread_id) < (:before, :thread_below)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :recent
+)
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+FROM recent r
+CROSS JOIN checkpoints c ON c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns
+    AND c.checkpoint_id = r.checkpoint_id
+WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
+    AND NOT n.hidden
+)
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
+)
+AND NOT EXISTS (
+    SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(c.metadata_filter) AS m ON m.key = f.key
+    WHERE f.value <> CASE
+        WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+        WHEN EXISTS (SELECT 1 FROM json_each(c.metadata_filter) AS o WHERE o.key = '*') THEN f.value
+        ELSE 'null'
+    END
+)
+ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
+
 -- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
 -- ranges that hold no other tenant's.
 

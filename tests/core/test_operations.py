@@ -101,7 +101,8 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         ),
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
         (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 1),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 2),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10, "t"), {"a": "1"}), 1),
         (lambda d: count_threads(d, CODEC, "", {}), 1),
         (lambda d: thread_exists(d, "t"), 1),
         (lambda d: runs_of_thread(d, CODEC, "t"), 1),
@@ -185,7 +186,7 @@ def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> Non
         drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
 
 
-def test_threads_go_by_their_age_without_a_filter_and_by_their_ids_with_one(d: SqlDialect) -> None:
+def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_the_newest_match(d: SqlDialect) -> None:
     page = ThreadPage("z", "", {}, 1)
     metadata = CODEC.dumps({"source": "loop", "thread_id": None}, ("metadata", "", "1"))
     script = Script([[("a", "", "1", None, None, *metadata)]])
@@ -194,10 +195,11 @@ def test_threads_go_by_their_age_without_a_filter_and_by_their_ids_with_one(d: S
     (found,) = reply.threads
     assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
     assert reply.after == page._replace(before="1", thread_below="a")
-    script = Script([[("a", "", "1", None, None, *metadata)]])
-    reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
-    assert script.names == [["threads_matching"]]
-    assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
+    for before, names in (([], ["threads_recent"]), ([[[]]], ["threads_recent", "threads_matching"])):
+        script = Script(*before, [[("a", "", "1", None, None, *metadata)]])
+        reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
+        assert script.names == [[name] for name in names]
+        assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
 
 
 def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:

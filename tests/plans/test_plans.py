@@ -108,6 +108,7 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         "threads, from the middle": (d.select_threads(ThreadPage("000100", "t1700", {}, 20)), 6_000),
         # Of each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
         "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
+        "threads, recent": (d.select_recent_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 40_000),
         "count of threads": (d.count_threads("", {}), 8_000),
         "thread exists": (d.thread_exists("t7"), 1),
         "runs": (d.select_runs("t7"), 150),
