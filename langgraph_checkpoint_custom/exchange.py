@@ -91,20 +91,23 @@ def export_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress 
         raise ConfigError(f"{path} is there already; move it away, or choose another name")
     part = path.with_name(f"{path.name}.part")
     last, done = _whole_threads(part)
-    with part.open("ab") as out, ZstdCompressor(level=LEVEL).stream_writer(out, closefd=False) as packed:
+    with (
+        part.open("ab") as out,
+        ZstdCompressor(level=LEVEL).stream_writer(out, closefd=False) as packed,
+        SpooledTemporaryFile(SPOOL) as spool,
+    ):
         size = 0
         if last is None:
             packed.write(_line({FORMAT: VERSION}))
         thread_id = last or ""
         while (found := saver._driver.run(next_thread(saver._dialect, thread_id))) is not None:
             thread_id = found
-            with SpooledTemporaryFile(SPOOL) as spool:
-                end = _told(saver, thread_id, spool)
-                size += spool.tell()
-                spool.seek(0)
-                packed.write(_line({"thread": thread_id}))
-                copyfileobj(spool, packed)
-                packed.write(_line(end))
+            end = _told(saver, thread_id, spool)
+            size += spool.tell()
+            spool.seek(0)
+            packed.write(_line({"thread": thread_id}))
+            copyfileobj(spool, packed)
+            packed.write(_line(end))
             if size >= FRAME:
                 packed.flush(FLUSH_FRAME)
                 size = 0
@@ -165,9 +168,9 @@ def transfer(
     """
     done = Exchanged()
     thread_id = ""
-    while (found := source._driver.run(next_thread(source._dialect, thread_id))) is not None:
-        thread_id = found
-        with SpooledTemporaryFile(SPOOL) as spool:
+    with SpooledTemporaryFile(SPOOL) as spool:
+        while (found := source._driver.run(next_thread(source._dialect, thread_id))) is not None:
+            thread_id = found
             end = _told(source, thread_id, spool)
             if _told(target, thread_id) != end:
                 spool.write(_line(end))
@@ -176,10 +179,10 @@ def transfer(
                     _Import(target, thread_id, anew=True).run(iter(spool))
                 except ThreadExists as error:
                     done.problems[thread_id] = str(error)
-        if thread_id not in done.problems:
-            done.threads += 1
-            done.rows += end["rows"]
-        progress(done.threads)
+            if thread_id not in done.problems:
+                done.threads += 1
+                done.rows += end["rows"]
+            progress(done.threads)
     return done
 
 

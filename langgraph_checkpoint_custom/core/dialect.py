@@ -13,7 +13,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from typing_extensions import Self
@@ -48,13 +50,15 @@ _SPARE = "sweep_lock_blobs", "sweep_labels", "sweep_spare_needed"
 _REMOVE = "sweep_writes", "sweep_parents", "sweep_parts", "sweep_blobs", "sweep_checkpoints"
 
 
-def load_blocks(name: str) -> dict[str, str]:
+@cache
+def load_blocks(name: str) -> Mapping[str, str]:
     """The named blocks of a file in `dialects/`, comments left out."""
     parts = _NAME.split(files("langgraph_checkpoint_custom.dialects").joinpath(name).read_text("utf-8"))
-    return {
+    blocks = {
         block: "\n".join(line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--"))
         for block, body in zip(parts[1::2], parts[2::2], strict=True)
     }
+    return MappingProxyType(blocks)
 
 
 class SqlDialect(ABC):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal
 
 from typing_extensions import Self
@@ -19,7 +21,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
+from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
@@ -74,27 +76,29 @@ def in_schema(sql: str, schema: str) -> str:
     return re.sub(rf"\b{DEFAULT_SCHEMA}\b", lambda _: quoted, sql)
 
 
+@lru_cache(maxsize=16)  # Most processes have one schema, and to read all the text takes 5 ms.
+def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
+    """The statements for a schema, and its migrations."""
+    escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
+    blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
+    blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
+    heads = blocks.pop("heads_superseded")
+    for name in ("erase_superseded", "doom_superseded", "doom_superseded_kept"):
+        blocks[name] = f"{heads}\n{blocks[name]}"
+    migrations = [
+        migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
+        for migration in load_migrations("postgres")
+    ]
+    return MappingProxyType(blocks), migrations
+
+
 class PostgresDialect(SqlDialect):
     """The statements of `postgres.sql`, in a schema."""
 
     system = "postgresql"
 
     def __init__(self, schema: str) -> None:
-        escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
-        blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
-        blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
-        heads = blocks.pop("heads_superseded")
-        for name in ("erase_superseded", "doom_superseded", "doom_superseded_kept"):
-            blocks[name] = f"{heads}\n{blocks[name]}"
-        super().__init__(
-            blocks,
-            [
-                migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
-                for migration in load_migrations("postgres")
-            ],
-            place=f"schema {schema!r}",
-            schema=schema,
-        )
+        super().__init__(*_texts_in(schema), place=f"schema {schema!r}", schema=schema)
 
     def laid_out(self, partitions: int | None, distribute: Distribute | None) -> Self:
         """The same, making tables in partitions, or on many servers, where there are none yet."""

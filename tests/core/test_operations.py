@@ -195,7 +195,8 @@ def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_th
     (found,) = reply.threads
     assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
     assert reply.after == page._replace(before="1", thread_below="a")
-    for before, names in (([], ["threads_recent"]), ([[[]]], ["threads_recent", "threads_matching"])):
+    tried: Reply = [[]]
+    for before, names in (((), ["threads_recent"]), ((tried,), ["threads_recent", "threads_matching"])):
         script = Script(*before, [[("a", "", "1", None, None, *metadata)]])
         reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
         assert script.names == [[name] for name in names]
