@@ -33,8 +33,7 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield Store("postgres", url)
 
 
-@pytest.mark.parametrize("kind", ID_KINDS)
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize(("colour", "kind"), list(zip(COLOURS, ID_KINDS, strict=True)))
 @pytest.mark.parametrize("test", ALL_DELTA_HISTORY_TESTS, ids=name_of)
 async def test_history(shared_store: Store, colour: str, kind: str, test: DeltaHistoryTest) -> None:
     options = {"synchronous": "OFF"} if shared_store.kind == "sqlite" else {}
