@@ -32,6 +32,7 @@ from langgraph_checkpoint_custom.core.model import (
 )
 from langgraph_checkpoint_custom.core.operation import Driver, Operation
 from langgraph_checkpoint_custom.core.records import (
+    RECORDS,
     CheckpointRecord,
     RunRecord,
     ThreadPage,
@@ -50,9 +51,6 @@ from langgraph_checkpoint_custom.core.threads import (
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, run_sweep, sweep_operations
-
-# Records that are in memory at a time: without values, some hundred bytes each.
-RECORDS = 200
 
 
 class ThreadMethods(ABC):

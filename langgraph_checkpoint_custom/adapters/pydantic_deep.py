@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.documents import (
-    RECORDS,
     Attempt,
     misshapen,
     no_version,
@@ -29,6 +28,7 @@ from langgraph_checkpoint_custom.core.model import MAX_ID, Key, Page, key_of, te
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.plain import plain
 from langgraph_checkpoint_custom.core.read import list_page
+from langgraph_checkpoint_custom.core.records import RECORDS
 from langgraph_checkpoint_custom.core.rewind import delete_checkpoint
 from langgraph_checkpoint_custom.core.threads import history_page
 from langgraph_checkpoint_custom.core.values import Values

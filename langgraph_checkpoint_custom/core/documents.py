@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple
-from langgraph_checkpoint_custom.core.records import ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.records import RECORDS, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.threads import threads_page
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 # The channel of a log's entries.
 ENTRY = "entry"
-
-# Records that are in memory at a time: without values, some hundred bytes each.
-RECORDS = 200
 
 
 class Document(NamedTuple):

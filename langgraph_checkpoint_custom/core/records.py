@@ -14,6 +14,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.core.kinds import kind_of, name_of
 from langgraph_checkpoint_custom.core.model import config_of
 
+# Records that are in memory at a time: without values, some hundred bytes each.
+RECORDS = 200
+
 
 class CheckpointRecord(NamedTuple):
     """A checkpoint without its values; `metadata` is as in a `CheckpointTuple`."""

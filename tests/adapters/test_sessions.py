@@ -26,7 +26,7 @@ from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
 from tests.conftest import COLOURS
 from tests.stores import Store
 
-TODOS = [{"id": "1", "content": "write", "status": "pending"}]
+PLAN = [{"id": "1", "content": "write", "status": "pending"}]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def session(thread_id: str = "a", step: int = 1, messages: int = 2, **more: Any)
 
 async def test_what_is_saved_is_loaded(sessions: Calls) -> None:
     interrupt = {"toolCall": {"toolCallId": "1", "toolName": "rm", "args": {"path": "/"}}, "step": 3}
-    state = {"todos": TODOS, "files": {"/a.md": {"content": ["x\0y"]}}, "more": [1, 1.5, None, True]}
+    state = {"todos": PLAN, "files": {"/a.md": {"content": ["x\0y"]}}, "more": [1, 1.5, None, True]}
     begun = datetime.now(timezone.utc)
     await sessions.save(session("a", 3, state=state, interrupt=interrupt))
     found = await sessions.load("a")
@@ -61,9 +61,9 @@ async def test_a_save_replaces_all_but_the_time_of_the_first(sessions: Calls) ->
     created_at = datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
     state: dict[str, Any] = {"todos": [], "files": {"/a": {}}, "gone": 1}
     await sessions.save(session("a", 1, state=state, interrupt={"step": 1}, created_at=created_at))
-    await sessions.save(session("a", 2, messages=0, state={"todos": TODOS}, created_at=datetime.now(timezone.utc)))
+    await sessions.save(session("a", 2, messages=0, state={"todos": PLAN}, created_at=datetime.now(timezone.utc)))
     found = await sessions.load("a")
-    assert (found.step, found.messages, found.state, found.interrupt) == (2, [], {"todos": TODOS}, None)
+    assert (found.step, found.messages, found.state, found.interrupt) == (2, [], {"todos": PLAN}, None)
     assert found.created_at == created_at
     assert found.updated_at > datetime(2025, 1, 1, tzinfo=timezone.utc)
 
@@ -83,7 +83,7 @@ async def test_sessions_are_listed_and_deleted(sessions: Calls) -> None:
 
 async def test_a_session_has_a_history_and_goes_back(sessions: Calls) -> None:
     assert await sessions.history("a") == []
-    await sessions.save(session("a", 1, messages=1, state={"todos": TODOS, "files": {"/a": 1}}))
+    await sessions.save(session("a", 1, messages=1, state={"todos": PLAN, "files": {"/a": 1}}))
     await sessions.save(session("a", 2, messages=5, state={"todos": []}, interrupt={"step": 2}))
     second, first = await sessions.history("a")
     assert (second.step, second.messages, second.interrupted) == (2, 5, True)
@@ -91,7 +91,7 @@ async def test_a_session_has_a_history_and_goes_back(sessions: Calls) -> None:
     assert (await sessions.load("a", first.version)).step == 1
     restored = await sessions.restore("a", first.version)
     assert restored == await sessions.load("a")
-    assert (restored.step, restored.state, restored.interrupt) == (1, {"todos": TODOS, "files": {"/a": 1}}, None)
+    assert (restored.step, restored.state, restored.interrupt) == (1, {"todos": PLAN, "files": {"/a": 1}}, None)
     assert restored.created_at == first.updated_at < second.updated_at < restored.updated_at
     assert [one.step for one in await sessions.history("a")] == [1, 2, 1]
     with pytest.raises(CheckpointNotFound, match=r"'a' has no version 'none'"):
