@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -116,6 +116,17 @@ def run_sweep(operations: Operations, run: Callable[[Operation[Any]], Any]) -> S
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
         answer = run(op)
+
+
+async def arun_sweep(operations: Operations, run: Callable[[Operation[Any]], Awaitable[Any]]) -> Swept:
+    """The same, each awaited."""
+    answer = None
+    while True:
+        try:
+            op = operations.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+        answer = await run(op)
 
 
 def _sweep_thread(

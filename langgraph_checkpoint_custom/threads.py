@@ -50,7 +50,7 @@ from langgraph_checkpoint_custom.core.threads import (
 )
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.retention import Retention, Swept, now, run_sweep, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, Swept, arun_sweep, now, run_sweep, sweep_operations
 
 
 class ThreadMethods(ABC):
@@ -91,13 +91,7 @@ class ThreadMethods(ABC):
                 counted then, since only a prune finds out.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
-        answer = None
-        while True:
-            try:
-                op = operations.send(answer)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            answer = await self._driver.arun(op)
+        return await arun_sweep(operations, self._driver.arun)
 
     # Threads, runs and checkpoints without values
 
