@@ -88,6 +88,7 @@ def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.F
 # Behind FastAPI's block: one request waits in its node until another has gone on with the thread.
 CONFLICT = """
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from fastapi.testclient import TestClient
 
@@ -105,6 +106,10 @@ builder.add_edge(START, "hear")
 with TestClient(app) as client, ThreadPoolExecutor() as pool:
     slow = pool.submit(client.post, "/ann/threads/1", params={"said": "slow"})
     assert begun.wait(60)
+    # Its node runs while its input is still being stored (durability "async"): before that, the quick one would lose.
+    stored = app.state.saver.for_tenant("ann")
+    while (last := stored.get_tuple({"configurable": {"thread_id": "1"}})) is None or last.metadata["step"] < 0:
+        time.sleep(0.01)
     quick = client.post("/ann/threads/1", params={"said": "quick"})
     go_on.set()
     assert (quick.status_code, quick.json()["heard"]) == (200, ["quick"])
