@@ -60,7 +60,8 @@ def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database.
 
     Trips: 1.
-    Idempotent: yes; a target with checkpoints that the source does not have is refused.
+    Idempotent: yes; a target with checkpoints that the source does not have, or has in another form, is refused: a
+        fork begins with one of them, which is no copy of the thread.
     Raises: ThreadExists.
     Source: BaseCheckpointSaver.copy_thread.
     """

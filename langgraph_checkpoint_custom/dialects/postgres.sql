@@ -1173,6 +1173,7 @@ WITH writing AS MATERIALIZED (
     WHERE t.thread_id = (SELECT w.thread_id FROM writing w) AND NOT EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints s
         WHERE s.thread_id = %(source)s AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+        AND s.parent_id IS NOT DISTINCT FROM t.parent_id AND s.hidden = t.hidden
     )
     LIMIT 1
 ), checkpoints AS (

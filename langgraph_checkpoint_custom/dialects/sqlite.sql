@@ -747,6 +747,7 @@ SELECT t.checkpoint_id FROM checkpoints t
 WHERE t.thread_id = :target AND NOT EXISTS (
     SELECT 1 FROM checkpoints s
     WHERE s.thread_id = :source AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+    AND s.parent_id IS t.parent_id AND s.hidden = t.hidden
 )
 LIMIT 1
 

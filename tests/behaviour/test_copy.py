@@ -109,6 +109,20 @@ async def test_a_copy_that_went_on_is_refused(face: Face, database: Database) ->
     assert sorted(database.cells()) == before
 
 
+@pytest.mark.parametrize("delta", [False, True])
+async def test_a_fork_is_no_copy(face: Face, next_id: NextId, *, delta: bool) -> None:
+    counters: dict[str, Any] = {"counters_since_delta_snapshot": {"d": (1, 1)}} if delta else {}
+    place = await put(face, next_id(), versions={"d": "1"}, meta=metadata(**counters))
+    await face.put_writes(place, [("d", [1])], "task")
+    place = await put(face, next_id(), versions={"d": "2"}, parent=place, meta=metadata(1, **counters))
+    await face.do("label", place, "here")
+    await face.do("fork_thread", "thread", "fork")
+    before = await everything(face, "fork")
+    with pytest.raises(ThreadExists, match="checkpoints of its own"):
+        await face.copy_thread("thread", "fork")
+    assert await everything(face, "fork") == before
+
+
 async def test_a_copy_onto_itself_changes_nothing(face: Face, database: Database) -> None:
     await make_thread(face, next_uuid)
     before = sorted(database.cells())

@@ -327,7 +327,14 @@ class Oracle(InMemorySaver):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         copies = {key: key._replace(thread_id=target_thread_id) for key in self.keys(source_thread_id)}
-        if self.keys(target_thread_id) - set(copies.values()):
+        alike = {
+            copy
+            for key, copy in copies.items()
+            if copy in self.keys(target_thread_id)
+            and self.storage[key[0]][key[1]][key[2]][2] == self.storage[copy[0]][copy[1]][copy[2]][2]
+            and (key in self.hidden) == (copy in self.hidden)
+        }
+        if self.keys(target_thread_id) - alike:
             raise ThreadExists
         for key, copy in copies.items():
             if copy in self.keys(target_thread_id):
