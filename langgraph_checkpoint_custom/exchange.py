@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -39,7 +40,7 @@ from langgraph_checkpoint_custom.core.exchange import (
 )
 from langgraph_checkpoint_custom.core.model import thread_text
 from langgraph_checkpoint_custom.core.read import thread_places
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadExists
+from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ConfigError, ThreadBusy, ThreadExists
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 FORMAT = "langgraph-checkpoint-custom"
@@ -52,6 +53,8 @@ LEVEL = 3
 SPOOL = 32_000_000
 # Bytes of a thread's rows that wait to be stored together.
 BATCH = 4_000_000
+# Why a thread may not be stored while the others are.
+REFUSALS = (ThreadExists, ThreadBusy, ClaimLost)
 
 # Told after each thread how many are done.
 Progress = Callable[[int], None]
@@ -147,7 +150,7 @@ def import_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress 
         try:
             done.rows += _Import(saver, thread_id).run(lines)
             done.threads += 1
-        except ThreadExists as error:
+        except REFUSALS as error:
             done.problems[thread_id] = str(error)
         progress(done.threads)
     raise BrokenExport(f"{path} ends too early; export again, which goes on where a .part file ends")
@@ -177,7 +180,7 @@ def transfer(
                 spool.seek(0)
                 try:
                     _Import(target, thread_id, anew=True).run(iter(spool))
-                except ThreadExists as error:
+                except REFUSALS as error:
                     done.problems[thread_id] = str(error)
             if thread_id not in done.problems:
                 done.threads += 1
@@ -188,6 +191,8 @@ def transfer(
 
 class _Import:
     """One thread on its way into the tables: blobs and writes first, so that no checkpoint lacks any.
+
+    A thread that takes more than one batch is claimed meanwhile, so that `doctor --fix` leaves its values alone.
 
     Args:
         saver: Where to.
@@ -202,11 +207,18 @@ class _Import:
         self._checkpoints: list[bytes] = []
         self._batch: list[bytes] = []
         self._size = 0
+        self._held = ExitStack()
+        self._is_claimed = False
+        self._busy: ThreadBusy | None = None
         rows = saver._driver.run(thread_places(saver._dialect, thread_id))
         self._there = {(row[0], row[1]) for row in rows}
 
     def run(self, lines: Iterator[bytes]) -> int:
         """Store what comes until the end of the thread; the number of its rows."""
+        with self._held:
+            return self._run(lines)
+
+    def _run(self, lines: Iterator[bytes]) -> int:
         try:
             end = self._take(lines)
         except BrokenExport:
@@ -216,6 +228,8 @@ class _Import:
         for line in self._checkpoints:
             self._store(line)
         self._flush()
+        if self._busy:
+            raise self._busy
         if self._is_refused:
             raise ThreadExists(f"thread {self._thread_id!r} was not imported: it has checkpoints of its own")
         if _told(self._saver, self._thread_id) != end:
@@ -255,10 +269,19 @@ class _Import:
         self._batch.append(line)
         self._size += len(line)
         if len(self._batch) == PAGE or self._size >= BATCH:
+            if not self._is_claimed:
+                self._claim()
             self._flush()
 
+    def _claim(self) -> None:
+        self._is_claimed = True
+        try:
+            self._held.enter_context(self._saver.claim(self._thread_id, owner="import"))
+        except ThreadBusy as error:
+            self._busy = error  # For the end: until then its lines are to be read.
+
     def _flush(self) -> None:
-        if self._batch and not self._is_refused:
+        if self._batch and not self._busy and not self._is_refused:
             rows = [line.decode() for line in self._batch]
             self._saver._driver.run(import_rows(self._saver._dialect, self._thread_id, rows))
         self._batch = []

@@ -22,9 +22,7 @@ EXAMPLES = 5
 
 @commands.command()
 def doctor(
-    fix: Annotated[
-        bool, typer.Option("--fix", help="delete what is surely nobody's; not while an import runs", show_default=False)
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="delete what is surely nobody's", show_default=False)] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --fix: only tell what that would delete", show_default=False)
     ] = False,
@@ -41,7 +39,7 @@ def doctor(
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)
         if fix and not dry_run:
-            confirm("Delete values, parts and labels that are nobody's? No import may run meanwhile.", yes=yes)
+            confirm("Delete values, parts and labels that are nobody's?", yes=yes)
         fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
         room = saver._driver.run(bloat(saver._dialect))
         left = _wrong(shape, counts, fixed)

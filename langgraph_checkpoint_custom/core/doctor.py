@@ -4,7 +4,8 @@ Must not know: SQL, connections, serializers: nothing here reads a value.
 
 What the checks find is not always damage. Writes of a thread without checkpoints may be those of a run that has just
 begun, or one that was killed there; nothing tells. A value that nobody names is left when a checkpoint was stored again
-under its id with other versions; an import stores values before their checkpoints, so mending is not for that time.
+under its id with other versions. An import stores values before their checkpoints, and claims the thread for that time:
+what belongs to a thread with a claim is not mended.
 """
 
 from __future__ import annotations

@@ -2141,6 +2141,10 @@ AND NOT EXISTS (
     WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns
     AND u.channel = b.channel AND u.version = b.version
 )
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.claims h
+    WHERE h.thread_id = b.thread_id AND h.expires_at > clock_timestamp()
+)
 RETURNING b.version
 
 -- name: mend_parts
@@ -2154,6 +2158,10 @@ AND NOT EXISTS (
     WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
     AND u.name COLLATE "C" = b.version
 )
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.claims h
+    WHERE h.thread_id = b.thread_id AND h.expires_at > clock_timestamp()
+)
 RETURNING b.version
 
 -- name: mend_labels
@@ -2162,5 +2170,9 @@ WHERE l.thread_id = (k.key ->> 0) COLLATE "C" AND l.name = (k.key ->> 1) COLLATE
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.claims h
+    WHERE h.thread_id = l.thread_id AND h.expires_at > clock_timestamp()
 )
 RETURNING l.name

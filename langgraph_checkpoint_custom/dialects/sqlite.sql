@@ -1578,6 +1578,10 @@ DELETE FROM blobs WHERE rowid IN (
         CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
         WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns AND n.value = b.channel AND v.value = b.version
     )
+    AND NOT EXISTS (
+        SELECT 1 FROM claims h
+        WHERE h.thread_id = b.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
+    )
 )
 RETURNING version
 
@@ -1591,6 +1595,10 @@ DELETE FROM blobs WHERE rowid IN (
         WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
         AND n.value = b.version
     )
+    AND NOT EXISTS (
+        SELECT 1 FROM claims h
+        WHERE h.thread_id = b.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
+    )
 )
 RETURNING version
 
@@ -1601,6 +1609,10 @@ DELETE FROM labels WHERE (thread_id, name) IN (
     WHERE NOT EXISTS (
         SELECT 1 FROM checkpoints c
         WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM claims h
+        WHERE h.thread_id = l.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
     )
 )
 RETURNING name

@@ -14,7 +14,8 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, open_saver
+from langgraph_checkpoint_custom.core.doctor import TABLES, look, mend
 from langgraph_checkpoint_custom.exchange import BrokenExport, export_file, import_file, transfer
 from tests.golden.content import write_all
 from tests.moving.official import config, everything, play, step
@@ -28,13 +29,17 @@ def plain(saver: CheckpointSaver) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointSaver]:
-    """A saver on another empty database, once for each kind."""
+def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Another empty database, once for each kind."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'other.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")
-    with open_saver(url) as opened:
+        return f"sqlite:///{tmp_path / 'other.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def other(other_url: str) -> Iterator[CheckpointSaver]:
+    """A saver on another empty database."""
+    with open_saver(other_url) as opened:
         opened.setup()
         yield opened
 
@@ -115,6 +120,49 @@ def test_a_transfer_takes_what_has_changed_since(saver: CheckpointSaver, other: 
     saver.prune(["t"])
     moved = transfer(saver, other)
     assert list(moved.problems) == ["t"]  # It has a checkpoint that the source has no more.
+
+
+def test_a_doctor_takes_nothing_of_what_is_being_imported(
+    saver: CheckpointSaver, other_url: str, tmp_path: Path
+) -> None:
+    place = None
+    for number in range(60):
+        place = step(saver, "t", place, a=[f"{number}" * 400])
+        saver.label(place, f"label {number}")
+    export_file(saver, tmp_path / "all.zst")
+    mended: list[tuple[int, int]] = []
+
+    def mend_all(event: OperationEvent) -> None:
+        if event.name == "import_rows":
+            pages = [doctor._driver.run(look(doctor._dialect, table, table.first)) for table in TABLES]
+            findings = [one for page in pages for one in page.findings]
+            mended.append((len(findings), doctor._driver.run(mend(doctor._dialect, findings))))
+
+    with open_saver(other_url) as doctor, open_saver(other_url, on_operation=mend_all) as target:
+        target.setup()
+        done = import_file(target, tmp_path / "all.zst")
+        assert done.problems == {}
+        assert plain(target) == plain(saver)
+    assert mended[0][0] > 0
+    assert mended[-1][0] == 0
+    assert not any(went for _, went in mended)
+
+
+def test_a_thread_that_somebody_has_claimed_is_not_imported(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    place = None
+    for number in range(60):
+        place = step(saver, "t", place, a=[f"{number}" * 400])
+    step(saver, "u", None, a=[1])
+    export_file(saver, tmp_path / "all.zst")
+    with other.claim("t", owner="a run"):
+        done = import_file(other, tmp_path / "all.zst")
+    assert done.threads == 1
+    assert "a run" in done.problems["t"]
+    assert [found.config for found in everything(other)] == [found.config for found in saver.list(config("u"))]
+    assert import_file(other, tmp_path / "all.zst").problems == {}
+    assert plain(other) == plain(saver)
 
 
 SCRIPT = """
