@@ -5,9 +5,9 @@ its loop. A loop that ends takes its pool with it: a task of ours that is cancel
 workers can take a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them for ever). If a
 loop was closed without cancelling its tasks, the sockets are closed when the next loop comes or at the end.
 
-A pool connects in the background and only says that nothing came in time. So one connection is made and closed by hand
-before a pool is opened, and when it has timed out: a wrong password or address is told at once, in the server's words.
-Then the pool's first connections are waited for, or it would make one more for the call that waits.
+A pool connects in the background and only says that nothing came in time. So a pool's first connection is made by hand
+and given to it, and one more is tried when it has timed out: a wrong password or address is told at once, in the
+server's words. Then the pool's first connections are waited for, or it would make one more for the call that waits.
 
 A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
 of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
@@ -113,7 +113,7 @@ class OwnPools:
                 pool.putconn(connection)
         except PoolTimeout:
             if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
-                self._try()
+                self._connect().close()
                 raise OperationalError(_PAUSING) from None
             raise
 
@@ -130,8 +130,7 @@ class OwnPools:
             async with entry.opening:
                 self._held.check_open()
                 if entry.life is None:
-                    await self._atry()
-                    await entry.open()
+                    await entry.open(await self._aconnect())
         try:
             connection = await entry.pool.getconn()
             entry.lent.add(connection)
@@ -151,7 +150,7 @@ class OwnPools:
                     await entry.pool.putconn(connection)
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
-                await self._atry()
+                await (await self._aconnect()).close()
                 raise OperationalError(_PAUSING) from None
             raise
 
@@ -190,14 +189,18 @@ class OwnPools:
         with self._opening:
             self._held.check_open()
             if self._held.pool is None:
-                self._try()
+                made = [self._connect()]
                 pool = ConnectionPool(
-                    **self._options,
+                    **_beginning_with(made, self._options),
                     connection_class=PatientConnection,
                     configure=self._give_patience,
                     reconnect_failed=_begin_anew,
                 )
-                pool.open(wait=True, timeout=pool.timeout)
+                try:
+                    pool.open(wait=True, timeout=pool.timeout)
+                finally:
+                    for connection in made:
+                        connection.close()
                 self._held.pool = pool
             return self._held.pool
 
@@ -205,11 +208,16 @@ class OwnPools:
         connection.answer_timeout = self._answer_timeout
         connection.made_at = time.monotonic()
 
-    def _try(self) -> None:
-        Connection.connect(self._options["conninfo"], **self._options["kwargs"]).close()
+    def _connect(self) -> PatientConnection:
+        return PatientConnection.connect(self._options["conninfo"], **self._options["kwargs"])
 
-    async def _atry(self) -> None:
-        await (await AsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])).close()
+    async def _aconnect(self) -> PatientAsyncConnection:
+        return await PatientAsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])
+
+
+def _beginning_with(made: list[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a pool that takes these connections before it makes any."""
+    return {**options, "kwargs": {**options["kwargs"], "made": made}}
 
 
 def _begin_anew(pool: ConnectionPool[PatientConnection]) -> None:
@@ -238,10 +246,17 @@ class _LoopEntry:
         self._options = options
         self._answer_timeout = answer_timeout
 
-    async def open(self) -> None:
+    async def open(self, first: PatientAsyncConnection) -> None:
         """Open the pool for as long as the loop runs."""
-        pool = AsyncConnectionPool(**self._options, connection_class=PatientAsyncConnection, configure=self._remember)
-        await pool.open(wait=True, timeout=pool.timeout)
+        made = [first]
+        pool = AsyncConnectionPool(
+            **_beginning_with(made, self._options), connection_class=PatientAsyncConnection, configure=self._remember
+        )
+        try:
+            await pool.open(wait=True, timeout=pool.timeout)
+        finally:
+            for connection in made:
+                await connection.close()
         self.pool = pool
         self.life = asyncio.create_task(self._live(), name=f"{POOL_NAME}-life")
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from psycopg import AsyncConnection, Connection, OperationalError
 from psycopg.abc import PQGen
 from psycopg.errors import QueryCanceled
+from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -72,6 +73,15 @@ class _Patience:
 class PatientConnection(_Patience, Connection[Any]):
     """A connection that is closed when the server says nothing for `answer_timeout`."""
 
+    @classmethod
+    def connect(  # type: ignore[override]  # psycopg names some of the options.
+        cls, conninfo: str = "", *, made: list[Self] | None = None, **kwargs: Any
+    ) -> Self:
+        """Connect as psycopg does, or take one of those that were `made` before, while there are such."""
+        with suppress(IndexError):
+            return (made or []).pop()
+        return super().connect(conninfo, **kwargs)
+
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run the steps of a call."""
         return super().wait(self._answered(gen), *args, **kwargs)
@@ -83,6 +93,15 @@ class PatientConnection(_Patience, Connection[Any]):
 
 class PatientAsyncConnection(_Patience, AsyncConnection[Any]):
     """A connection that is closed when the server says nothing for `answer_timeout`."""
+
+    @classmethod
+    async def connect(  # type: ignore[override]  # psycopg names some of the options.
+        cls, conninfo: str = "", *, made: list[Self] | None = None, **kwargs: Any
+    ) -> Self:
+        """Connect as psycopg does, or take one of those that were `made` before, while there are such."""
+        with suppress(IndexError):
+            return (made or []).pop()
+        return await super().connect(conninfo, **kwargs)
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run the steps of a call."""
