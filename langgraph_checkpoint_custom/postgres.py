@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import Unpack
@@ -9,6 +11,7 @@ from typing_extensions import Unpack
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
 from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, Distribute, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
@@ -74,31 +77,63 @@ class PostgresSaver(CheckpointSaver):
         super().__init__(dialect, driver, **options)
         self._postgres = dialect, driver
 
-    def setup(self, *, partitions: int | None = None, distribute: Distribute | None = None) -> None:
+    def setup(
+        self,
+        *,
+        partitions: int | None = None,
+        distribute: Distribute | None = None,
+        searchable: Sequence[str] = (),
+    ) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
 
         Args:
             partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
                 set up another schema and move with `transfer`.
             distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
+            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
+                In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
 
         Raises:
             ConfigError: The tables are there already, in another number of partitions.
         """
+        keys = searchable_keys(searchable)
         self._postgres[1].setup(self._setup_of(partitions, distribute))
+        self._search_by(keys)
 
-    async def asetup(self, *, partitions: int | None = None, distribute: Distribute | None = None) -> None:
+    async def asetup(
+        self,
+        *,
+        partitions: int | None = None,
+        distribute: Distribute | None = None,
+        searchable: Sequence[str] = (),
+    ) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
 
         Args:
             partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
                 set up another schema and move with `transfer`.
             distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
+            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
+                In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
 
         Raises:
             ConfigError: The tables are there already, in another number of partitions.
         """
+        keys = searchable_keys(searchable)
         await self._postgres[1].asetup(self._setup_of(partitions, distribute))
+        await self._asearch_by(keys)
+
+    def _search_by(self, keys: Sequence[str]) -> None:
+        if keys and (missing := self._postgres[1].run(missing_searchable(self._dialect, keys))):
+            self._postgres[1].setup(self._making(missing))
+
+    async def _asearch_by(self, keys: Sequence[str]) -> None:
+        if keys and (missing := await self._postgres[1].arun(missing_searchable(self._dialect, keys))):
+            await self._postgres[1].asetup(self._making(missing))
+
+    def _making(self, keys: Sequence[str]) -> Operation[None]:
+        # As a migration, which may take its time.
+        return replace(make_searchable(self._dialect, keys), access="migrate")
 
     def _setup_of(self, partitions: int | None, distribute: Distribute | None) -> Operation[None]:
         return setup(self._postgres[0].laid_out(partitions, distribute), partitions)

@@ -112,6 +112,7 @@ ACROSS_THREADS = {
     "threads_newest",
     "threads_recent",
     "thread_heads",
+    "searched_heads",
     "select_interrupts",
     "select_next_thread",
     "doom_runs",
@@ -119,7 +120,7 @@ ACROSS_THREADS = {
     "claim_sweep",
 }
 # What goes on with the thread of the block before it, or names its threads otherwise.
-GOES_ON = ("schema_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_")
+GOES_ON = ("schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_")
 GOING_ON = {"delta_lineage", "select_fork_point"}
 # What only the command line sends: `verify`, `stats` and `doctor` look at everything.
 LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_")

@@ -12,6 +12,7 @@ import typer
 from langgraph_checkpoint_custom.cli.common import Json, Url, given, opened
 from langgraph_checkpoint_custom.cli.output import Style, say, table, tell
 from langgraph_checkpoint_custom.core.migrate import script
+from langgraph_checkpoint_custom.core.searchable import searchable_keys
 from langgraph_checkpoint_custom.core.verify import Privilege, Verified
 from langgraph_checkpoint_custom.core.verify import verify as verify_tables
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -39,6 +40,10 @@ def setup(
         Literal["citus"] | None,
         typer.Option(help="Citus: spread the tables over the workers, by thread", show_default=False),
     ] = None,
+    searchable: Annotated[
+        list[str] | None,
+        typer.Option(help="a metadata key to find threads by; may be given several times", show_default=False),
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -46,12 +51,12 @@ def setup(
     usual = partitions is None and distribute is None
     with opened(url, may_be_new=usual) as saver:
         if usual:
-            saver.setup()
+            saver.setup(searchable=searchable or ())
         elif saver._dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
-            saver.setup(partitions=partitions, distribute=distribute)
+            saver.setup(partitions=partitions, distribute=distribute, searchable=searchable or ())
         else:
             raise ConfigError("--partitions and --distribute are for PostgreSQL")
         version = len(saver._dialect.migrations)
@@ -148,6 +153,10 @@ def schema(
     after: Annotated[
         int, typer.Option(min=0, metavar="VERSION", help="only what comes behind this version; see verify")
     ] = 0,
+    searchable: Annotated[
+        list[str] | None,
+        typer.Option(help="what makes a metadata key searchable, beside live traffic", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the SQL of setup, for people who migrate with tools of their own; opens no database."""
@@ -160,7 +169,7 @@ def schema(
     with open_saver(settings.url, **dict(settings.options)) as saver:
         d = saver._dialect
         version = len(d.migrations)
-        sql = script(d, after)
+        sql = script(d, after, searchable_keys(searchable or ()))
     if as_json:
         tell({"database": database, "version": version, "after": after, "sql": sql})
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache
 from importlib.resources import files
@@ -35,6 +35,7 @@ from langgraph_checkpoint_custom.core.model import (
 )
 from langgraph_checkpoint_custom.core.operation import Row, Statement, Trip
 from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.searchable import about, index_of
 from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -73,6 +74,8 @@ class SqlDialect(ABC):
 
     system: ClassVar[str]
     """The database, by OpenTelemetry's name for it."""
+    _percent: ClassVar[str] = "%"
+    """How a percent sign is written in a statement."""
 
     def __init__(self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, place: str, schema: str) -> None:
         self._blocks = blocks
@@ -86,6 +89,8 @@ class SqlDialect(ABC):
         self._reads["select_delta_values"] = f"{blocks['delta_runs']}\n{blocks['delta_values']}"
         self._reads["threads_matching"] = f"{blocks['thread_heads']}\n{blocks['heads_page']}"
         self._reads["threads_counted"] = f"{blocks['thread_heads']}\n{blocks['heads_count']}"
+        self._reads["threads_searched"] = f"{blocks['searched_heads']}\n{blocks['heads_page']}"
+        self._reads["threads_searched_counted"] = f"{blocks['searched_heads']}\n{blocks['heads_count']}"
         for kind in ("namespace", "thread", "store"):
             self._reads[f"records_of_{kind}"] = f"{blocks[f'page_of_{kind}']}\n{blocks['rows_record']}"
 
@@ -391,13 +396,48 @@ class SqlDialect(ABC):
         return self._send(self.statement("threads_newest", **params))
 
     def select_recent_threads(self, page: ThreadPage) -> Trip:
-        """As `select_threads`, of the threads that the newest checkpoints are of, in this order."""
+        """As `select_threads`, of the threads that the newest checkpoints are of; and `select_searchable`."""
         params = page._asdict() | {"filter": json.dumps(page.filter), "recent": RECENT}
-        return self._send(self.statement("threads_recent", **params))
+        return self._send(self.statement("threads_recent", **params), self._searchable_there(page.filter))
+
+    def select_searched_threads(self, page: ThreadPage, key: str) -> Trip:
+        """As `select_threads`, of the threads that an index finds by a key of the filter."""
+        return self._send(self._searched("threads_searched", key, page._asdict()))
 
     def count_threads(self, prefix: str, filter: Mapping[str, str]) -> Trip:
         """A row with the number of threads that match, and a row for each that the database cannot decide on."""
         return self._send(self._read("threads_counted", {"filter": json.dumps(filter)} | self._ranges(prefix)))
+
+    def count_searched_threads(self, filter: Mapping[str, str], key: str) -> Trip:
+        """As `count_threads`, of the threads that an index finds by a key of the filter."""
+        return self._send(self._searched("threads_searched_counted", key, {"filter": filter}))
+
+    def select_searchable(self, keys: Iterable[str]) -> Trip:
+        """A row for each of the keys that has an index: its name, whether it is whole, whether this role can use it."""
+        return self._send(self._searchable_there(keys))
+
+    def _searchable_there(self, keys: Iterable[str]) -> Statement:
+        return self.statement("searchable_there", schema=self._schema, names=self.array(list(map(index_of, keys))))
+
+    def lock_searchable(self) -> Trip:
+        """Wait until nobody makes an index."""
+        return self._trip("searchable_lock")
+
+    def drop_searchable(self, key: str) -> Trip:
+        """Drop the index of a key."""
+        return self._send(*(self._about(statement, key) for statement in self._group("searchable_drop")))
+
+    def make_searchable(self, key: str) -> Trip:
+        """Make the index of a key, unless it is there, and what has to be there to use it."""
+        return self._send(*(self._about(statement, key) for statement in self._group("searchable_make")))
+
+    def _about(self, statement: Statement, key: str) -> Statement:
+        return statement._replace(sql=about(statement.sql, key, key.replace("%", self._percent)))
+
+    def _searched(self, name: str, key: str, params: dict[str, Any]) -> Statement:
+        filter = params["filter"]
+        found = self._read(name, params | {"filter": json.dumps(filter), "shown": filter[key]})
+        return self._about(found, key)
 
     def thread_exists(self, thread_id: str) -> Trip:
         """A row if there is a checkpoint."""

@@ -6,6 +6,7 @@ Must not know: SQL, connections.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.operation import Steps, operation
@@ -78,12 +79,13 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
     return applied
 
 
-def script(d: SqlDialect, after: int) -> str:
+def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
     """What `setup` does, for tools that run SQL by themselves.
 
     Args:
         d: The statements.
         after: The last migration that was applied; 0 for none.
+        searchable: The searchable keys, whose indexes are made outside of the transaction, beside live traffic.
     """
     lines = ["BEGIN;"]
     if after == 0:
@@ -96,5 +98,10 @@ def script(d: SqlDialect, after: int) -> str:
         lines.append(
             re.sub(r"(?::|%\()name\b(\)s)?", name, re.sub(r"(?::|%\()number\b(\)s)?", number, applied.sql)) + ";"
         )
-    text = "\n".join([*lines, "", "COMMIT;"])
+    lines += ["", "COMMIT;"]
+    for key in searchable:
+        lines += ["", *(f"{statement.sql};" for statement in d.make_searchable(key).statements)]
+    text = "\n".join(lines)
+    if d.system == "postgresql":
+        text = text.replace("CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS")
     return text.replace("%%", "%") if d.system == "postgresql" else text

@@ -24,6 +24,7 @@ from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.core.searchable import first_searchable
 from langgraph_checkpoint_custom.core.values import Values
 
 _START = "__start__"
@@ -68,16 +69,18 @@ def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping
 
     Trips: 1, or 2 with a filter that few threads match.
     Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
-        these are not enough, two or three of each thread.
+        these are not enough, those that have the value of a searchable key, or else two or three of each thread.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
     asked = page._replace(filter=narrowing(wanted))
     rows: Sequence[Row] = ()
+    key: str | None = None
     if asked.filter and not asked.prefix:
-        (rows,) = yield d.select_recent_threads(asked)
+        rows, searchable = yield d.select_recent_threads(asked)
+        key = first_searchable(_told(codec, wanted), searchable)
     if len(rows) < page.limit:
-        (rows,) = yield d.select_threads(asked)
+        (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
     after = None
     if len(rows) == page.limit:
         last = rows[-1]
@@ -90,12 +93,18 @@ def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping
 def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str, str]) -> Steps[int]:
     """The number of threads that match and begin so.
 
-    Trips: 1.
-    Rows: two or three of each thread; metadata is read only where the columns do not decide.
+    Trips: 1, or 2 with a filter.
+    Rows: two or three of each thread, or those that have the value of a searchable key; metadata is read only where the
+        columns do not decide.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.count_threads(prefix, narrowing(wanted))
+    filter = narrowing(wanted)
+    key: str | None = None
+    if filter and not prefix:
+        (searchable,) = yield d.select_searchable(filter)
+        key = first_searchable(_told(codec, wanted), searchable)
+    (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
     records = yield Offload(_size(unsure), lambda: _records(d, codec, unsure, wanted))
@@ -154,6 +163,11 @@ def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
     """
     (rows,) = yield d.select_write_places(key)
     return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
+
+
+def _told(codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
+    """What of a filter an index tells anything about: not what is encrypted, which no row shows."""
+    return narrowing({key: text for key, text in wanted.items() if codec.shown is None or key in codec.shown})
 
 
 def _size(rows: Sequence[Row]) -> int:

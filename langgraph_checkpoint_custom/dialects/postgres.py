@@ -96,6 +96,7 @@ class PostgresDialect(SqlDialect):
     """The statements of `postgres.sql`, in a schema."""
 
     system = "postgresql"
+    _percent = "%%"
 
     def __init__(self, schema: str) -> None:
         super().__init__(*_texts_in(schema), place=f"schema {schema!r}", schema=schema)

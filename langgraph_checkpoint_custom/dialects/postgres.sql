@@ -41,6 +41,48 @@ CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number intege
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
 
+-- The searchable_ blocks are about metadata keys that threads are found by, see core/searchable.py.
+
+-- name: searchable_lock
+-- differs: in SQLite nobody else can be at it. Writes wait as long as an index is made here.
+LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE MODE
+
+-- name: searchable_there
+SELECT i.relname::text, x.indisvalid, coalesce(has_table_privilege(v.oid, 'SELECT'), false)
+FROM pg_catalog.pg_class i
+JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
+JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
+LEFT JOIN pg_catalog.pg_class v ON v.relnamespace = n.oid AND v.relkind = 'v'
+    AND v.relname = 'searched_' || substr(i.relname, 12)
+WHERE n.nspname = %(schema)s AND i.relname = ANY(%(names)s::name[])
+
+-- name: searchable_drop
+-- differs: in SQLite there are no indexes that are half made.
+DROP INDEX langgraph_checkpoint.searchable_key
+
+-- name: searchable_make
+CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
+    tenant,
+    coalesce(
+        metadata_filter ->> 'searchable key',
+        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
+    ),
+    checkpoint_id
+)
+
+-- name: searchable_make_view
+-- differs: SQLite has no row-level security, below which only what leaks nothing finds by an index: text = text does, an
+-- expression on JSON does not. The view has the expression inside and the tenant's condition, and belongs to the owner.
+CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key WITH (security_barrier) AS
+SELECT
+    thread_id, checkpoint_ns, checkpoint_id, hidden, tenant,
+    coalesce(
+        metadata_filter ->> 'searchable key',
+        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
+    ) AS shown
+FROM langgraph_checkpoint.checkpoints
+WHERE tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)
+
 -- name: enter_tenant
 -- differs: for the policies of the tables; it ends with the transaction.
 SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
@@ -1347,8 +1389,8 @@ AND NOT EXISTS (
 )
 ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT %(limit)s
 
--- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
--- ranges that hold no other tenant's.
+-- thread_heads or searched_heads starts a statement that heads_page or heads_count ends. The first goes from thread to
+-- thread by their ids, inside ranges that hold no other tenant's.
 
 -- name: thread_heads
 WITH RECURSIVE found (thread_id, top) AS (
@@ -1381,6 +1423,45 @@ WITH RECURSIVE found (thread_id, top) AS (
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS h
     WHERE %(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
+            WHEN h.metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    )
+)
+
+-- name: searched_heads
+-- The same of the threads that an index finds by a metadata key. Of those checkpoints only the newest of each namespace can
+-- be a thread's newest.
+WITH candidates AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM langgraph_checkpoint.searched_key
+    WHERE tenant = %(tenant)s AND shown IN (%(shown)s, '?') AND NOT hidden
+    GROUP BY thread_id, checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT h.* FROM candidates r
+    CROSS JOIN LATERAL (
+        SELECT
+            c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata,
+            c.metadata_filter
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
+        LIMIT 1
+    ) AS h
+    WHERE NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
+        AND NOT n.hidden
+        OFFSET 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
+        OFFSET 0
+    )
+    AND NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
         WHERE f.value <> CASE
             WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
@@ -1877,6 +1958,7 @@ WITH ours AS MATERIALIZED (
     UNION ALL
     SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
     FROM ours o JOIN pg_catalog.pg_index i ON i.indrelid = o.oid
+    JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid AND NOT starts_with(x.relname, 'searchable_')
     UNION ALL
     SELECT 'policy ' || p.polname || ' on ' || o.relname || ' for ' || p.polcmd::text
         || ' using ' || regexp_replace(coalesce(pg_get_expr(p.polqual, p.polrelid), 'true'), '\s+', ' ', 'g')

@@ -28,6 +28,25 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
+-- The searchable_ blocks are about metadata keys that threads are found by, see core/searchable.py.
+
+-- name: searchable_there
+SELECT name, true, true FROM sqlite_schema WHERE type = 'index' AND name IN (SELECT value FROM json_each(:names))
+
+-- name: searchable_make
+CREATE INDEX IF NOT EXISTS searchable_key ON checkpoints (
+    tenant,
+    coalesce(
+        json_extract(metadata_filter, '$."searchable key"'),
+        CASE
+            WHEN json_type(metadata_filter, '$."searchable key"') IS NULL
+                AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
+            ELSE '?'
+        END
+    ),
+    checkpoint_id
+)
+
 -- name: put_checkpoint
 -- differs: what is gone is told first, by put_gone, where anything has to be checked; the blobs go before it, by
 -- put_blobs. The row says that all is stored.
@@ -906,8 +925,8 @@ AND NOT EXISTS (
 )
 ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
 
--- thread_heads starts a statement that heads_page or heads_count ends. It goes from thread to thread by their ids, inside
--- ranges that hold no other tenant's.
+-- thread_heads or searched_heads starts a statement that heads_page or heads_count ends. The first goes from thread to
+-- thread by their ids, inside ranges that hold no other tenant's.
 
 -- name: thread_heads
 WITH RECURSIVE found (thread_id, top) AS (
@@ -942,6 +961,46 @@ WITH RECURSIVE found (thread_id, top) AS (
             ELSE 'null'
         END
     ))
+)
+
+-- name: searched_heads
+-- The same of the threads that an index finds by a metadata key. Of those checkpoints only the newest of each namespace can
+-- be a thread's newest. SQLite that has statistics would go through the whole table instead, since the index begins with the
+-- tenant, which is mostly the same.
+WITH candidates AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM checkpoints INDEXED BY searchable_key
+    WHERE tenant = :tenant AND coalesce(
+        json_extract(metadata_filter, '$."searchable key"'),
+        CASE
+            WHEN json_type(metadata_filter, '$."searchable key"') IS NULL
+                AND json_type(metadata_filter, '$."*"') IS NULL THEN 'null'
+            ELSE '?'
+        END
+    ) IN (:shown, '?') AND NOT hidden
+    GROUP BY thread_id, checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT
+        h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata,
+        h.metadata_filter
+    FROM candidates r
+    CROSS JOIN checkpoints h ON h.thread_id = r.thread_id AND h.checkpoint_ns = r.checkpoint_ns
+        AND h.checkpoint_id = r.checkpoint_id
+    WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
+        AND NOT n.hidden
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(h.metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    )
 )
 
 -- name: heads_page
@@ -1367,6 +1426,7 @@ SELECT 'index ' || CASE i.origin WHEN 'c' THEN s.sql ELSE i.origin || ' of ' || 
     SELECT group_concat(k.name, ', ') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno) AS k
 ) || ')' END
 FROM ours o CROSS JOIN pragma_index_list(o.name) AS i LEFT JOIN sqlite_schema s ON s.type = 'index' AND s.name = i.name
+WHERE substr(i.name, 1, 11) <> 'searchable_'
 UNION ALL
 SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1

@@ -84,6 +84,16 @@ def test_tables_in_partitions_are_as_shipped(cli: Cli, empty_postgres_url: str) 
     assert "for PostgreSQL" in cli.fail("setup", "--distribute", "citus", "--url", f"sqlite:///{__file__}")
 
 
+def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
+    assert own_cli("setup", "--searchable", "user", "--searchable", "Team") == "The tables are ready.\n"
+    found = own_cli.json("verify")
+    assert (found["missing"], found["added"], found["ok"]) == ([], [], True)
+    assert own_cli.json("doctor")["ok"] is True
+    printed = own_cli.json("schema", "--searchable", "user", "--searchable", "Team")["sql"]
+    assert printed.count("searchable_") == 2
+    assert "searchable_" not in own_cli("schema")
+
+
 def test_a_server_without_citus_says_so(cli: Cli, empty_postgres_url: str) -> None:
     assert "create_reference_table" in cli.fail("setup", "--distribute", "citus", "--url", empty_postgres_url)
     assert "setup" in cli.fail("threads", "--url", empty_postgres_url)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import (
     CheckpointLabelled,
@@ -195,20 +196,44 @@ def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_th
     (found,) = reply.threads
     assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
     assert reply.after == page._replace(before="1", thread_below="a")
-    tried: Reply = [[]]
-    for before, names in (((), ["threads_recent"]), ((tried,), ["threads_recent", "threads_matching"])):
-        script = Script(*before, [[("a", "", "1", None, None, *metadata)]])
+    row = ("a", "", "1", None, None, *metadata)
+    recent = ["threads_recent", "searchable_there"]
+    replies: list[tuple[list[Reply], list[list[str]]]] = [
+        ([[[row], []]], [recent]),
+        ([[[], []], [[row]]], [recent, ["threads_matching"]]),
+        ([[[], [("searchable_source", True, True)]], [[row]]], [recent, ["threads_searched"]]),
+        ([[[], [("searchable_source", False, True)]], [[row]]], [recent, ["threads_matching"]]),
+        ([[[], [("searchable_source", True, False)]], [[row]]], [recent, ["threads_matching"]]),
+    ]
+    for given, names in replies:
+        script = Script(*given)
         reply = drive(threads_page(d, CODEC, page, {"source": '"input"'}), script)
-        assert script.names == [[name] for name in names]
+        assert script.names == names
         assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
 
 
 def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
     metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
     rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
+    for there, name in (([], "threads_counted"), ([("searchable_user", True, True)], "threads_searched_counted")):
+        script = Script([there], [rows])
+        assert drive(count_threads(d, CODEC, "", {"user": '"a"'}), script) == 4
+        assert script.names == [["searchable_there"], [name]]
     script = Script([rows])
-    assert drive(count_threads(d, CODEC, "", {"user": '"a"'}), script) == 4
+    assert drive(count_threads(d, CODEC, "t", {"user": '"a"'}), script) == 4
     assert script.names == [["threads_counted"]]
+
+
+def test_what_is_encrypted_is_not_looked_up(d: SqlDialect) -> None:
+    hiding = Values(EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"), clear=["team"])
+    there = [("searchable_user", True, True), ("searchable_team", True, True)]
+    for filter, name in (({"user": "1"}, "threads_counted"), ({"user": "1", "team": "2"}, "threads_searched_counted")):
+        script = Script([there], [[]])
+        assert drive(count_threads(d, hiding, "", filter), script) == 0
+        assert script.names == [["searchable_there"], [name]]
+        (statement,) = script.trips[-1].statements
+        assert isinstance(statement.params, dict)
+        assert statement.params.get("shown") == filter.get("team")
 
 
 def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention, SchemaMissing, StorageError
+from langgraph_checkpoint_custom.core import dialect
 from langgraph_checkpoint_custom.core.migrate import setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import drive
@@ -61,6 +62,17 @@ def test_rows_are_spread_and_maintained(partitioned: Store) -> None:
         saver.delete_for_runs(["nobody's"])
         saver.delete_thread("copy")
         assert list(violations(read_tables(partitioned))) == []
+
+
+def test_threads_are_found_by_searchable_keys(partitioned: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialect, "RECENT", 1)
+    with PostgresSaver(partitioned.url) as saver:
+        play(saver, every=4)
+        filters: list[dict[str, Any]] = [{"source": "loop"}, {"step": 1}, {"source": None}]
+        without = [(list(saver.threads(filter=each)), saver.count_threads(filter=each)) for each in filters]
+        saver.setup(partitions=4, searchable=["source", "step"])
+        assert [(list(saver.threads(filter=each)), saver.count_threads(filter=each)) for each in filters] == without
+        assert without[0][1] > 1
 
 
 def newest(saver: Any, thread_id: str) -> str:

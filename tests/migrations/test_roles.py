@@ -59,6 +59,17 @@ def test_the_runner_may_call_setup_on_current_tables(cluster: Cluster) -> None:
         saver.setup()
 
 
+def test_the_runner_searches_by_the_keys_that_the_migrator_makes(cluster: Cluster) -> None:
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as runner:
+        with pytest.raises(StorageError, match="must be owner") as caught:
+            runner.setup(searchable=["user"])
+        assert caught.value.sqlstate == "42501"
+        with PostgresSaver(cluster.url(user="checkpoint_migrator")) as migrator:
+            migrator.setup(searchable=["user"])
+        runner.setup(searchable=["user"])
+        assert runner.count_threads(filter={"user": "nobody"}) == 0
+
+
 async def test_an_agent_server_may_be_the_runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKPOINT_URL", cluster.url(user="checkpoint_runner"))
     async with checkpointer() as saver:

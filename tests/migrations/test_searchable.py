@@ -1,0 +1,179 @@
+"""Searchable keys are made once, by any number of processes, by roles that may, and beside live traffic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom import PostgresSaver, StorageError
+from langgraph_checkpoint_custom.core.migrate import script
+from langgraph_checkpoint_custom.core.model import TENANT_MARK
+from langgraph_checkpoint_custom.core.searchable import searchable_keys
+from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from tests.behaviour.helpers import Database, metadata, next_uuid, put
+from tests.conftest import COLOURS
+from tests.stores import Face, Store
+
+KEYS = ["user", "100 %", "it's", "ümlaut"]
+INDEXES = """
+SELECT c.oid, c.relname, x.indisvalid FROM pg_class c JOIN pg_index x ON x.indexrelid = c.oid
+WHERE c.relname LIKE 'searchable%' AND c.relnamespace = 'langgraph_checkpoint'::regnamespace ORDER BY 2
+"""
+
+
+def indexes(store: Store) -> list[Any]:
+    """What there is, by name; on PostgreSQL another one with each time that it is made."""
+    if store.kind == "sqlite":
+        sql = "SELECT name, rootpage FROM sqlite_schema WHERE name LIKE 'searchable%' ORDER BY 1"
+    else:
+        sql = INDEXES.replace("%", "%%")
+    connection = Database(store).connect()
+    rows = connection.execute(sql, ()).fetchall()
+    connection.close()
+    return list(rows)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_setup_twice_changes_nothing(own_store: Store, colour: str) -> None:
+    with own_store.open() as saver:
+        face = Face(saver, colour)
+        await face.do("setup", searchable=KEYS)
+        await put(face, next_uuid(), meta=metadata(user="a"))
+        made = indexes(own_store)
+        assert len(made) == len(KEYS)
+        await face.do("setup", searchable=KEYS)
+        assert indexes(own_store) == made
+        await face.do("setup")
+        await face.do("setup", searchable=["user", "team", "team"])
+        assert len(indexes(own_store)) == len(KEYS) + 1
+        if colour == "async":
+            await saver.aclose()
+
+
+def test_setup_from_ten_processes_at_once(own_store: Store) -> None:
+    command = (
+        "import sys; from langgraph_checkpoint_custom import open_saver;"
+        "open_saver(sys.argv[1]).setup(searchable=['user', 'team'])"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", command, own_store.url], stderr=subprocess.PIPE, text=True)
+        for _ in range(10)
+    ]
+    assert [process.communicate()[1] for process in processes] == [""] * 10
+    assert len(indexes(own_store)) == 2
+
+
+def test_what_setup_makes_inside_a_transaction_goes_with_it(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SELECT 1")  # It begins a transaction.
+        PostgresSaver(connection).setup(searchable=["user"])
+        connection.rollback()
+    assert indexes(Store("postgres", postgres_url)) == []
+
+
+@pytest.mark.parametrize("schema", ['sp ace"quote', "per%cent", "it's"])
+def test_any_schema_has_searchable_keys(postgres_url: str, schema: str) -> None:
+    with PostgresSaver(postgres_url, schema=schema) as saver:
+        saver.setup(searchable=KEYS)
+        assert [saver.count_threads(filter={key: "a"}) for key in KEYS] == [0] * 4
+
+
+# Beside live traffic
+
+
+@contextmanager
+def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A transaction that what is made concurrently has to wait for."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT count(*) FROM langgraph_checkpoint.checkpoints")
+        yield connection
+        connection.rollback()
+
+
+def run_by_hand(url: str, *settings: str) -> None:
+    """What `langgraph-checkpoint schema --searchable` prints, a statement at a time."""
+    d = PostgresDialect("langgraph_checkpoint")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for sql in (*settings, *script(d, len(d.migrations), searchable_keys(KEYS)).split(";\n")):
+            connection.execute(sql.encode())
+
+
+def test_what_was_made_by_hand_is_used(postgres_url: str) -> None:
+    store = Store("postgres", postgres_url)
+    run_by_hand(postgres_url)
+    made = indexes(store)
+    assert len(made) == len(KEYS)
+    with PostgresSaver(postgres_url) as saver:
+        saver.setup(searchable=KEYS)
+    assert indexes(store) == made
+
+
+def test_what_was_left_half_made_is_made_anew(postgres_url: str) -> None:
+    store = Store("postgres", postgres_url)
+    with reading(postgres_url), pytest.raises(psycopg.errors.QueryCanceled):
+        run_by_hand(postgres_url, "SET statement_timeout = 500")
+    assert [valid for _, _, valid in indexes(store)] == [False]
+    with PostgresSaver(postgres_url) as saver:
+        assert saver.count_threads(filter={"user": "a"}) == 0
+        saver.setup(searchable=KEYS)
+    assert [valid for _, _, valid in indexes(store)] == [True] * 4
+
+
+def test_setup_waits_for_what_is_made_by_hand(postgres_url: str) -> None:
+    store = Store("postgres", postgres_url)
+    with reading(postgres_url) as reader:
+        by_hand = threading.Thread(target=run_by_hand, args=(postgres_url,))
+        by_hand.start()
+        while not indexes(store):
+            assert by_hand.is_alive()
+        made = indexes(store)[0][0]
+        with PostgresSaver(postgres_url) as saver:
+            setup = threading.Thread(target=lambda: saver.setup(searchable=KEYS))
+            setup.start()
+            setup.join(0.5)
+            assert setup.is_alive()
+            reader.rollback()
+            setup.join(30)
+            by_hand.join(30)
+    assert made in [oid for oid, _, _ in indexes(store)]
+    assert [valid for _, _, valid in indexes(store)] == [True] * 4
+
+
+# Roles
+
+
+def test_a_role_that_may_only_read_uses_them_and_sees_its_tenant_alone(postgres_url: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        saver.setup(searchable=["user"])
+        for tenant in ("", "acme"):
+            own = saver.for_tenant(tenant) if tenant else saver
+            own.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint(), metadata(user="a"), {})
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE ROLE searching")
+        connection.execute("GRANT USAGE ON SCHEMA langgraph_checkpoint TO searching")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA langgraph_checkpoint TO searching")
+        connection.execute("SET LOCAL ROLE searching")
+        saver = PostgresSaver(connection)
+        saver.setup(searchable=["user"])
+        with pytest.raises(StorageError, match="role may not") as caught:
+            saver.setup(searchable=["team"])
+        assert caught.value.sqlstate == "42501"
+        for found in (saver, saver.for_tenant("acme")):
+            assert found.count_threads(filter={"user": "a"}) == 1
+        connection.execute("SELECT set_config('langgraph_checkpoint_custom.tenant', 'acme', true)")
+        shown = connection.execute("SELECT thread_id FROM langgraph_checkpoint.searched_user").fetchall()
+        assert shown == [(f"{TENANT_MARK}acme{TENANT_MARK}t",)]
+        connection.rollback()
+
+
+def checkpoint() -> Any:
+    """A checkpoint without values."""
+    return {"v": 4, "id": next_uuid(), "ts": "", "channel_values": {}, "channel_versions": {}, "versions_seen": {}}
