@@ -61,6 +61,7 @@ HOT = frozenset(
         "page_latest",
         "page_exact",
         "page_of_namespace",
+        "page_of_thread",
         "select_delta_values",
     }
 )
