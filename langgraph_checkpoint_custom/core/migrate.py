@@ -100,7 +100,10 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
         )
     lines += ["", "COMMIT;"]
     for key in searchable:
-        lines += ["", *(f"{statement.sql};" for statement in d.make_searchable(key).statements)]
+        index, *rest = (f"{statement.sql};" for statement in d.make_searchable(key).statements)
+        lines += ["", index]
+        if rest:  # Not at the same time as somebody's setup.
+            lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.lock_searchable().statements), *rest, "COMMIT;"]
     text = "\n".join(lines)
     if d.system == "postgresql":
         text = text.replace("CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS")

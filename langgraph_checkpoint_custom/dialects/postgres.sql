@@ -44,8 +44,8 @@ INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) 
 -- The searchable_ blocks are about metadata keys that threads are found by, see core/searchable.py.
 
 -- name: searchable_lock
--- differs: in SQLite nobody else can be at it. Writes wait as long as an index is made here.
-LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE MODE
+-- differs: in SQLite nobody else can be at it. An index that is made concurrently has this lock as well.
+LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: searchable_there
 SELECT i.relname::text, x.indisvalid, coalesce(has_table_privilege(v.oid, 'SELECT'), false)
