@@ -125,8 +125,8 @@ def _empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        for table in ("checkpoints", "blobs", "writes", "claims", "labels"):
-            connection.execute(f"TRUNCATE langgraph_checkpoint.{table}")
+        tables = ("checkpoints", "blobs", "writes", "claims", "labels")
+        connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
     return Store("postgres", url)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from langgraph_checkpoint_custom import (
     open_saver,
 )
 from langgraph_checkpoint_custom.migrations import load_migrations
+from tests.crash.processes import Process
+from tests.crash.programs import set_up
 from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
@@ -78,13 +79,10 @@ def test_both_databases_have_the_same_migrations() -> None:
 
 def test_setup_from_twenty_processes_at_once(empty_postgres_url: str, tmp_path: Path) -> None:
     for url in (empty_postgres_url, f"sqlite:///{tmp_path / 'new.db'}"):
-        command = "import sys; from langgraph_checkpoint_custom import open_saver; open_saver(sys.argv[1]).setup()"
-        processes = [
-            subprocess.Popen([sys.executable, "-c", command, url], stderr=subprocess.PIPE, text=True) for _ in range(20)
-        ]
-        failures = [process.communicate()[1] for process in processes]
-        assert failures == [""] * 20
-        assert {process.returncode for process in processes} == {0}
+        store = Store("sqlite" if url.startswith("sqlite") else "postgres", url)
+        with ExitStack() as stack:
+            processes = [stack.enter_context(Process(set_up, store)) for _ in range(20)]
+            assert [process.wait() for process in processes] == [0] * 20
         works(url)
 
 
