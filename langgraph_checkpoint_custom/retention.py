@@ -79,7 +79,7 @@ class Swept:
         deleted_threads: Threads that went whole.
         deleted_checkpoints: Checkpoints that went, or are only kept hidden for what others need of them; those of
             deleted threads are counted, too.
-        freed_bytes: Bytes of values that went.
+        freed_bytes: Bytes of values that went; a dry run knows only those of threads that would go whole.
         kept_bytes: Bytes of the threads that stay, if they were counted: with `max_bytes`.
     """
 

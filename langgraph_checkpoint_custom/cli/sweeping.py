@@ -65,10 +65,10 @@ def sweep(
     if as_json:
         tell({"dry_run": dry_run, **asdict(done)})
         return
-    went = "would go" if dry_run else "went"
+    went, whose = ("would go", "the values of whole threads") if dry_run else ("went", "values")
     say(
         f"Of {counted(done.threads, 'thread')}, {done.deleted_threads:,} {went} whole; "
-        f"{counted(done.deleted_checkpoints, 'checkpoint')} {went} in all, {size(done.freed_bytes)} of values."
+        f"{counted(done.deleted_checkpoints, 'checkpoint')} {went} in all, {size(done.freed_bytes)} of {whose}."
     )
 
 
