@@ -53,6 +53,8 @@ LEVEL = 3
 SPOOL = 32_000_000
 # Bytes of a thread's rows that wait to be stored together.
 BATCH = 4_000_000
+# Who claims a thread that is imported.
+IMPORTER = "an import"
 # Why a thread may not be stored while the others are.
 REFUSALS = (ThreadExists, ThreadBusy, ClaimLost)
 
@@ -269,16 +271,18 @@ class _Import:
         self._batch.append(line)
         self._size += len(line)
         if len(self._batch) == PAGE or self._size >= BATCH:
-            if not self._is_claimed:
+            if not self._is_claimed and not self._busy:
                 self._claim()
             self._flush()
 
     def _claim(self) -> None:
-        self._is_claimed = True
         try:
-            self._held.enter_context(self._saver.claim(self._thread_id, owner="import"))
+            self._held.enter_context(self._saver.claim(self._thread_id, owner=IMPORTER))
+            self._is_claimed = True
         except ThreadBusy as error:
-            self._busy = error  # For the end: until then its lines are to be read.
+            # That of an import that was killed does as well, until it expires.
+            if error.owner != IMPORTER:
+                self._busy = error  # For the end: until then its lines are to be read.
 
     def _flush(self) -> None:
         if self._batch and not self._busy and not self._is_refused:

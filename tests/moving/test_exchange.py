@@ -16,7 +16,7 @@ from zstandard import ZstdCompressor, ZstdDecompressor
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, open_saver
 from langgraph_checkpoint_custom.core.doctor import TABLES, look, mend
-from langgraph_checkpoint_custom.exchange import BrokenExport, export_file, import_file, transfer
+from langgraph_checkpoint_custom.exchange import IMPORTER, BrokenExport, export_file, import_file, transfer
 from tests.golden.content import write_all
 from tests.moving.official import config, everything, play, step
 from tests.stores import Store
@@ -162,6 +162,18 @@ def test_a_thread_that_somebody_has_claimed_is_not_imported(
     assert "a run" in done.problems["t"]
     assert [found.config for found in everything(other)] == [found.config for found in saver.list(config("u"))]
     assert import_file(other, tmp_path / "all.zst").problems == {}
+    assert plain(other) == plain(saver)
+
+
+def test_the_claim_of_an_import_that_was_killed_is_not_in_the_way(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    place = None
+    for number in range(120):
+        place = step(saver, "t", place, a=[f"{number}" * 400])
+    export_file(saver, tmp_path / "all.zst")
+    with other.claim("t", owner=IMPORTER):  # It beats no more, but has not expired.
+        assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == plain(saver)
 
 
