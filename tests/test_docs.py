@@ -109,7 +109,7 @@ with TestClient(app) as client, ThreadPoolExecutor() as pool:
     # Its node runs while its input is still being stored (durability "async"): before that, the quick one would lose.
     stored = app.state.saver.for_tenant("ann")
     while (last := stored.get_tuple({"configurable": {"thread_id": "1"}})) is None or last.metadata["step"] < 0:
-        time.sleep(0.01)
+        time.sleep(0.01)  # Between two looks: nothing outside the saver is told when a checkpoint is stored.
     quick = client.post("/ann/threads/1", params={"said": "quick"})
     go_on.set()
     assert (quick.status_code, quick.json()["heard"]) == (200, ["quick"])

@@ -122,13 +122,18 @@ def test_a_transfer_takes_what_has_changed_since(saver: CheckpointSaver, other: 
     assert list(moved.problems) == ["t"]  # It has a checkpoint that the source has no more.
 
 
-def test_a_doctor_takes_nothing_of_what_is_being_imported(
-    saver: CheckpointSaver, other_url: str, tmp_path: Path
-) -> None:
+def fill_large(saver: CheckpointSaver) -> None:
+    """A thread that takes an import more than one batch, with labels."""
     place = None
     for number in range(60):
         place = step(saver, "t", place, a=[f"{number}" * 400])
         saver.label(place, f"label {number}")
+
+
+def test_a_doctor_takes_nothing_of_what_is_being_imported(
+    saver: CheckpointSaver, other_url: str, tmp_path: Path
+) -> None:
+    fill_large(saver)
     export_file(saver, tmp_path / "all.zst")
     mended: list[tuple[int, int]] = []
 
@@ -151,9 +156,7 @@ def test_a_doctor_takes_nothing_of_what_is_being_imported(
 def test_a_thread_that_somebody_has_claimed_is_not_imported(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
-    place = None
-    for number in range(60):
-        place = step(saver, "t", place, a=[f"{number}" * 400])
+    fill_large(saver)
     step(saver, "u", None, a=[1])
     export_file(saver, tmp_path / "all.zst")
     with other.claim("t", owner="a run"):
@@ -168,9 +171,7 @@ def test_a_thread_that_somebody_has_claimed_is_not_imported(
 def test_the_claim_of_an_import_that_was_killed_is_not_in_the_way(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
-    place = None
-    for number in range(120):
-        place = step(saver, "t", place, a=[f"{number}" * 400])
+    fill_large(saver)
     export_file(saver, tmp_path / "all.zst")
     with other.claim("t", owner=IMPORTER):  # It beats no more, but has not expired.
         assert import_file(other, tmp_path / "all.zst").problems == {}
