@@ -71,11 +71,12 @@ def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
 def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
     """Make what is missing to find threads by these keys.
 
-    Trips: 3 and one a key; one more for a key whose index was left behind half made.
+    Trips: 2 and one a key; one more for a key whose index was left behind half made.
     Idempotent: yes, and by any number of processes at once.
     """
-    yield d.schema_lock()
-    yield d.lock_searchable()  # After whoever makes an index beside live traffic: what is half made then is nobody's.
+    # After whoever makes an index beside live traffic: what is half made then is nobody's. It comes first: who has a
+    # snapshot while it waits here is waited for over there.
+    yield d.lock_searchable()
     (there,) = yield d.select_searchable(keys)
     broken = {name for name, valid, _ in there if not valid}
     for key in keys:

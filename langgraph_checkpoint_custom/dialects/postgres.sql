@@ -48,12 +48,18 @@ INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) 
 LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: searchable_there
-SELECT i.relname::text, x.indisvalid, coalesce(has_table_privilege(v.oid, 'SELECT'), false)
+-- What makes an index concurrently lets its lock go before the transaction is committed that says that it is valid.
+-- Whoever waited for that lock may see the row from before, whose xmax is that transaction, still going on.
+SELECT
+    i.relname::text,
+    x.indisvalid OR age(x.xmax) <= age(pg_snapshot_xmax(s)::xid) OR x.xmax IN (SELECT pg_snapshot_xip(s)::xid),
+    coalesce(has_table_privilege(v.oid, 'SELECT'), false)
 FROM pg_catalog.pg_class i
 JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
 JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
 LEFT JOIN pg_catalog.pg_class v ON v.relnamespace = n.oid AND v.relkind = 'v'
     AND v.relname = 'searched_' || substr(i.relname, 12)
+CROSS JOIN pg_current_snapshot() AS s
 WHERE n.nspname = %(schema)s AND i.relname = ANY(%(names)s::name[])
 
 -- name: searchable_drop

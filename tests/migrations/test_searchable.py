@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from contextlib import contextmanager
 from typing import Any
 
@@ -129,20 +129,20 @@ def test_what_was_left_half_made_is_made_anew(postgres_url: str) -> None:
 
 def test_setup_waits_for_what_is_made_by_hand(postgres_url: str) -> None:
     store = Store("postgres", postgres_url)
-    with reading(postgres_url) as reader:
-        by_hand = threading.Thread(target=run_by_hand, args=(postgres_url,))
-        by_hand.start()
+    with ThreadPoolExecutor() as workers, reading(postgres_url) as reader:
+        by_hand = workers.submit(run_by_hand, postgres_url)
         while not indexes(store):
-            assert by_hand.is_alive()
+            assert not by_hand.done()
         made = indexes(store)[0][0]
         with PostgresSaver(postgres_url) as saver:
-            setup = threading.Thread(target=lambda: saver.setup(searchable=KEYS))
-            setup.start()
-            setup.join(0.5)
-            assert setup.is_alive()
+            setup = workers.submit(saver.setup, searchable=KEYS)
+            with pytest.raises(TimeoutError):
+                setup.result(0.5)
+            with PostgresSaver(postgres_url) as other:
+                workers.submit(other.setup).result(30)  # It does not have to wait.
             reader.rollback()
-            setup.join(30)
-            by_hand.join(30)
+            setup.result(30)
+            by_hand.result(30)
     assert made in [oid for oid, _, _ in indexes(store)]
     assert [valid for _, _, valid in indexes(store)] == [True] * 4
 
