@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import Unpack
@@ -11,7 +10,7 @@ from typing_extensions import Unpack
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
 from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
+from langgraph_checkpoint_custom.core.searchable import make_searchable, searchable_keys
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, Distribute, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
@@ -98,7 +97,8 @@ class PostgresSaver(CheckpointSaver):
         """
         keys = searchable_keys(searchable)
         self._postgres[1].setup(self._setup_of(partitions, distribute))
-        self._search_by(keys)
+        if keys:
+            self._driver.run(make_searchable(self._dialect, keys))
 
     async def asetup(
         self,
@@ -121,19 +121,8 @@ class PostgresSaver(CheckpointSaver):
         """
         keys = searchable_keys(searchable)
         await self._postgres[1].asetup(self._setup_of(partitions, distribute))
-        await self._asearch_by(keys)
-
-    def _search_by(self, keys: Sequence[str]) -> None:
-        if keys and (missing := self._postgres[1].run(missing_searchable(self._dialect, keys))):
-            self._postgres[1].setup(self._making(missing))
-
-    async def _asearch_by(self, keys: Sequence[str]) -> None:
-        if keys and (missing := await self._postgres[1].arun(missing_searchable(self._dialect, keys))):
-            await self._postgres[1].asetup(self._making(missing))
-
-    def _making(self, keys: Sequence[str]) -> Operation[None]:
-        # As a migration, which may take its time.
-        return replace(make_searchable(self._dialect, keys), access="migrate")
+        if keys:
+            await self._driver.arun(make_searchable(self._dialect, keys))
 
     def _setup_of(self, partitions: int | None, distribute: Distribute | None) -> Operation[None]:
         return setup(self._postgres[0].laid_out(partitions, distribute), partitions)

@@ -61,7 +61,7 @@ from langgraph_checkpoint_custom.core.read import (
     list_page,
 )
 from langgraph_checkpoint_custom.core.reencrypt import TABLES, Renewal, reencrypt_page
-from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
+from langgraph_checkpoint_custom.core.searchable import make_searchable, searchable_keys
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.values import Values, ciphers_of
@@ -187,7 +187,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         keys = searchable_keys(searchable)
         self._driver.setup()
-        self._search_by(keys)
+        if keys:
+            self._driver.run(make_searchable(self._dialect, keys))
 
     async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
@@ -197,15 +198,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         keys = searchable_keys(searchable)
         await self._driver.asetup()
-        await self._asearch_by(keys)
-
-    def _search_by(self, keys: Sequence[str]) -> None:
-        if keys and (missing := self._driver.run(missing_searchable(self._dialect, keys))):
-            self._driver.run(make_searchable(self._dialect, missing))
-
-    async def _asearch_by(self, keys: Sequence[str]) -> None:
-        if keys and (missing := await self._driver.arun(missing_searchable(self._dialect, keys))):
-            await self._driver.arun(make_searchable(self._dialect, missing))
+        if keys:
+            await self._driver.arun(make_searchable(self._dialect, keys))
 
     def close(self) -> None:
         """Close what this saver opened; it cannot be used after that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -36,6 +37,9 @@ commands = typer.Typer()
 # Characters of a value that are shown unless all of it is asked for.
 SHORT = 200
 
+# Seconds; a search that takes longer is told how it would not.
+SLOW = 2.0
+
 Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="how many at most")]
 Where = Annotated[
     list[str] | None,
@@ -62,9 +66,12 @@ def threads(
     """List threads, the newest activity first, with what they hold; a page at a time."""
     from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
 
+    wanted = wanted_of(where)
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
-        found = list(saver.threads(filter=wanted_of(where), before=_cursor(before), limit=limit))
+        started = time.monotonic()
+        found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
+        hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
         sizes = saver._driver.run(sizes_of_threads(saver._dialect, [one.thread_id for one in found]))
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
@@ -85,6 +92,19 @@ def threads(
     )
     if following:
         say(f"More with --before {_quoted(following)}")
+    if hint:
+        say(hint)
+
+
+def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
+    """How to find threads by such a filter sooner, unless an index finds them already."""
+    from langgraph_checkpoint_custom.core.searchable import missing_searchable, searchable_keys
+
+    keys = searchable_keys(list(wanted))
+    if saver._driver.run(missing_searchable(saver._dialect, keys)) != keys:
+        return None
+    ways = " or ".join(f"--searchable {_quoted(key)}" for key in keys)
+    return f"All threads were looked at; an index finds those few at once: setup {ways}"
 
 
 def _thread(one: ThreadRecord) -> dict[str, Any]:

@@ -64,22 +64,30 @@ def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
     Trips: 1.
     """
     (there,) = yield d.select_searchable(keys)
+    return _missing(keys, there)
+
+
+def _missing(keys: Sequence[str], there: Sequence[Sequence[object]]) -> list[str]:
     return [key for key in keys if first_searchable({key: ""}, there) is None]
 
 
-@operation("exclusive")
+@operation("migrate")
 def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
     """Make what is missing to find threads by these keys.
 
-    Trips: 2 and one a key; one more for a key whose index was left behind half made.
+    Trips: 1 if nothing is missing; otherwise 3 and one a key, and one more for a key whose index was left half made.
     Idempotent: yes, and by any number of processes at once.
     """
-    # After whoever makes an index beside live traffic: what is half made then is nobody's. It comes first: who has a
-    # snapshot while it waits here is waited for over there.
-    yield d.lock_searchable()
     (there,) = yield d.select_searchable(keys)
+    missing = _missing(keys, there)
+    if not missing:
+        return
+    # After whoever makes an index beside live traffic: what is half made then is nobody's. No lock may be held and no
+    # snapshot be in use until then, which are waited for over there.
+    yield d.lock_searchable()
+    (there,) = yield d.select_searchable(missing)
     broken = {name for name, valid, _ in there if not valid}
-    for key in keys:
+    for key in missing:
         if index_of(key) in broken:
             yield d.drop_searchable(key)
         yield d.make_searchable(key)

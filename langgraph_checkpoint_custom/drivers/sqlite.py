@@ -38,7 +38,7 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
 # What stands in line at the writer.
-_IN_LINE = frozenset({"write", "exclusive"})
+_IN_LINE = frozenset({"write", "exclusive", "migrate"})
 # What gives its connection back before it decodes; the others' trips are one transaction.
 _LETS_GO = frozenset({"read", "write"})
 # Primary result codes: https://www.sqlite.org/rescode.html
@@ -431,7 +431,7 @@ class _Session:
 
     def _begin(self) -> sqlite3.Connection:
         driver, name = self._driver, self._op.name
-        writes = self._op.access in ("write", "exclusive", "rehearsal")
+        writes = self._op.access in _IN_LINE or self._op.access == "rehearsal"
         if writes or driver._shared:
             self._turn = driver._writer(name)
             self._connection = connection = self._turn.__enter__()

@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt, Send
 
 from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.cli import reading
 from langgraph_checkpoint_custom.cli.reading import time_of
 from langgraph_checkpoint_custom.core.shown import brief, classes, json_of
 from tests.behaviour.helpers import config, metadata, next_uuid
@@ -90,6 +91,18 @@ def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
     assert "More with --before" in output
     assert "--where" in cli.fail("threads", "--where", "nothing")
     assert "--before" in cli.fail("threads", "--before", "nothing")
+
+
+def test_a_slow_search_tells_how_it_would_be_quick(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with own_cli.store.open() as saver:
+        put(saver, "1", meta=metadata(user="u1", team="a"))
+    search = ("threads", "--where", "user=u1", "--where", "team=a")
+    assert "--searchable" not in own_cli(*search)
+    monkeypatch.setattr(reading, "SLOW", 0.0)
+    assert "setup --searchable user or --searchable team" in own_cli(*search)
+    assert "--searchable" not in own_cli("threads")
+    own_cli("setup", "--searchable", "team")
+    assert "--searchable" not in own_cli(*search)
 
 
 def test_history_and_labels(cli: Cli) -> None:
