@@ -25,6 +25,7 @@ from langgraph.checkpoint.serde.event_hooks import emit_serde_event
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from langgraph_checkpoint_custom.core.messages import made
 from langgraph_checkpoint_custom.core.objects import (
     DELTA,
     METHOD,
@@ -147,6 +148,8 @@ class _Reader:
         if code == NUMPY:
             return array(*content)
         module, name, stored, *method = content
+        if code == PYDANTIC_2 and (message := made(module, name, stored)) is not None:
+            return message
         if code == METHOD:
             if (module, name, *method) not in SAFE_MSGPACK_METHODS:
                 raise UnreadableValue(f"calling {module}.{name}.{method[0]} is never allowed")

@@ -14,21 +14,9 @@ from itertools import chain, starmap
 from operator import attrgetter, is_
 from typing import Any
 
-from langchain_core.documents import Document
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    ChatMessage,
-    FunctionMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langgraph_checkpoint_custom.core.messages import MODELS
 
 _FIXED = frozenset({str, int, float, bool, type(None), bytes})
-_MODELS = frozenset(
-    {AIMessage, AIMessageChunk, ChatMessage, Document, FunctionMessage, HumanMessage, SystemMessage, ToolMessage}
-)
 _CONTAINERS = frozenset({dict, list, tuple})
 _EXTRA = attrgetter("__pydantic_extra__")
 _END = object()
@@ -63,7 +51,7 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     if not models:
         return _ALWAYS
     for model in models:
-        if type(model) not in _MODELS or model.__pydantic_extra__:
+        if type(model) not in MODELS or model.__pydantic_extra__:
             return None
     containers = [value for value in _fields(models) if type(value) not in _FIXED]
     full = []

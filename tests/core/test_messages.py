@@ -1,0 +1,125 @@
+"""Messages that are filled in are what their class would have made of the same bytes, and what was stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import ToolCall, tool_call_chunk
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom.core import messages
+from langgraph_checkpoint_custom.core.serde import faithful
+
+OFFICIAL = JsonPlusSerializer(allowed_msgpack_modules=None)
+OURS = faithful(OFFICIAL)
+CALL = ToolCall(name="add", args={"a": [1, {"b": 2.5}]}, id="call 1")
+USAGE: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"cache_read": 1}}
+
+EXAMPLES = [
+    HumanMessage("hello", id="1", name="ann"),
+    HumanMessage([{"type": "text", "text": "hello"}, "there"], additional_kwargs={"k": [1, [2, 3]]}),
+    AIMessage("hi", tool_calls=[CALL], usage_metadata=USAGE, response_metadata={"model": "m", "at": None}),
+    AIMessage("", additional_kwargs={"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}),
+    AIMessage(
+        "", invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": "no", "type": "invalid_tool_call"}]
+    ),
+    AIMessageChunk(
+        content="h", tool_call_chunks=[tool_call_chunk(name="f", args='{"a":', id="1", index=0)], chunk_position="last"
+    ),
+    SystemMessage("be kind"),
+    ToolMessage("3", tool_call_id="call 1", artifact={"raw": [b"bytes", {1, 2}]}, status="error"),
+    FunctionMessage(content="3", name="add"),
+    ChatMessage(content="hello", role="friend"),
+    RemoveMessage("1"),
+    Document("text", id="1", metadata={"source": "x", "tags": ["a"]}),
+]
+
+
+def made(model: type[Any], stored: Any) -> Any:
+    """What comes without a class's help, or None."""
+    return messages.made(model.__module__, model.__name__, stored)
+
+
+def parts(made: Any) -> tuple[Any, ...]:
+    """All that pydantic keeps of an object, with the order of its fields."""
+    return (
+        list(made.__dict__.items()),
+        made.__pydantic_fields_set__,
+        made.__pydantic_extra__,
+        made.__pydantic_private__,
+        repr(made),
+    )
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_it_is_what_its_class_makes(message: Any) -> None:
+    stored = OFFICIAL.dumps_typed(message)
+    assert OURS.dumps_typed(message) == stored
+    theirs, ours = OFFICIAL.loads_typed(stored), OURS.loads_typed(stored)
+    assert type(ours) is type(theirs) is type(message)
+    assert ours == theirs
+    assert parts(ours) == parts(theirs)
+    assert made(type(message), message.model_dump()) is not None, "it was not filled in"
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_it_can_be_used_and_changed_like_any(message: Any) -> None:
+    ours = OURS.loads_typed(OURS.dumps_typed([message, message]))
+    assert ours[0].model_dump() == message.model_dump()
+    assert ours[0].model_copy(deep=True) == message
+    with pytest.raises(ValueError, match="validation error"):
+        type(message).model_validate({**ours[0].model_dump(), "type": "other"})
+    ours[0].id = "other"
+    assert "id" in ours[0].__pydantic_fields_set__
+    assert ours[1] == message
+
+
+def test_chunks_can_be_added() -> None:
+    first, second = AIMessageChunk(content="a", id="1"), AIMessageChunk(content="b", id="1")
+    stored = OURS.loads_typed(OURS.dumps_typed([first, second]))
+    assert stored[0] + stored[1] == first + second
+
+
+def test_what_a_class_would_refuse_or_change_is_what_was_stored() -> None:
+    """A node may put into a message what validation refuses, drops or converts; it must not be lost for that."""
+    message = AIMessage("text", additional_kwargs={"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})
+    message.tool_calls = []
+    message.response_metadata = None  # type: ignore[assignment]
+    assert OURS.loads_typed(OURS.dumps_typed(message)) == message
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{"content": "x"}, {**HumanMessage("x").model_dump(), "extra": 1}],
+    ids=["of an older version", "with extra fields"],
+)
+def test_other_fields_are_for_the_class(stored: dict[str, Any]) -> None:
+    assert made(HumanMessage, dict(stored)) is None
+    assert made(type("Mine", (HumanMessage,), {}), HumanMessage("x").model_dump()) is None
+
+
+def test_a_class_that_holds_more_than_plain_data_makes_its_objects() -> None:
+    class Later(HumanMessage):
+        """What a later version of LangChain may come with."""
+
+        attachment: Document | None = None
+
+    class Hidden(HumanMessage):
+        """The same."""
+
+        _held: int = 0
+
+    assert all(map(messages.plain, messages.MODELS))
+    assert messages.plain(Later) is messages.plain(Hidden) is None
