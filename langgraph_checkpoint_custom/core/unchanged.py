@@ -27,10 +27,16 @@ class Unchanged:
 
     __slots__ = ("_empty", "_fields", "_full", "_models", "_names")
 
-    def __init__(self, models: Sequence[Any], empty: Sequence[Any], full: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+    def __init__(
+        self,
+        models: Sequence[Any],
+        fields: Sequence[Any],
+        empty: Sequence[Any],
+        full: Sequence[tuple[Any, Sequence[Any]]],
+    ) -> None:
         self._models = models
         self._names = _names(models)
-        self._fields = list(_fields(models))
+        self._fields = fields
         self._empty = empty
         self._full = full
 
@@ -53,7 +59,8 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     for model in models:
         if type(model) not in MODELS or model.__pydantic_extra__:
             return None
-    containers = [value for value in _fields(models) if type(value) not in _FIXED]
+    fields = list(_fields(models))
+    containers = [value for value in fields if type(value) not in _FIXED]
     full = []
     for container in filter(None, containers):
         leaves: list[Any] = []
@@ -63,7 +70,7 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     empty = [container for container in containers if not container]
     if not _CONTAINERS.issuperset(map(type, empty)):
         return None
-    return Unchanged(models, empty, full)
+    return Unchanged(models, fields, empty, full)
 
 
 def _names(models: Sequence[Any]) -> list[str]:
@@ -95,4 +102,4 @@ def _collect(value: Any, leaves: list[Any]) -> bool:
 
 
 # Of objects that cannot be changed.
-_ALWAYS = Unchanged((), (), ())
+_ALWAYS = Unchanged((), (), (), ())

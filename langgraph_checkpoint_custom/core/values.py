@@ -167,8 +167,12 @@ class Values:
     ) -> tuple[Any, bytes]:
         """The value of parts, and what `as_divided` has to know; raises as `loads` does."""
         stored = self._open(*whole, (*place, names), DIVIDED)[1]
-        data = [self._open(*part, (*place[:-1], name))[1] for name, part in parts]
-        return put_together(stored, data, lambda joined: self._serde.loads_typed((MSGPACK, joined))), stored
+
+        def opened(named: tuple[str, Stored]) -> bytes:
+            name, part = named
+            return self._open(*part, (*place[:-1], name))[1]
+
+        return put_together(stored, parts, opened, lambda data: self._serde.loads_typed((MSGPACK, data))), stored
 
     def uncovered(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes] | None:
         """The serializer's own type and bytes, or None for what only puts parts together.

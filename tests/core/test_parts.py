@@ -57,8 +57,7 @@ class Kept:
     def load(self) -> bytes:
         """The bytes of the last version, put together."""
         assert self.last
-        data = [self.parts[part.name] for part in self.last.parts]
-        return bytes(put_together(contents(self.last), data, lambda joined: joined))
+        return pack(put_together(contents(self.last), self.last.parts, lambda part: self.parts[part.name], loads))
 
 
 @pytest.fixture(params=[False, True], ids=["known objects", "known names"])
@@ -255,8 +254,7 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
         found = divide(value, "1", None, pack)
     assert found
     divided, new = found
-    data = [new[part.name] for part in divided.parts]
-    assert put_together(contents(divided), data, loads) == value
+    assert put_together(contents(divided), divided.parts, lambda part: new[part.name], loads) == value
 
 
 def test_parts_that_do_not_belong_together_are_not_read() -> None:
@@ -267,9 +265,9 @@ def test_parts_that_do_not_belong_together_are_not_read() -> None:
     stored = contents(divided)
     data = [new[part.name] for part in divided.parts]
     with pytest.raises(UnreadableValue):
-        put_together(stored, data[1:], loads)
+        put_together(stored, data[1:], bytes, loads)
     with pytest.raises(UnreadableValue):
-        put_together(stored, [b"", *data[1:]], loads)
+        put_together(stored, [b"", *data[1:]], bytes, loads)
 
 
 WHOLE: Mapping[str, Any] = {
