@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import ormsgpack
@@ -75,6 +76,7 @@ class Faithful(SerializerProtocol):
 
     def __init__(self, serde: JsonPlusSerializer) -> None:
         self._serde = serde
+        self._revive = self._object  # Made once: a value may have thousands of objects.
 
     # Writing
 
@@ -104,36 +106,16 @@ class Faithful(SerializerProtocol):
         """
         kind, stored = data
         if kind == MSGPACK:
-            reader = _Reader(self._serde)
             try:
-                return ormsgpack.unpackb(stored, ext_hook=reader.revive, option=_READ)
+                return ormsgpack.unpackb(stored, ext_hook=self._revive, option=_READ)
             except ValueError as error:
-                raise reader.failure or error from None
+                raise _Telling(self._serde).failure_of(stored) or error from None
         strict = self._serde._allowed_msgpack_modules is not True
         if kind == "json" and strict and not self._serde._allowed_json_modules:
             raise UnreadableValue(
                 "it was stored as 'json', which can name any constructor; pass a serde with allowed_json_modules"
             )
         return self._serde.loads_typed(data)
-
-
-class _Reader:
-    """Reads one value. ormsgpack drops what went wrong inside an extension, so `failure` keeps it."""
-
-    # One is made for each value, thousands for a history, so making it does next to nothing.
-    __slots__ = ("_serde", "failure")
-
-    def __init__(self, serde: JsonPlusSerializer) -> None:
-        self._serde = serde
-        self.failure: UnreadableValue | None = None
-
-    def revive(self, code: int, data: bytes) -> Any:
-        """An object from an extension, for ormsgpack."""
-        try:
-            return self._object(code, data)
-        except UnreadableValue as error:
-            self.failure = error
-            raise
 
     def _object(self, code: int, data: bytes) -> Any:
         """An object from the extension that it was stored as."""
@@ -142,7 +124,7 @@ class _Reader:
             if found is None:
                 raise UnreadableValue(f"msgpack extension {code} is unknown to this version of langgraph-checkpoint")
             return found
-        content = ormsgpack.unpackb(data, ext_hook=self.revive, option=_READ)
+        content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
         if code == DELTA:
             return _DeltaSnapshot(content)
         if code == NUMPY:
@@ -175,3 +157,25 @@ class _Reader:
                 f"{module}.{name} is not allowed to be read; if it should be, pass allow=[({module!r}, {name!r})] "
                 f"with strict=True, or allowed_msgpack_modules=[({module!r}, {name!r})] to your JsonPlusSerializer"
             )
+
+
+class _Telling(Faithful):
+    """Reads a value once more for what was wrong inside an extension, since ormsgpack drops that."""
+
+    def __init__(self, serde: JsonPlusSerializer) -> None:
+        super().__init__(serde)
+        self._failure: UnreadableValue | None = None
+        self._revive = self._watched
+
+    def failure_of(self, stored: bytes) -> UnreadableValue | None:
+        """What was wrong, if it was that."""
+        with suppress(ValueError):
+            ormsgpack.unpackb(stored, ext_hook=self._revive, option=_READ)
+        return self._failure
+
+    def _watched(self, code: int, data: bytes) -> Any:
+        try:
+            return self._object(code, data)
+        except UnreadableValue as error:
+            self._failure = error
+            raise

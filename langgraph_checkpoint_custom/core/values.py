@@ -116,6 +116,7 @@ class Values:
         self._earlier = earlier
         self._clear = clear
         self._raw = raw
+        self._reads_plain = self._cipher is None or earlier.plain or raw
 
     @property
     def cipher(self) -> CipherProtocol | None:
@@ -160,6 +161,8 @@ class Values:
 
     def loads(self, type_: str, data: bytes, place: Place) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
+        if type_ == MSGPACK and self._reads_plain:  # As most are: there may be many.
+            return self._serde.loads_typed((type_, data))
         return self._serde.loads_typed(self._open(type_, data, place))
 
     def loads_parts(
@@ -225,7 +228,7 @@ class Values:
                 f"it was stored in the form {layers!r}, which this version does not know; upgrade "
                 "langgraph-checkpoint-custom"
             )
-        if self._cipher is not None and not self._earlier.plain and not self._raw:
+        if not self._reads_plain:
             raise UnreadableValue(
                 f"it was stored as {type_!r} without encryption, which anybody with access to the database can do; if "
                 "it was you, pass previous_serdes=[JsonPlusSerializer()] and call reencrypt()"
