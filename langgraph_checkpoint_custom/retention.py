@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.maintain import prune_thread
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key
-from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.operation import Driver, Operation, follow
 from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
@@ -105,28 +105,6 @@ def sweep_operations(d: SqlDialect, codec: Values, keep: Retention, now: datetim
             yield from _sweep_thread(d, codec, keep, now, record.thread_id, swept, dry_run=dry_run)
         page = reply.after
     return swept
-
-
-def run_sweep(operations: Operations, run: Callable[[Operation[Any]], Any]) -> Swept:
-    """Run the operations of a sweep, each with its answer to the next."""
-    answer = None
-    while True:
-        try:
-            op = operations.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-        answer = run(op)
-
-
-async def arun_sweep(operations: Operations, run: Callable[[Operation[Any]], Awaitable[Any]]) -> Swept:
-    """The same, each awaited."""
-    answer = None
-    while True:
-        try:
-            op = operations.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-        answer = await run(op)
 
 
 def _sweep_thread(
@@ -241,7 +219,7 @@ class Sweeper:
             return answer
 
         try:
-            done = run_sweep(sweep_operations(d, codec, self._keep, now(), dry_run=False), run)
+            done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False), run)
             _LOG.info("a sweep has ended: %s", done)
         except _Stopped:
             pass  # The saver is being closed; what is left goes with the next sweep.

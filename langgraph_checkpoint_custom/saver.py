@@ -50,7 +50,7 @@ from langgraph_checkpoint_custom.core.model import (
     texts,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.core.read import (
     NextVersion,
     Note,
@@ -60,7 +60,7 @@ from langgraph_checkpoint_custom.core.read import (
     get_tuple_to_write,
     list_page,
 )
-from langgraph_checkpoint_custom.core.reencrypt import TABLES, Renewal, reencrypt_page
+from langgraph_checkpoint_custom.core.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.core.searchable import make_searchable, searchable_keys
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
@@ -78,9 +78,6 @@ PAGE = 50
 
 # What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
 CLEAR_METADATA = ("source", "step", "run_id")
-
-# Rows that `reencrypt` reports at most.
-UNREADABLE = 100
 
 
 class SaverOptions(TypedDict, total=False):
@@ -403,14 +400,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             dry_run: Only count.
             progress: Told after each page how many rows were seen.
         """
-        done = Renewal(0, 0, [])
-        for table in TABLES:
-            after: Mapping[str, Any] | None = table.first
-            while after is not None:
-                page = self._driver.run(reencrypt_page(self._dialect, self._codec, table, after, dry_run))
-                done, after = _sum(done, page.renewal), page.after
-                progress(done.rows)
-        return done
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress)
+        return follow(pages, self._driver.run)
 
     async def areencrypt(
         self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None
@@ -423,14 +414,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             dry_run: Only count.
             progress: Told after each page how many rows were seen.
         """
-        done = Renewal(0, 0, [])
-        for table in TABLES:
-            after: Mapping[str, Any] | None = table.first
-            while after is not None:
-                page = await self._driver.arun(reencrypt_page(self._dialect, self._codec, table, after, dry_run))
-                done, after = _sum(done, page.renewal), page.after
-                progress(done.rows)
-        return done
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress)
+        return await afollow(pages, self._driver.arun)
 
     # Versions
 
@@ -520,12 +505,6 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if strategy in ("delete", "delete_all"):
             return [delete_thread(self._dialect, thread_id) for thread_id in ids]
         raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
-
-
-def _sum(one: Renewal, other: Renewal) -> Renewal:
-    return Renewal(
-        one.rows + other.rows, one.renewed + other.renewed, [*one.unreadable, *other.unreadable][:UNREADABLE]
-    )
 
 
 def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:

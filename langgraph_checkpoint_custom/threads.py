@@ -30,7 +30,7 @@ from langgraph_checkpoint_custom.core.model import (
     text,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.operation import Driver, Operation, afollow, follow
 from langgraph_checkpoint_custom.core.records import (
     RECORDS,
     CheckpointRecord,
@@ -50,7 +50,7 @@ from langgraph_checkpoint_custom.core.threads import (
 )
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.retention import Retention, Swept, arun_sweep, now, run_sweep, sweep_operations
+from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 
 
 class ThreadMethods(ABC):
@@ -77,7 +77,7 @@ class ThreadMethods(ABC):
                 counted then, since only a prune finds out.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
-        return run_sweep(operations, self._driver.run)
+        return follow(operations, self._driver.run)
 
     async def asweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
         """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
@@ -91,7 +91,7 @@ class ThreadMethods(ABC):
                 counted then, since only a prune finds out.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
-        return await arun_sweep(operations, self._driver.arun)
+        return await afollow(operations, self._driver.arun)
 
     # Threads, runs and checkpoints without values
 

@@ -12,8 +12,8 @@ import typer
 from langgraph_checkpoint_custom.cli.common import DryRun, Json, Refused, Tenant, Url, Yes, confirm, opened
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
-from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.retention import Retention, now, run_sweep, sweep_operations
+from langgraph_checkpoint_custom.core.operation import Operation, follow
+from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
 
 commands = typer.Typer()
 
@@ -61,7 +61,7 @@ def sweep(
                     report(seen, "dry run" if dry_run else "work")
                 return saver._driver.run(op)
 
-            done = run_sweep(sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run), run)
+            done = follow(sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run), run)
     if as_json:
         tell({"dry_run": dry_run, **asdict(done)})
         return

@@ -16,6 +16,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -156,23 +157,33 @@ def operation(
 
 def drive(op: Operation[T], perform: Callable[[Trip | Offload], Any]) -> T:
     """Run an operation; `perform` does what it asks for."""
-    with closing(op.start()) as steps:
-        reply = None
-        while True:
-            try:
-                request = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            reply = perform(request)
+    return follow(op.start(), perform)
 
 
 async def adrive(op: Operation[T], perform: Callable[[Trip | Offload], Awaitable[Any]]) -> T:
     """Run an operation; `perform` does what it asks for and is awaited."""
-    with closing(op.start()) as steps:
+    return await afollow(op.start(), perform)
+
+
+def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
+    """Answer each request of a generator; returns what it returns."""
+    with closing(steps):
         reply = None
         while True:
             try:
                 request = steps.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            reply = await perform(request)
+            reply = answer(request)
+
+
+async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[Any]]) -> T:
+    """Answer each request of a generator, awaiting the answers; returns what it returns."""
+    with closing(steps):
+        reply = None
+        while True:
+            try:
+                request = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            reply = await answer(request)

@@ -9,7 +9,7 @@ new key anyway. A row that cannot be decrypted stays as it is and is reported.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
@@ -22,12 +22,15 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Steps, operation
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 # Rows a page: their values are in memory twice.
 PAGE = 50
+
+# Rows that are reported at most.
+UNREADABLE = 100
 
 Key = Mapping[str, Any]
 
@@ -125,6 +128,22 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_r
         yield d.renew_rows(table.name, changes)
     last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None
     return PageDone(Renewal(len(rows), len(changes), unreadable), last)
+
+
+def reencryption(
+    d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None]
+) -> Generator[Operation[PageDone], PageDone, Renewal]:
+    """The operations of `reencrypt`, page after page; each is to be run and answered with its result."""
+    rows = renewed = 0
+    unreadable: list[CorruptCheckpoint] = []
+    for table in TABLES:
+        after: Key | None = table.first
+        while after is not None:
+            page, after = yield reencrypt_page(d, codec, table, after, dry_run)
+            rows, renewed = rows + page.rows, renewed + page.renewed
+            unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
+            progress(rows)
+    return Renewal(rows, renewed, unreadable)
 
 
 def _changes(
