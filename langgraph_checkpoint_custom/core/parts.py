@@ -66,15 +66,9 @@ class Part(NamedTuple):
     objects: Sequence[Any] = ()
     same: Unchanged | None = None
 
-    def is_at(self, start: int, objects: Sequence[Any]) -> bool:
-        """Whether it is what would be cut from a value that has these objects, from one of them on."""
-        end = start + self.length
-        return (
-            (end == len(objects) or (self.ends and end < len(objects)))
-            and all(map(is_, self.objects, objects[start:end]))
-            and self.same is not None
-            and self.same.holds()
-        )
+    def ends_at(self, end: int, objects: Sequence[Any]) -> bool:
+        """Whether it would end there, in a value that has these objects."""
+        return end == len(objects) or (self.ends and end < len(objects))
 
     def of(self, objects: Sequence[Any]) -> Part:
         """The same part, made of these objects."""
@@ -132,15 +126,15 @@ def divide(
     held = before.parts if before and before.is_stored else ()
     # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
     same_kind = before is not None and before.is_dict == (step == 2)
-    by_object = {id(part.objects[0]): part for part in held if part.objects and same_kind}
+    parts = _beginning(held, objects) if same_kind else []
+    by_object = {id(part.objects[0]): part for part in held[len(parts) :] if part.objects and same_kind}
     names = {part.digest: part.name for part in held}
     token = NAME_MARK + token_urlsafe(12)
     new: dict[str, bytes] = {}
-    parts: list[Part] = []
-    start = 0
+    start = sum(part.length for part in parts)
     while start < len(objects):
         part = by_object.get(id(objects[start]))
-        if part is None or not part.is_at(start, objects):
+        if part is None or not _are_at(start, objects, [part]):
             data, end, ends = _cut(objects, start, step, pack)
             digest = sha256(data).digest()[:DIGEST]
             name = names.get(digest)
@@ -209,6 +203,30 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
         parts.append(Part(name, digest, size, count, closed, own if same else (), same))
         start += count
     return Divided(version, is_dict, parts)
+
+
+def _beginning(held: Sequence[Part], objects: Sequence[Any]) -> list[Part]:
+    """The parts with which a value begins that has grown, or has changed at its end; none if it begins otherwise."""
+    parts: list[Part] = []
+    end = 0
+    for part in held:
+        end += part.length
+        if not part.ends_at(end, objects):
+            break
+        parts.append(part)
+    return parts if _are_at(0, objects, parts) else []
+
+
+def _are_at(start: int, objects: Sequence[Any], parts: Sequence[Part]) -> bool:
+    """Whether these parts are what would be cut from a value that has these objects, from one of them on."""
+    end = start + sum(part.length for part in parts)
+    marks = [part.same for part in parts if part.same]
+    return (
+        len(marks) == len(parts)
+        and all(part.ends_at(end, objects) for part in parts[-1:])
+        and all(map(is_, chain.from_iterable([part.objects for part in parts]), objects[start:end]))
+        and Unchanged.hold(marks)
+    )
 
 
 def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], bytes]) -> tuple[bytes, int, bool]:

@@ -40,14 +40,16 @@ class Unchanged:
         self._empty = empty
         self._full = full
 
-    def holds(self) -> bool:
-        """Whether they hold the same now."""
-        return not self._models or (
-            _names(self._models) == self._names
-            and all(map(is_, _fields(self._models), self._fields))
-            and not any(self._empty)
-            and not any(map(_EXTRA, self._models))
-            and all(starmap(_has, self._full))
+    @staticmethod
+    def hold(marks: Sequence[Unchanged]) -> bool:
+        """Whether they hold the same now, in all of these; a few passes for all take a third of those for each."""
+        models = list(chain.from_iterable([mark._models for mark in marks]))
+        return (
+            _names(models) == list(chain.from_iterable([mark._names for mark in marks]))
+            and all(map(is_, _fields(models), chain.from_iterable([mark._fields for mark in marks])))
+            and not any(chain.from_iterable([mark._empty for mark in marks]))
+            and not any(map(_EXTRA, models))
+            and all(starmap(_has, chain.from_iterable([mark._full for mark in marks])))
         )
 
 
