@@ -17,7 +17,7 @@ predecessor is one that is replaced each time: it is stored whole, as long as th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from operator import is_
@@ -65,10 +65,6 @@ class Part(NamedTuple):
     ends: bool
     objects: Sequence[Any] = ()
     same: Unchanged | None = None
-
-    def ends_at(self, end: int, objects: Sequence[Any]) -> bool:
-        """Whether it would end there, in a value that has these objects."""
-        return end == len(objects) or (self.ends and end < len(objects))
 
     def of(self, objects: Sequence[Any]) -> Part:
         """The same part, made of these objects."""
@@ -126,24 +122,31 @@ def divide(
     held = before.parts if before and before.is_stored else ()
     # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
     same_kind = before is not None and before.is_dict == (step == 2)
-    parts = _beginning(held, objects) if same_kind else []
-    by_object = {id(part.objects[0]): part for part in held[len(parts) :] if part.objects and same_kind}
+    by_object = {id(part.objects[0]): number for number, part in enumerate(held) if part.objects and same_kind}
     names = {part.digest: part.name for part in held}
     token = NAME_MARK + token_urlsafe(12)
     new: dict[str, bytes] = {}
-    start = sum(part.length for part in parts)
+    parts: list[Part] = []
+    start = 0
+    span = len(held)  # How many are looked at together.
     while start < len(objects):
-        part = by_object.get(id(objects[start]))
-        if part is None or not _are_at(start, objects, [part]):
+        number = by_object.get(id(objects[start]))
+        found = () if number is None else _still_there(held[number : number + span], objects, start)
+        if found:
+            span *= 2
+        elif number is not None and span > 1:
+            span = 1
+            continue
+        else:
             data, end, ends = _cut(objects, start, step, pack)
             digest = sha256(data).digest()[:DIGEST]
             name = names.get(digest)
             if name is None:
                 name = names[digest] = f"{token}{len(new)}"
                 new[name] = data
-            part = Part(name, digest, len(data), end - start, ends).of(objects[start:end])
-        parts.append(part)
-        start += part.length
+            found = [Part(name, digest, len(data), end - start, ends).of(objects[start:end])]
+        parts += found
+        start += sum(part.length for part in found)
     if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
     divided = Divided(version, step == 2, parts)
@@ -205,28 +208,25 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
     return Divided(version, is_dict, parts)
 
 
-def _beginning(held: Sequence[Part], objects: Sequence[Any]) -> list[Part]:
-    """The parts with which a value begins that has grown, or has changed at its end; none if it begins otherwise."""
-    parts: list[Part] = []
-    end = 0
+def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Sequence[Part]:
+    """Of parts that followed one another, those that a value has from one of its objects on.
+
+    None, if the objects of one of them have been changed in place.
+    """
+    found: list[Part] = []
+    marks: list[Unchanged] = []
     for part in held:
-        end += part.length
-        if not part.ends_at(end, objects):
+        end = start + part.length
+        if (
+            part.same is None
+            or not (end == len(objects) or (part.ends and end < len(objects)))
+            or not all(map(is_, part.objects, objects[start:end]))
+        ):
             break
-        parts.append(part)
-    return parts if _are_at(0, objects, parts) else []
-
-
-def _are_at(start: int, objects: Sequence[Any], parts: Sequence[Part]) -> bool:
-    """Whether these parts are what would be cut from a value that has these objects, from one of them on."""
-    end = start + sum(part.length for part in parts)
-    marks = [part.same for part in parts if part.same]
-    return (
-        len(marks) == len(parts)
-        and all(part.ends_at(end, objects) for part in parts[-1:])
-        and all(map(is_, chain.from_iterable([part.objects for part in parts]), objects[start:end]))
-        and Unchanged.hold(marks)
-    )
+        found.append(part)
+        marks.append(part.same)
+        start = end
+    return found if Unchanged.hold(marks) else ()
 
 
 def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], bytes]) -> tuple[bytes, int, bool]:
