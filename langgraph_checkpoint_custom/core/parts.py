@@ -209,9 +209,8 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
 
 
 def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Sequence[Part]:
-    """Of parts that followed one another, those that a value has from one of its objects on.
-
-    None, if the objects of one of them have been changed in place.
+    """Of parts that followed one another, those that a value has from one of its objects on; no part if any of these
+    objects has been changed in place.
     """
     found: list[Part] = []
     marks: list[Unchanged] = []
