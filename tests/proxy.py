@@ -35,6 +35,7 @@ class Proxy:
         self.trips = 0
         self.connections = 0
         self.prepares = 0
+        self.statements: list[str] = []
         address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         account = quote(unquote(parts.username or ""), safe="")
         if parts.password:
@@ -107,6 +108,8 @@ class Proxy:
                 self.trips += kind in b"QS"
                 # A statement with a name is a prepared one.
                 self.prepares += kind == b"P" and message[5] != 0
+                if kind in b"PQ":  # Of a statement that is planned, its name comes before the text.
+                    self.statements.append(message[5:].split(b"\0")[kind == b"P"].decode())
             yield message
 
     def _from_server(self, source: socket.socket) -> Iterator[bytes]:

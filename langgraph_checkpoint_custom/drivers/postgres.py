@@ -69,14 +69,21 @@ HOT = frozenset(
 # Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
 MANY = frozenset({"insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
 
-# The process that answers, and if that is the expected one, so that the session is ours alone: generic plans. Otherwise
-# PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so finds the generic
-# plan dear; that was 440 of 700 µs.
+# The process that answers, and if that is the expected one, so that the session is ours alone: generic plans, and no
+# compiler. Otherwise PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so
+# finds the generic plan dear; that was 440 of 700 µs. And it compiles what seems dear since rows are guessed: where it
+# comes with LLVM, as Debian's does, a history of 200 steps took 70 ms instead of 3, and 1.5 s in partitions.
 _WHO = """
 SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
-    set_config('plan_cache_mode', 'force_generic_plan', false) END
+    set_config('plan_cache_mode', 'force_generic_plan', false) || set_config('jit', 'off', false) END
 FROM pg_backend_pid() AS pid
 """
+
+# In a session that is not ours alone, no more than a transaction may be changed.
+_NO_COMPILER = "SET LOCAL jit = off"
+
+# What nothing would be compiled for; it needs no transaction for that.
+_SMALL = (HOT | MANY) - {"select_delta_values"}
 
 # What has all its trips in one transaction.
 _TOGETHER = frozenset({"migrate", "rehearsal", "snapshot", "exclusive"})
@@ -162,10 +169,12 @@ class PostgresDriver:
             try:
                 if op.access not in _TOGETHER:
                     return drive(op, lambda request: self._perform(op.name, request))
-                with self._borrow(op.name, ()) as connection, _patience(op, connection), connection.transaction():
-                    if _begins_snapshot(op, connection):
-                        connection.execute(_SNAPSHOT, prepare=False)
-                    return drive(op, lambda request: self._inside(connection, request))
+                with self._borrow(op.name, ()) as connection, _patience(op, connection):
+                    settings = self._settings(op, connection)
+                    with connection.transaction():
+                        for setting in settings:
+                            connection.execute(setting, prepare=False)
+                        return drive(op, lambda request: self._inside(connection, request))
             except RetryableError as error:
                 failed += 1
                 pause = self._pause(failed, started)
@@ -211,12 +220,14 @@ class PostgresDriver:
         if prepare is None:
             asked = connection.execute(_WHO, self._expected(connection), prepare=False)
             prepare = self._learn(connection, asked.fetchone())
-        if len(statements) == 1:
+        opening = self._opening(statements, connection)
+        if not opening:
             cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
         else:
             try:
                 with connection.pipeline():
-                    connection.execute("BEGIN", prepare=False)
+                    for word in opening:
+                        connection.execute(word, prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
                         cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
                     connection.execute("COMMIT", prepare=False)
@@ -270,9 +281,10 @@ class PostgresDriver:
                     return await adrive(op, lambda request: self._aperform(op.name, request))
                 async with self._aborrow(op.name, ()) as connection:
                     with _patience(op, connection):
+                        settings = self._settings(op, connection)
                         async with connection.transaction():
-                            if _begins_snapshot(op, connection):
-                                await connection.execute(_SNAPSHOT, prepare=False)
+                            for setting in settings:
+                                await connection.execute(setting, prepare=False)
                             return await adrive(op, lambda request: self._ainside(connection, request))
             except RetryableError as error:
                 failed += 1
@@ -320,12 +332,14 @@ class PostgresDriver:
         if prepare is None:
             asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
             prepare = self._learn(connection, await asked.fetchone())
-        if len(statements) == 1:
+        opening = self._opening(statements, connection)
+        if not opening:
             await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
         else:
             try:
                 async with connection.pipeline():
-                    await connection.execute("BEGIN", prepare=False)
+                    for word in opening:
+                        await connection.execute(word, prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
                         await cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
                     await connection.execute("COMMIT", prepare=False)
@@ -389,6 +403,23 @@ class PostgresDriver:
         self._direct[connection] = direct
         return direct
 
+    def _compiles(self, connection: AnyConnection) -> bool:
+        """Whether the session may be one in which statements are compiled."""
+        return not (self._connections.own and self._direct.get(connection))
+
+    def _opening(self, statements: Sequence[Statement], connection: AnyConnection) -> Sequence[str]:
+        """What to send before the statements of a trip; nothing if there is one, which needs no transaction."""
+        if self._compiles(connection) and not _SMALL.issuperset(statement.name for statement in statements):
+            return ("BEGIN", _NO_COMPILER)
+        return ("BEGIN",) if len(statements) > 1 else ()
+
+    def _settings(self, op: Operation[Any], connection: AnyConnection) -> Sequence[str]:
+        """What to set in the transaction of an operation; nothing if that is the caller's."""
+        if _in_transaction(connection) or op.access == "migrate":
+            return ()
+        snapshot = [_SNAPSHOT] if op.access == "snapshot" else []
+        return [*snapshot, _NO_COMPILER] if self._compiles(connection) else snapshot
+
     def _decoder(self) -> ThreadPoolExecutor:
         if self._decoders is None:
             # Two: decoding holds the GIL for most of its time.
@@ -445,11 +476,6 @@ def _forget_password(error: psycopg.Error) -> None:
 def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
     """A migration may take its time."""
     return without_hurry(connection) if op.access == "migrate" else nullcontext()
-
-
-def _begins_snapshot(op: Operation[Any], connection: AnyConnection) -> bool:
-    """Whether a transaction that has just begun is to read one point in time; a caller's has begun before."""
-    return op.access == "snapshot" and connection.autocommit
 
 
 def _in_transaction(connection: AnyConnection) -> bool:

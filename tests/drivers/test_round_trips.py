@@ -105,6 +105,63 @@ async def test_a_connection_is_asked_once_whether_it_is_direct(postgres_url: str
         assert (first, proxy.trips - first) == (4, 3)
 
 
+BEGUN = ["BEGIN", "SET LOCAL jit = off"]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, colour: str) -> None:
+    with proxied(postgres_url, other_pid=True) as proxy:
+        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
+        face = Face(saver, colour)
+        last = await fill(face, "t", 5)
+        calls: dict[str, Callable[[], Awaitable[Any]]] = {
+            "history": lambda: face.history(last, ["log"]),
+            "threads": lambda: face.do("count_threads", filter={"step": 1}),
+            "copy_thread": lambda: face.copy_thread("t", "copy"),
+            "rollback": lambda: face.do("rollback", "copy", last["configurable"]["checkpoint_id"]),
+            "prune": lambda: face.prune(["t"]),
+            "delete_for_runs": lambda: face.delete_for_runs(["run-t"]),
+        }
+        for name, call in calls.items():
+            proxy.statements.clear()
+            await call()
+            assert proxy.statements[:2] == BEGUN, name
+        proxy.statements.clear()
+        await face.get_tuple(last)
+        assert len(proxy.statements) == 1, "a small read became a transaction"
+        await saver.aclose()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_sessions_of_our_own_compile_nothing(postgres_url: str, colour: str) -> None:
+    with proxied(postgres_url) as proxy:
+        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
+        face = Face(saver, colour)
+        last = await fill(face, "t", 5)
+        proxy.statements.clear()
+        await face.history(last, ["log"])
+        await face.prune(["t"])
+        assert not [sql for sql in proxy.statements if "jit" in sql]
+        connections: Any = saver._postgres[1]._connections
+        if colour == "sync":
+            with connections.borrow() as connection:
+                assert connection.execute("SHOW jit").fetchone() == ("off",)
+        else:
+            async with connections.aborrow() as connection:
+                assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
+        await saver.aclose()
+
+
+async def test_a_callers_session_stays_as_it_is(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        before = connection.execute("SHOW jit").fetchone()
+        saver = PostgresSaver(connection)
+        last = await fill(Face(saver, "sync"), "t", 5)
+        saver.get_delta_channel_history(config=last, channels=["log"])
+        saver.prune(["t"])
+        assert connection.execute("SHOW jit").fetchone() == before == ("on",)
+
+
 async def test_a_callers_connection_is_used_inside_its_transaction(postgres_url: str) -> None:
     checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
     with psycopg.connect(postgres_url) as connection:
