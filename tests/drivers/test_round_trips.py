@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import PostgresSaver
 from tests.conftest import COLOURS
-from tests.proxy import proxied
+from tests.proxy import Proxy, proxied
 from tests.stores import Face
 
 
@@ -33,11 +34,18 @@ async def fill(face: Face, thread_id: str, steps: int) -> Any:
     return config
 
 
+@asynccontextmanager
+async def watched(url: str, colour: str, *, other_pid: bool = False) -> AsyncIterator[tuple[Proxy, Face]]:
+    """A saver with one connection, and the proxy that sees what it says."""
+    with proxied(url, other_pid=other_pid) as proxy:
+        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
+        yield proxy, Face(saver, colour)
+        await saver.aclose()
+
+
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_each_operation_takes_the_round_trips_that_the_design_says(postgres_url: str, colour: str) -> None:
-    with proxied(postgres_url) as proxy:
-        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
-        face = Face(saver, colour)
+    async with watched(postgres_url, colour) as (proxy, face):
         last = await fill(face, "t", 60)
         await fill(face, "other", 2)
 
@@ -76,7 +84,6 @@ async def test_each_operation_takes_the_round_trips_that_the_design_says(postgre
         counted = {name: await trips(call) for name, (_, call) in calls.items()}
         assert counted == {name: expected for name, (expected, _) in calls.items()}
         assert proxy.connections == 1
-        await saver.aclose()
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -110,9 +117,7 @@ BEGUN = ["BEGIN", "SET LOCAL jit = off"]
 
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, colour: str) -> None:
-    with proxied(postgres_url, other_pid=True) as proxy:
-        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
-        face = Face(saver, colour)
+    async with watched(postgres_url, colour, other_pid=True) as (proxy, face):
         last = await fill(face, "t", 5)
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
             "history": lambda: face.history(last, ["log"]),
@@ -129,27 +134,23 @@ async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, colo
         proxy.statements.clear()
         await face.get_tuple(last)
         assert len(proxy.statements) == 1, "a small read became a transaction"
-        await saver.aclose()
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_sessions_of_our_own_compile_nothing(postgres_url: str, colour: str) -> None:
-    with proxied(postgres_url) as proxy:
-        saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
-        face = Face(saver, colour)
+    async with watched(postgres_url, colour) as (proxy, face):
         last = await fill(face, "t", 5)
         proxy.statements.clear()
         await face.history(last, ["log"])
         await face.prune(["t"])
         assert not [sql for sql in proxy.statements if "jit" in sql]
-        connections: Any = saver._postgres[1]._connections
+        connections = cast(Any, face.saver)._postgres[1]._connections
         if colour == "sync":
             with connections.borrow() as connection:
                 assert connection.execute("SHOW jit").fetchone() == ("off",)
         else:
             async with connections.aborrow() as connection:
                 assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
-        await saver.aclose()
 
 
 async def test_a_callers_session_stays_as_it_is(postgres_url: str) -> None:
