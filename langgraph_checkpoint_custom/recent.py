@@ -1,4 +1,4 @@
-"""What is known of the parts of values that were read or stored last, so that the next version can share them.
+"""What is known of large values that were read or stored last, so that the next version can share their parts.
 
 What is not known here is stored whole: that is always right. What is known but gone is noticed by `put`.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.parts import Divided
+from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
 # Parts with their names alone take about 300 bytes each.
@@ -21,11 +21,11 @@ PARTS = 100_000
 OBJECTS = 64_000_000
 
 
-_Entry = tuple[CipherProtocol | None, Mapping[str, Divided]]
+_Entry = tuple[CipherProtocol | None, Mapping[str, Known]]
 
 
 class Recent:
-    """Values in parts, by checkpoint and channel; shared by all copies of a saver."""
+    """Large values, by checkpoint and channel; shared by all copies of a saver."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,28 +41,26 @@ class Recent:
         """Go on."""
         self._lock.release()
 
-    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Divided]:
-        """The values in parts of a checkpoint, as far as they are known, if the same cipher has stored them."""
+    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Known]:
+        """The large values of a checkpoint, as far as they are known, if the same cipher has stored them."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
         return found[1] if found and found[0] is cipher else {}
 
     def note(
-        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Divided], parent: Key | None = None
+        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Known], parent: Key | None = None
     ) -> None:
-        """Keep in mind the values in parts of a checkpoint, in place of its parent's."""
+        """Keep in mind the large values of a checkpoint, in place of its parent's."""
         with self._lock:
             for newest in (self._whole, self._names):
                 newest.forget(key)
                 if parent:
                     newest.forget(parent)
             if values:
-                size = sum(part.size for value in values.values() for part in value.parts)
-                for old, (its, divided) in self._whole.add(key, (cipher, values), size):
-                    count = sum(len(value.parts) for value in divided.values())
-                    self._names.add(
-                        old, (its, {name: value.without_objects() for name, value in divided.items()}), count
-                    )
+                size = sum(value.size for value in values.values())
+                for old, (its, large) in self._whole.add(key, (cipher, values), size):
+                    named = {channel: left for channel, value in large.items() if (left := value.without_objects())}
+                    self._names.add(old, (its, named), sum(len(value.parts) for value in named.values()))
 
 
 class _Newest:

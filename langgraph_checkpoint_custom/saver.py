@@ -452,7 +452,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """The config of a checkpoint that was stored."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
         key = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
-        self._recent.note(key, self._codec.cipher, encoded.divided, key._replace(checkpoint_id=parent_id))
+        self._recent.note(key, self._codec.cipher, encoded.large, key._replace(checkpoint_id=parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:

@@ -49,7 +49,7 @@ from langgraph_checkpoint_custom.core.model import (
     text,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
-from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided
+from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, Known, as_divided, as_whole
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
@@ -65,8 +65,8 @@ class Encoded(NamedTuple):
 
     `blobs` are the values that are new, `kept` those that may be there from earlier checkpoints, `replayed` the
     `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
-    by channel. `claim` is the token without which nothing may be stored. `divided` are the values in parts, also those
-    that are kept.
+    by channel. `claim` is the token without which nothing may be stored. `large` is what is known of large values, new
+    or kept.
     """
 
     row: CheckpointRow
@@ -75,14 +75,14 @@ class Encoded(NamedTuple):
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
     claim: str | None
-    divided: Mapping[str, Divided]
+    large: Mapping[str, Known]
 
     def without(self, lost: Sequence[str]) -> Encoded:
         """The same, storing these channels whole, since what it would share or keep of them is gone."""
         return self._replace(
             blobs=[*(blob for blob in self.blobs if blob.channel not in lost), *self.spare(lost)],
             kept=[ref for ref in self.kept if ref.channel not in lost],
-            divided={channel: value for channel, value in self.divided.items() if channel not in lost},
+            large={channel: value for channel, value in self.large.items() if channel not in lost},
         )
 
 
@@ -169,7 +169,7 @@ def encode_checkpoint(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
-    before: Mapping[str, Divided] | None = None,
+    before: Mapping[str, Known] | None = None,
 ) -> Encoded:
     """Encode a checkpoint with the values of the channels in `new_versions`.
 
@@ -181,19 +181,19 @@ def encode_checkpoint(
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def blob(channel: str, shared: Divided | None = None) -> list[BlobRow]:
+    def blob(channel: str, shared: Known | None = None) -> list[BlobRow]:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
         stored = _dumps(codec.dumps_blob, values[channel], place, shared)
         if isinstance(stored, Stored):
             return [BlobRow(channel, version, *stored)]
-        divided[channel] = stored.divided
+        large[channel] = stored.divided
         return [
             BlobRow(channel, version, *stored.whole, stored.divided.names if stored.divided.is_stored else None),
             *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
         ]
 
-    divided: dict[str, Divided] = {}
+    large: dict[str, Known] = {}
     inline: dict[str, Any] = {}
     blobs: list[BlobRow] = []
     kept: list[BlobRef] = []
@@ -212,12 +212,13 @@ def encode_checkpoint(
         if channel in new_versions:
             if channel in values:
                 blobs += blob(channel, shared)
-                if shared and shared.is_stored and channel in divided and divided[channel].is_stored:
+                now = large.get(channel)
+                if isinstance(shared, Divided) and shared.is_stored and now and now.is_stored:
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
             if shared and shared.version == kept[-1].version:
-                divided[channel] = shared
+                large[channel] = shared
 
     replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
     delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
@@ -252,7 +253,7 @@ def encode_checkpoint(
         replayed,
         lambda channels: [row for channel in channels for row in blob(channel)],
         claim_of(config),
-        divided,
+        large,
     )
 
 
@@ -303,15 +304,18 @@ class Decoder:
     def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
         self._codec = codec
         self._place = (thread_id, checkpoint_ns, checkpoint_id)
-        # What can be known of the values in parts that were decoded, by channel.
-        self.in_parts: dict[str, Callable[[], Divided]] = {}
+        # What can be known of the large values that were decoded, by channel.
+        self.large: dict[str, Callable[[], Known]] = {}
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """The value of a channel; `find` gives a part of it, by channel and name."""
         channel, version = row.name or "", row.key or ""
         place = place_of_blob(self._place[1], channel, version)
         if row.path is None:
-            return self._value(channel, row.type, row.value, place)
+            value = self._value(channel, row.type, row.value, place)
+            if known := as_whole(version, value, len(row.value or b"")):
+                self.large[channel] = lambda: known
+            return value
         names = row.path
         whole = self._stored(channel, row)
         # Parts that are alike have one name.
@@ -319,7 +323,7 @@ class Decoder:
         value, contents = self._checked(
             channel, whole.type, lambda: self._codec.loads_parts(whole, names, parts, place)
         )
-        self.in_parts[channel] = lambda: as_divided(version, names, contents, value)
+        self.large[channel] = lambda: as_divided(version, names, contents, value)
         return value
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:

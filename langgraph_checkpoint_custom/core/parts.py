@@ -10,8 +10,10 @@ parts; and parts are of similar sizes.
 
 A part is a blob of its own in the channel. Its name is random, so one that was deleted never comes back as another one.
 The blob of the version holds a digest of each part, by which it is found again in a later value. Elements that are the
-same objects as in the predecessor, and unchanged, are not even encoded again. A value that shares nothing with its
-predecessor is one that is replaced each time: it is stored whole, as long as that goes on.
+same objects as in the predecessor, and unchanged, are not even encoded again.
+
+A value is stored in parts once it has something in common with its predecessor. Many never have: they are written once,
+or replaced each time, and stored whole they are read in a third of the time (20 of 50 KB on SQLite in 2.6 ms, not 7.9).
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ class Part(NamedTuple):
 class Divided(NamedTuple):
     """The value of a version, in parts.
 
-    `is_stored` is False if it has nothing in common with the value before: then it is stored whole, and its parts tell
-    whether the next one has.
+    `is_stored` is False if it has nothing in common with the value before, or there was none: then it is stored whole,
+    and its parts tell whether the next one has.
     """
 
     version: str
@@ -99,9 +101,37 @@ class Divided(NamedTuple):
         """What its parts are known by."""
         return {part.digest for part in self.parts}
 
+    @property
+    def size(self) -> int:
+        """The bytes of its parts."""
+        return sum(part.size for part in self.parts)
+
     def without_objects(self) -> Divided:
         """The same, but to find a part it has to be encoded."""
         return self._replace(parts=[part._replace(objects=(), same=None) for part in self.parts])
+
+
+class Whole(NamedTuple):
+    """The value of a version that was read, and is not in parts.
+
+    It is cut when the next one comes, as it is then: what it has in common with that decides how that is stored, and
+    nothing else.
+    """
+
+    version: str
+    value: Any
+    size: int
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its parts are stored."""
+        return False
+
+    def without_objects(self) -> None:
+        """Nothing is known of it without its objects."""
+
+
+Known = Divided | Whole
 
 
 def is_large(value: Any, size: int) -> bool:
@@ -110,9 +140,12 @@ def is_large(value: Any, size: int) -> bool:
 
 
 def divide(
-    value: Any, version: str, before: Divided | None, pack: Callable[[Any], bytes]
+    value: Any, version: str, before: Known | None, pack: Callable[[Any], bytes]
 ) -> tuple[Divided, Mapping[str, bytes]] | None:
-    """Cut a value; also those parts, by name, that are to be stored. None if it is to be stored whole."""
+    """Cut a value; also those parts, by name, that are to be stored. None if that makes no parts."""
+    if isinstance(before, Whole):
+        cut = divide(before.value.copy(), before.version, None, pack)
+        before = cut[0] if cut else None
     if type(value) is list:
         objects, step = value, 1
     elif type(value) is dict and all(type(key) is str for key in value):
@@ -150,7 +183,7 @@ def divide(
     if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
     divided = Divided(version, step == 2, parts)
-    if before and not before.digests & divided.digests:
+    if before is None or not before.digests & divided.digests:
         return divided.without_objects()._replace(is_stored=False), {}
     return divided, new
 
@@ -206,6 +239,11 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
         parts.append(Part(name, digest, size, count, closed, own if same else (), same))
         start += count
     return Divided(version, is_dict, parts)
+
+
+def as_whole(version: str, value: Any, size: int) -> Whole | None:
+    """What is known of a value that was read in one piece of that many bytes; None if the next one goes whole, too."""
+    return Whole(version, value, size) if size >= PART and type(value) in (list, dict) else None
 
 
 def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Sequence[Part]:

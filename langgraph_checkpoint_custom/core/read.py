@@ -18,14 +18,14 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
-from langgraph_checkpoint_custom.core.parts import Divided
+from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, Mapping[str, Divided]], None]
+Note = Callable[[Key, CipherProtocol | None, Mapping[str, Known]], None]
 
 
 class PageReply(NamedTuple):
@@ -139,7 +139,7 @@ def build_tuples(
 ) -> list[CheckpointTuple]:
     """The checkpoints of a reply that match a filter, newest first; each has objects of its own.
 
-    `note` is told what is known of their values in parts.
+    `note` is told what is known of their large values.
     """
     heads: list[TupleRow] = []
     blobs: dict[tuple[str, ...], TupleRow] = {}
@@ -177,9 +177,9 @@ def build_tuples(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
-        if note and decoder.in_parts:
+        if note and decoder.large:
             key = Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
-            note(key, codec.cipher, {channel: known() for channel, known in decoder.in_parts.items()})
+            note(key, codec.cipher, {channel: known() for channel, known in decoder.large.items()})
         tuples.append(
             CheckpointTuple(
                 config_of(*place),

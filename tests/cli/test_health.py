@@ -24,16 +24,17 @@ def found(cli: Cli, *argv: str, code: int = 1) -> dict[str, int]:
     return {name: check["count"] for name, check in told["checks"].items() if check["count"]}
 
 
-def large(number: int) -> list[Any]:
-    """A list that is stored in parts."""
-    return [{"text": f"{number} {element} " + "x" * 300} for element in range(200)]
+def large(number: int, length: int = 200) -> list[Any]:
+    """A list that is stored in parts once it has grown."""
+    return [{"text": f"{number} {element} " + "x" * 300} for element in range(length)]
 
 
 def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
     """Store a checkpoint twice under its id, with other versions: the values of the first time are nobody's."""
     where: Any = None
+    parents = [put(saver, thread_id, big=large(number, 100)) for number in range(2)]
     checkpoint_id = next_uuid()
-    for number in range(2):
+    for number, parent in enumerate(parents):
         versions: Any = {"big": saver.get_next_version(None, None), "small": saver.get_next_version(None, None)}
         document: Any = {
             "v": 4,
@@ -44,9 +45,7 @@ def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
             "versions_seen": {},
             "updated_channels": None,
         }
-        where = saver.put(
-            {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}, document, metadata(), versions
-        )
+        where = saver.put(parent, document, metadata(), versions)
     return where
 
 
@@ -55,7 +54,7 @@ def test_a_store_in_order(cli: Cli) -> None:
     with cli.store.open() as saver:
         place: Any = None
         for step in range(3):
-            place = put(saver, HOSTILE, place, metadata(step), values=large(step), other=[step])
+            place = put(saver, HOSTILE, place, metadata(step), values=large(1, 100 + step), other=[step])
             saver.put_writes(place, [("values", step)], "task")
         saver.label(place, "mine")
         saver.prune([HOSTILE])
@@ -69,7 +68,8 @@ def test_each_thing_that_can_be_wrong_is_found(own_cli: Cli, monkeypatch: pytest
     """Whatever the size of a page."""
     database = Database(own_cli.store)
     with own_cli.store.open() as saver:
-        first = put(saver, HOSTILE, a=["x"], big=large(1))
+        begun = put(saver, HOSTILE, big=large(1, 100))
+        first = put(saver, HOSTILE, begun, a=["x"], big=large(1))
         second = put(saver, HOSTILE, first, b=["y"])
         put(saver, HOSTILE, second, c=["z"])
         put(
@@ -141,7 +141,7 @@ def test_what_is_nobodys_goes_with_its_parts(cli: Cli) -> None:
 
 def test_what_somebody_has_named_meanwhile_stays(cli: Cli) -> None:
     with cli.store.open() as saver:
-        where = put(saver, "1", a=["x"], big=large(1))
+        where = put(saver, "1", put(saver, "1", big=large(1, 100)), a=["x"], big=large(1))
         saver.label(where, "mine")
         tables = read_tables(cli.store)
         wrong = [

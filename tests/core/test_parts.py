@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph_checkpoint_custom.core import parts as cutting
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.core.parts import Divided, as_divided, contents, divide, put_together
+from langgraph_checkpoint_custom.core.parts import Divided, as_divided, as_whole, contents, divide, put_together
 from langgraph_checkpoint_custom.core.serde import Faithful
 from langgraph_checkpoint_custom.recent import Recent
 
@@ -26,6 +26,17 @@ Parts = dict[str, bytes]
 
 def loads(data: bytes) -> Any:
     return SERDE.loads_typed(("msgpack", data))
+
+
+def in_parts(value: Any, pack: Callable[[Any], bytes] = pack) -> tuple[Divided, Mapping[str, bytes]]:
+    """The parts of a value that is stored a second time."""
+    first = divide(value, "1", None, pack)
+    assert first
+    assert not first[0].is_stored
+    assert not first[1]
+    again = divide(value, "1", first[0], pack)
+    assert again
+    return again
 
 
 class Kept:
@@ -45,6 +56,8 @@ class Kept:
         if found is None:  # One part is no parts.
             self.last = None
             return 0
+        if self.last is None:  # It is stored whole, and once more as its own next version.
+            found = in_parts(value)
         self.last, new = found
         if not self.last.is_stored:  # The value is, in one piece.
             assert not new
@@ -139,6 +152,16 @@ def test_a_dict_of_what_was_in_a_list_is_cut_behind_its_pairs() -> None:
         kept.store({**dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True)), "key": "other"})
 
 
+def test_what_was_read_whole_tells_whether_the_next_one_grows_from_it() -> None:
+    values = messages(100)
+    for read, is_stored in ((values[:60], True), (list(values), True), (messages(100, seed=2), False)):
+        found = divide(values, "2", as_whole("1", read, 50_000), pack)
+        assert found
+        assert found[0].is_stored == is_stored
+        assert bool(found[1]) == is_stored
+    assert as_whole("1", values, 1000) is None
+
+
 def test_what_shares_nothing_is_left_whole_until_something_does(forget: bool) -> None:
     kept = Kept()
     assert kept.store(messages(100, seed=1)) > 5
@@ -204,10 +227,9 @@ def test_a_message_of_a_class_of_its_own_is_encoded_each_time() -> None:
     values: list[Any] = dicts(30)
     kept.store(values)
     assert not any(part.objects for part in kept.last.parts) if kept.last else False
-    found = divide([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], "1", None, repr_of)
-    assert found
-    assert any(part.objects for part in found[0].parts)
-    assert not found[0].parts[-1].objects
+    divided, _ = in_parts([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], repr_of)
+    assert any(part.objects for part in divided.parts)
+    assert not divided.parts[-1].objects
 
 
 def repr_of(value: Any) -> bytes:
@@ -251,17 +273,13 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
         patch.setattr(cutting, "PART", 20)
-        found = divide(value, "1", None, pack)
-    assert found
-    divided, new = found
+        divided, new = in_parts(value)
     assert put_together(contents(divided), divided.parts, lambda part: new[part.name], loads) == value
 
 
 def test_parts_that_do_not_belong_together_are_not_read() -> None:
     values = dicts(100)
-    found = divide(values, "1", None, pack)
-    assert found
-    divided, new = found
+    divided, new = in_parts(values)
     stored = contents(divided)
     data = [new[part.name] for part in divided.parts]
     with pytest.raises(UnreadableValue):
@@ -286,11 +304,8 @@ def test_what_is_left_whole(value: Any) -> None:
 
 
 def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = divide(messages(100), "1", None, pack)
-    assert found
-    value = found[0]
-    size = sum(part.size for part in value.parts)
-    monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * size)
+    value, _ = in_parts(messages(100))
+    monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * value.size)
     monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * len(value.parts))
     recent = Recent()
     keys = [Key("thread", "", str(number)) for number in range(9)]

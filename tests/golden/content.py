@@ -130,7 +130,7 @@ def _write_values(saver: CheckpointSaver) -> None:
 
 
 def _write_large(saver: CheckpointSaver) -> None:
-    """Two versions of a value in parts, most of which they share."""
+    """Two versions of a value that grows, and so is in parts."""
     where = config("large")
     value = [{"number": number, "text": f"text {number} " * 20} for number in range(100)]
     for step in range(2):

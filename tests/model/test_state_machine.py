@@ -68,7 +68,8 @@ PAGE = 3
 NAMESPACES = ("", "child", "call:1", "call:1|deep:2")
 # A graph's delta channels are there from its first checkpoint on.
 DELTA = {"": ("log",), "child": ("log", "tally"), "call:1": (), "call:1|deep:2": ("tally",)}
-PLAIN = ("alpha", "beta", "Größe")
+GROWING = "alpha"
+PLAIN = (GROWING, "beta", "Größe")
 UNVERSIONED = "loose"
 SPECIAL = (ERROR, INTERRUPT, RESUME, SCHEDULED)
 
@@ -81,10 +82,11 @@ small = st.one_of(
     st.binary(max_size=3),
     st.sampled_from(["ä" * 256, b"\0" * 256, "a\0b", "", 2**63 - 1]),
 )
+elements = st.lists(st.sampled_from(["a", "bb", 1, None, [2]]), min_size=3, max_size=9)
 large = st.one_of(
     st.sampled_from(["ä" * 257, b"\0" * 257]),
     st.lists(small, max_size=3),
-    st.lists(st.sampled_from(["a", "bb", 1, None, [2]]), min_size=3, max_size=9),
+    elements,
     st.dictionaries(st.text(max_size=3), small, max_size=2),
 )
 value = st.one_of(small, large)
@@ -206,7 +208,7 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def go_on_from_the_newest(self, data: st.DataObject) -> None:
         thread_id, checkpoint_ns = self._place(data)
-        for _ in range(data.draw(st.integers(1, 4))):
+        for _ in range(data.draw(st.integers(1, 9))):
             newest = [key for key in self.oracle.newest(thread_id) if key.checkpoint_ns == checkpoint_ns]
             key = self._new_key(data, thread_id, checkpoint_ns)
             self._put(data, key, newest[0].checkpoint_id if newest else None)
@@ -466,8 +468,14 @@ class SaverMachine(RuleBasedStateMachine):
             new[channel] = versions[channel] = self.next_version(versions.get(channel), None)
 
         for channel in PLAIN:
-            action = data.draw(st.sampled_from(["keep", "keep", "set", "set", "empty", "slip", "leave out"]))
-            if action == "set":
+            usual = ["grow"] * 8 if channel == GROWING else ["keep", "keep", "set"]
+            action = data.draw(st.sampled_from([*usual, "set", "empty", "slip", "leave out"]))
+            if action == "grow":  # And lose what it began with, perhaps.
+                bump(channel)
+                held = values.get(channel)
+                values[channel] = [*(held[data.draw(st.integers(0, 2)) :] if type(held) is list else ())]
+                values[channel] += data.draw(elements)
+            elif action == "set":
                 bump(channel)
                 values[channel] = data.draw(value)
             elif action == "empty":
