@@ -822,7 +822,7 @@ DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
 -- older one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
-        SELECT checkpoint_ns, checkpoint_id, root_id,
+        SELECT checkpoint_ns, checkpoint_id, parent_id, root_id,
             row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
         FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
     ) AS n
@@ -855,7 +855,7 @@ SELECT set_config(
         WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
     )
 ), staying AS MATERIALIZED (
-    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    SELECT h.checkpoint_ns, h.checkpoint_id, h.parent_id FROM heads h
     WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
 ), named AS MATERIALIZED (
     SELECT c.checkpoint_ns, u.channel, u.version, b.parts
@@ -884,7 +884,7 @@ SELECT set_config(
 ), orphans AS (
     UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM staying s
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
-    AND (c.checkpoint_ns, c.parent_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
+    AND (s.checkpoint_ns, s.parent_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
 ), blobs AS (
     DELETE FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)

@@ -169,6 +169,19 @@ def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def fresh_postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+    """A few threads of 1,000 checkpoints, of which the planner has not been told."""
+    with made_database(postgres_dsn, postgres_template) as (_, url):
+        with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            for table in ("checkpoints", "blobs", "writes"):
+                cursor.execute(f"ALTER TABLE langgraph_checkpoint.{table} SET (autovacuum_enabled = off)".encode())
+            for statement in FILL_POSTGRES.split(";\n"):
+                if statement.strip():
+                    cursor.execute(statement, {"threads": 9, "long": SHORT, "short": 1_000})
+        yield url
+
+
+@pytest.fixture(scope="module")
 def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / "store.db"
     with SqliteSaver(path, synchronous="OFF") as saver:
@@ -326,6 +339,24 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
             rows += read
         # In proportion to the threads that the runs are part of, here 100 or 4,100 checkpoints; not to the store.
         assert 0 < rows <= (2_000 if len(run_ids) == 1 else 45_000)
+        connection.rollback()
+
+
+@pytest.mark.parametrize("case", [*MAINTENANCE, "prune to the newest", "delete a thread"])
+def test_postgres_changes_a_thread_in_proportion_to_it_before_it_has_statistics(
+    fresh_postgres_store: str, case: str
+) -> None:
+    """A store that was filled a minute ago: the planner takes a thread for a few rows."""
+    d = PostgresDialect("langgraph_checkpoint")
+    more = {"prune to the newest": d.erase_superseded("t7"), "delete a thread": d.delete_thread("t7")}
+    with psycopg.connect(fresh_postgres_store) as connection:
+        if case == "prune to the newest":
+            connection.execute("DELETE FROM langgraph_checkpoint.labels")
+            connection.execute("UPDATE langgraph_checkpoint.checkpoints SET delta_channels = '{}'")
+        rows = 0
+        for statement in (maintenance(d) | more)[case].statements:
+            rows += sum(read for _, read in statement_rows(explain(connection, statement)))
+        assert 0 < rows <= 300_000  # Of all nodes; a million and more where each row is looked for among all others.
         connection.rollback()
 
 
