@@ -120,7 +120,10 @@ ACROSS_THREADS = {
     "claim_sweep",
 }
 # What goes on with the thread of the block before it, or names its threads otherwise.
-GOES_ON = ("schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_")
+GOES_ON = (
+    "schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
+    "erase_superseded",
+)  # fmt: skip
 GOING_ON = {"delta_lineage", "select_fork_point"}
 # What only the command line sends: `verify`, `stats` and `doctor` look at everything.
 LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_")

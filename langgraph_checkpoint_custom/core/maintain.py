@@ -44,12 +44,12 @@ def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     """Keep the newest checkpoints of each namespace, `keep` of them, those with a label, and what they need.
 
-    Trips: 1; on PostgreSQL one more where more than the newest is kept or needed.
+    Trips: 1; one more where more than the newest is needed.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
-    if keep == 1 and (short := d.erase_superseded(thread_id)):
-        reply = yield short
+    if keep == 1:
+        reply = yield d.erase_superseded(thread_id)
         if reply[-1]:
             return
     yield d.delete_superseded(thread_id, keep)

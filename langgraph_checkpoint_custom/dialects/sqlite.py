@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.core.codec import Encoded
@@ -20,13 +22,23 @@ _DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was giv
 WRITES = (16, 4, 1)
 
 
+@cache
+def _texts() -> Mapping[str, str]:
+    """The statements."""
+    blocks = dict(load_blocks("sqlite.sql"))
+    heads = blocks.pop("heads_newest")
+    for name in [name for name in blocks if name.startswith("erase_superseded")]:
+        blocks[name] = f"{heads}\n{blocks[name]}"
+    return MappingProxyType(blocks)
+
+
 class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
     system = "sqlite"
 
     def __init__(self, path: str) -> None:
-        super().__init__(load_blocks("sqlite.sql"), load_migrations("sqlite"), place=path, schema="main")
+        super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")
         row = "(?, ?, ?, ?)"
         self._insert_writes = {
             size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in WRITES
@@ -85,6 +97,10 @@ class SqliteDialect(SqlDialect):
         place = {"thread_id": self.stored_thread(row.thread_id), "checkpoint_ns": row.checkpoint_ns}
         each = [place | blob._asdict() for blob in encoded.blobs]
         return [Statement("put_blobs", self._blocks["put_blobs"], each)] if each else []
+
+    def erase_superseded(self, thread_id: str) -> Trip:
+        """A statement for each table."""
+        return self._trip("erase_superseded", thread_id=thread_id)
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """Some rows at a time, in one transaction; all are of one task."""

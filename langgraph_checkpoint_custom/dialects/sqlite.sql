@@ -500,6 +500,88 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 -- name: delete_thread_labels
 DELETE FROM labels WHERE thread_id = :thread_id
 
+-- name: heads_newest
+-- differs: starts the erase_superseded_ statements, each of which needs it: the newest checkpoint of each namespace that
+-- stays, if the thread is one of which nothing else does. See heads_superseded and erase_superseded in postgres.sql.
+WITH plain AS MATERIALIZED (
+    SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM checkpoints WHERE thread_id = :thread_id AND (hidden OR format < 4 OR delta_channels <> '[]')
+    )
+), heads AS MATERIALIZED (
+    SELECT c.rowid AS place, c.checkpoint_ns, c.checkpoint_id, c.root_id, c.blob_channels, c.blob_versions
+    FROM plain
+    CROSS JOIN (
+        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM checkpoints
+        WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+    ) AS n
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
+        AND c.checkpoint_id = n.newest
+), staying AS MATERIALIZED (
+    SELECT h.* FROM heads h
+    WHERE instr(h.checkpoint_ns, ':') = 0
+    OR h.root_id IS NULL
+    OR h.root_id = (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    OR NOT (
+        coalesce(h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), false)
+        OR EXISTS (
+            SELECT 1 FROM checkpoints r
+            WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+        )
+    )
+)
+
+-- name: erase_superseded_writes
+-- differs: as all that begin so, a part of erase_superseded in postgres.sql.
+DELETE FROM writes AS w
+WHERE w.thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
+AND (w.checkpoint_ns, w.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
+AND EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = :thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+)
+
+-- name: erase_superseded_blobs
+-- differs: as erase_superseded_writes.
+, named AS MATERIALIZED (
+    SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.parts
+    FROM staying s
+    CROSS JOIN json_each(s.blob_channels) AS n
+    CROSS JOIN json_each(s.blob_versions) AS v ON v.key = n.key
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = s.checkpoint_ns AND b.channel = n.value
+        AND b.version = v.value
+    WHERE likelihood(s.place IS NOT NULL, 0.00001)
+)
+DELETE FROM blobs
+WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
+AND rowid NOT IN (
+    SELECT n.place FROM named n
+    UNION ALL
+    SELECT b.rowid FROM named n
+    CROSS JOIN json_each(n.parts) AS p
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel
+        AND b.version = p.value
+    WHERE likelihood(n.place IS NOT NULL, 0.00001)
+)
+
+-- name: erase_superseded_parents
+-- differs: as erase_superseded_writes.
+UPDATE checkpoints AS c SET parent_id = NULL
+WHERE c.rowid IN (SELECT s.place FROM staying s)
+AND EXISTS (
+    SELECT 1 FROM checkpoints p
+    WHERE p.thread_id = :thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+)
+
+-- name: erase_superseded_checkpoints
+-- differs: as erase_superseded_writes.
+DELETE FROM checkpoints
+WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (SELECT s.place FROM staying s)
+
+-- name: erase_superseded
+-- A row says that the short way was taken: what stays is as plain as what went.
+SELECT 1 FROM plain
+
 -- name: doom_superseded
 -- Everything but the newest checkpoints of each namespace, `keep` of them. The namespace of a subgraph call (it has a task
 -- id behind a colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started
