@@ -82,8 +82,9 @@ def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
     escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
     blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
     blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
+    blocks["erase_superseded"] = f"{blocks.pop('heads_newest')}\n{blocks['erase_superseded']}"
     heads = blocks.pop("heads_superseded")
-    for name in ("erase_superseded", "doom_superseded", "doom_superseded_kept"):
+    for name in ("doom_superseded", "doom_superseded_kept"):
         blocks[name] = f"{heads}\n{blocks[name]}"
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
@@ -228,7 +229,7 @@ class PostgresDialect(SqlDialect):
         """One statement, if nobody else is at work on the thread."""
         return self._send(
             self.statement("erase_superseded_lock", thread_id=thread_id),
-            self.statement("erase_superseded", thread_id=thread_id, keep=1),
+            self.statement("erase_superseded", thread_id=thread_id),
         )
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:

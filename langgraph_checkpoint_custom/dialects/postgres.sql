@@ -815,26 +815,40 @@ DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
 -- name: delete_thread_labels
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
 
--- name: heads_superseded
--- differs: starts the two statements that follow, of which SQLite needs it for one. The newest checkpoints of each
--- namespace, `keep` of them. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph
--- with checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an
--- older one that was deleted. A newer one is still to come.
-WITH heads AS MATERIALIZED (
-    SELECT n.* FROM (
-        SELECT checkpoint_ns, checkpoint_id, parent_id, root_id,
-            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
-        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+-- name: heads_newest
+-- Starts erase_superseded: the newest checkpoint of each namespace that stays, if the thread is one of which nothing else
+-- does, since nothing is hidden, labelled or rebuilt from writes. heads_superseded says which namespaces are finished.
+WITH plain AS MATERIALIZED (
+    SELECT true WHERE current_setting('langgraph_checkpoint_custom.alone', true) = 'true'
+    AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
+    AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
+    )
+), heads AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.root_id, c.blob_channels, c.blob_versions
+    FROM plain
+    CROSS JOIN LATERAL (
+        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
     ) AS n
-    WHERE n.place <= %(keep)s
-), finished AS MATERIALIZED (
-    SELECT h.checkpoint_ns FROM heads h
-    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
-    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
-    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints r
-        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-    ))
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.newest
+        LIMIT 1
+    ) AS c
+), staying AS MATERIALIZED (
+    SELECT h.* FROM heads h
+    WHERE strpos(h.checkpoint_ns, ':') = 0
+    OR h.root_id IS NULL
+    OR h.root_id = (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    OR NOT (
+        coalesce(h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), false)
+        OR EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints r
+            WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+        )
+    )
 )
 
 -- name: erase_superseded_lock
@@ -844,31 +858,15 @@ SELECT set_config(
 )
 
 -- name: erase_superseded
--- differs: the short way, where nothing stays but the newest checkpoint of each namespace, since nothing is hidden,
--- labelled or rebuilt from writes; a row says that it was taken. Writes may be there before their checkpoint, so only
--- those go that have one.
-, plain AS MATERIALIZED (
-    SELECT true WHERE current_setting('langgraph_checkpoint_custom.alone', true) = 'true'
-    AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
-    AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
-    )
-), staying AS MATERIALIZED (
-    SELECT h.checkpoint_ns, h.checkpoint_id, h.parent_id FROM heads h
-    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
-), named AS MATERIALIZED (
-    SELECT c.checkpoint_ns, u.channel, u.version, b.parts
+-- differs: the short way, in one statement; a row says that it was taken. Writes may be there before their checkpoint, so
+-- only those go that have one.
+, named AS MATERIALIZED (
+    SELECT s.checkpoint_ns, u.channel, u.version, b.parts
     FROM staying s
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
-        LIMIT 1
-    ) AS c
-    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL unnest(s.blob_channels, s.blob_versions) AS u (channel, version)
     CROSS JOIN LATERAL (
         SELECT b.parts FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = c.checkpoint_ns
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = s.checkpoint_ns
         AND b.channel = u.channel AND b.version = u.version
         LIMIT 1
     ) AS b
@@ -895,6 +893,28 @@ SELECT set_config(
     AND (w.checkpoint_ns, w.checkpoint_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
 )
 SELECT * FROM plain
+
+-- name: heads_superseded
+-- differs: starts the two statements that follow, of which SQLite needs it for one. The newest checkpoints of each
+-- namespace, `keep` of them. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph
+-- with checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an
+-- older one that was deleted. A newer one is still to come.
+WITH heads AS MATERIALIZED (
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ) AS n
+    WHERE n.place <= %(keep)s
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints r
+        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    ))
+)
 
 -- name: doom_superseded
 -- Everything but these heads; finished namespaces go whole.

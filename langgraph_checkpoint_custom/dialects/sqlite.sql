@@ -501,8 +501,7 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 DELETE FROM labels WHERE thread_id = :thread_id
 
 -- name: heads_newest
--- differs: starts the erase_superseded_ statements, each of which needs it: the newest checkpoint of each namespace that
--- stays, if the thread is one of which nothing else does. See heads_superseded and erase_superseded in postgres.sql.
+-- Starts each of the erase_superseded_ statements; see postgres.sql.
 WITH plain AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
     AND NOT EXISTS (
