@@ -40,9 +40,6 @@ from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
-# Checkpoints among which a filter is tried before all threads are looked at: some ten milliseconds.
-RECENT = 5_000
-
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
@@ -391,13 +388,18 @@ class SqlDialect(ABC):
     def select_threads(self, page: ThreadPage) -> Trip:
         """The rows of one page of threads: what the records of their newest checkpoints are made of."""
         params = page._asdict() | {"filter": json.dumps(page.filter)}
-        if page.filter or page.prefix:
-            return self._send(self._read("threads_matching", params | self._ranges(page.prefix)))
-        return self._send(self.statement("threads_newest", **params))
+        return self._send(self._read("threads_matching", params | self._ranges(page.prefix)))
 
-    def select_recent_threads(self, page: ThreadPage) -> Trip:
-        """As `select_threads`, of the threads that the newest checkpoints are of; and `select_searchable`."""
-        params = page._asdict() | {"filter": json.dumps(page.filter), "recent": RECENT}
+    def select_newest_threads(self, page: ThreadPage, reach: int) -> Trip:
+        """As `select_threads` without a filter, of the threads that so many newest checkpoints are of."""
+        return self._send(self.statement("threads_newest", **page._asdict(), reach=reach))
+
+    def select_recent_threads(self, page: ThreadPage, reach: int) -> Trip:
+        """As `select_threads`, of the threads that so many newest checkpoints are of; and `select_searchable`.
+
+        After the rows comes one without a thread if there are as many checkpoints.
+        """
+        params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
         return self._send(self.statement("threads_recent", **params), self._searchable_there(page.filter))
 
     def select_searched_threads(self, page: ThreadPage, key: str) -> Trip:

@@ -27,6 +27,14 @@ from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord
 from langgraph_checkpoint_custom.core.searchable import first_searchable
 from langgraph_checkpoint_custom.core.values import Values
 
+# Checkpoints that a page of threads is looked for among: at first, which takes some ten milliseconds if it is in vain;
+# then, going through them at a thirtieth of that each; and how many times more each time after that.
+NEAR = 1_000
+RECENT = 50_000
+FARTHER = 20
+# And with a filter, before all threads are looked at.
+FILTERED = 5_000
+
 _START = "__start__"
 _BRANCH = "branch:"
 _JOIN = "join:"
@@ -67,26 +75,40 @@ class _Last(NamedTuple):
 def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str]) -> Steps[ThreadsReply]:
     """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
 
-    Trips: 1, or 2 with a filter that few threads match.
+    Trips: 1; without a filter one more for the last page, or if few threads have the newest thousand checkpoints, and
+        one for each time that twenty times as many are not enough; with a filter, 2 if few threads match.
     Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
         these are not enough, those that have the value of a searchable key, or else two or three of each thread.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
     asked = page._replace(filter=narrowing(wanted))
-    rows: Sequence[Row] = ()
-    key: str | None = None
-    if asked.filter and not asked.prefix:
-        rows, searchable = yield d.select_recent_threads(asked)
-        key = first_searchable(_told(codec, wanted), searchable)
-    if len(rows) < page.limit:
-        (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
+    if asked.prefix:
+        (rows,) = yield d.select_threads(asked)
+    elif asked.filter:
+        rows, searchable = yield d.select_recent_threads(asked, FILTERED)
+        rows, are_all = _recent(rows)
+        if len(rows) < page.limit and not are_all:
+            key = first_searchable(_told(codec, wanted), searchable)
+            (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
+    else:
+        (rows,) = yield d.select_newest_threads(asked, NEAR)
+        reach, are_all = RECENT, False
+        while len(rows) < page.limit and not are_all:
+            rows, _ = yield d.select_recent_threads(asked, reach)
+            rows, are_all = _recent(rows)
+            reach *= FARTHER
     after = None
     if len(rows) == page.limit:
         last = rows[-1]
         after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
     records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted))
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
+
+
+def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
+    """The rows of `select_recent_threads`, and whether no checkpoints are left to look at."""
+    return (rows[:-1], False) if rows and rows[-1][0] is None else (rows, True)
 
 
 @operation("read")

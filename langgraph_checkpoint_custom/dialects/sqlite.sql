@@ -961,33 +961,14 @@ AND task_id = :task_id AND idx = :idx AND value = :old_value
 -- root's wherever there is one.
 
 -- name: threads_newest
--- Down from the newest checkpoint of all, leaving out those that are not their thread's newest.
-SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
-FROM checkpoints c
-WHERE c.tenant = :tenant AND c.checkpoint_id <= :before AND NOT c.hidden
-AND (c.checkpoint_id, c.thread_id) < (:before, :thread_below)
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoints n
-    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
-    AND NOT n.hidden
-)
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoints n WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
-)
-ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
-
--- name: threads_recent
--- Those that match among the newest checkpoints; what many have is found there, and not all threads have to be looked at.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+-- Down from the newest checkpoint of all, leaving out those that are not their thread's newest, but not past so many.
+SELECT r.* FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
     AND (checkpoint_id, thread_id) < (:before, :thread_below)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :recent
-)
-SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
-FROM recent r
-CROSS JOIN checkpoints c ON c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns
-    AND c.checkpoint_id = r.checkpoint_id
+    ORDER BY checkpoint_id DESC, thread_id DESC
+    LIMIT :reach
+) AS r
 WHERE NOT EXISTS (
     SELECT 1 FROM checkpoints n
     WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
@@ -996,15 +977,43 @@ WHERE NOT EXISTS (
 AND NOT EXISTS (
     SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
 )
-AND NOT EXISTS (
-    SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(c.metadata_filter) AS m ON m.key = f.key
-    WHERE f.value <> CASE
-        WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-        WHEN EXISTS (SELECT 1 FROM json_each(c.metadata_filter) AS o WHERE o.key = '*') THEN f.value
-        ELSE 'null'
-    END
+LIMIT :limit
+
+-- name: threads_recent
+-- Those that match among the newest checkpoints; see postgres.sql.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
+    AND (checkpoint_id, thread_id) < (:before, :thread_below)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
+), found AS MATERIALIZED (
+    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
+    FROM (
+        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent GROUP BY thread_id, checkpoint_ns
+    ) AS r
+    CROSS JOIN checkpoints c ON c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns
+        AND c.checkpoint_id = r.checkpoint_id
+    WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
+        AND NOT n.hidden
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(c.metadata_filter) AS m ON m.key = f.key
+        WHERE f.value <> CASE
+            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
+            WHEN EXISTS (SELECT 1 FROM json_each(c.metadata_filter) AS o WHERE o.key = '*') THEN f.value
+            ELSE 'null'
+        END
+    )
+    ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
 )
-ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
+SELECT * FROM found
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
 
 -- thread_heads or searched_heads starts a statement that heads_page or heads_count ends. The first goes from thread to
 -- thread by their ids, inside ranges that hold no other tenant's.

@@ -10,7 +10,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
-from langgraph_checkpoint_custom.core import dialect
+from langgraph_checkpoint_custom.core import threads as core_threads
 from langgraph_checkpoint_custom.core.kinds import thread_of
 from langgraph_checkpoint_custom.core.searchable import index_of, searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put, put_delta_chain
@@ -26,7 +26,7 @@ GIVEN = [pair.given for pair in (*EQUAL, *DIFFERENT)]
 @pytest.fixture(autouse=True)
 def few_are_recent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest checkpoints are hardly ever enough, so that something else has to find the threads."""
-    monkeypatch.setattr(dialect, "RECENT", 1)
+    monkeypatch.setattr(core_threads, "FILTERED", 1)
 
 
 def opened(store: Store, **options: Any) -> CheckpointSaver:

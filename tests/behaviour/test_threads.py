@@ -11,6 +11,7 @@ from langgraph.types import Command, Send, interrupt
 
 from langgraph_checkpoint_custom import CheckpointRecord, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
+from langgraph_checkpoint_custom.core import threads as core_threads
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,
@@ -61,10 +62,14 @@ async def test_threads_come_with_their_newest_checkpoints_newest_first(face: Fac
     assert found[0].newest.parent_config is None
 
 
+@pytest.mark.parametrize("reach", [1000, 1], ids=["near", "one by one"])
 async def test_the_pages_of_threads_hold_each_once(
-    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch
+    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
+    for name in ("NEAR", "RECENT", "FILTERED"):
+        monkeypatch.setattr(core_threads, name, reach)
+    monkeypatch.setattr(core_threads, "FARTHER", 2)
     for number in range(10):
         for thread_id in (f"t{number}", f"t{(number * 7) % 10}"):
             await put(face, next_id(), thread_id=thread_id, meta=metadata(number, even=number % 2 == 0))
@@ -85,6 +90,19 @@ async def test_the_pages_of_threads_hold_each_once(
     assert await face.collect("threads", limit=0) == []
     newest = by_age[0][0]  # Of two.
     assert names(await face.collect("threads", before=config(checkpoint_id=newest))) == expected[2:]
+
+
+async def test_threads_are_found_behind_a_busy_one(
+    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for thread_id in "abc":
+        await put(face, next_id(), thread_id=thread_id)
+    await put_chain(face, next_id, 30, thread_id="busy")
+    for reach in (1, 20, 32, 33, 34, 1000):
+        monkeypatch.setattr(core_threads, "NEAR", reach)
+        monkeypatch.setattr(core_threads, "RECENT", reach)
+        for limit in (1, 2, 4, 5):
+            assert names(await face.collect("threads", limit=limit)) == ["busy", "c", "b", "a"][:limit]
 
 
 async def test_a_filter_is_about_the_newest_checkpoint(face: Face, next_id: NextId) -> None:

@@ -101,8 +101,8 @@ def a_checkpoint(**values: Any) -> Checkpoint:
             1,
         ),
         (lambda d: put_writes(d, Key("t", "", "id"), [], None), 0),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 1),
-        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 2),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {}), 2),
+        (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10), {"a": "1"}), 1),
         (lambda d: threads_page(d, CODEC, ThreadPage("z", "", {}, 10, "t"), {"a": "1"}), 1),
         (lambda d: count_threads(d, CODEC, "", {}), 1),
         (lambda d: thread_exists(d, "t"), 1),
@@ -197,12 +197,21 @@ def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_th
     assert reply.after == page._replace(before="1", thread_below="a")
     row = ("a", "", "1", None, None, *metadata)
     recent = ["threads_recent", "searchable_there"]
+    more = (None,) * 7
+    for given, ways in (
+        ([[[]], [[row], []]], [["threads_newest"], recent]),
+        ([[[]], [[more], []], [[row, more], []]], [["threads_newest"], recent, recent]),
+        ([[[]], [[], []]], [["threads_newest"], recent]),
+    ):
+        script = Script(*given)
+        drive(threads_page(d, CODEC, page, {}), script)
+        assert script.names == ways
     replies: list[tuple[list[Reply], list[list[str]]]] = [
         ([[[row], []]], [recent]),
-        ([[[], []], [[row]]], [recent, ["threads_matching"]]),
-        ([[[], [("searchable_source", True, True)]], [[row]]], [recent, ["threads_searched"]]),
-        ([[[], [("searchable_source", False, True)]], [[row]]], [recent, ["threads_matching"]]),
-        ([[[], [("searchable_source", True, False)]], [[row]]], [recent, ["threads_matching"]]),
+        ([[[more], []], [[row]]], [recent, ["threads_matching"]]),
+        ([[[more], [("searchable_source", True, True)]], [[row]]], [recent, ["threads_searched"]]),
+        ([[[more], [("searchable_source", False, True)]], [[row]]], [recent, ["threads_matching"]]),
+        ([[[more], [("searchable_source", True, False)]], [[row]]], [recent, ["threads_matching"]]),
     ]
     for given, names in replies:
         script = Script(*given)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention, SchemaMissing, StorageError
-from langgraph_checkpoint_custom.core import dialect
+from langgraph_checkpoint_custom.core import threads as core_threads
 from langgraph_checkpoint_custom.core.migrate import setup
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import drive
@@ -65,7 +65,7 @@ def test_rows_are_spread_and_maintained(partitioned: Store) -> None:
 
 
 def test_threads_are_found_by_searchable_keys(partitioned: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialect, "RECENT", 1)
+    monkeypatch.setattr(core_threads, "FILTERED", 1)
     with PostgresSaver(partitioned.url) as saver:
         play(saver, every=4)
         filters: list[dict[str, Any]] = [{"source": "loop"}, {"step": 1}, {"source": None}]

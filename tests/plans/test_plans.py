@@ -107,11 +107,14 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         "history page": (d.select_records(page), 300),
         "history page of a thread": (d.select_records(first_page("t1", None, None, None, {}, 20)), 600),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
-        "newest threads": (d.select_threads(ThreadPage("\U0010ffff", "", {}, 20)), 16_000),
-        "threads, from the middle": (d.select_threads(ThreadPage("000100", "t1700", {}, 20)), 6_000),
+        "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", {}, 20), 5_000), 16_000),
+        "threads, from the middle": (d.select_newest_threads(ThreadPage("000100", "t1700", {}, 20), 5_000), 6_000),
         # Of each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
         "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
-        "threads, recent": (d.select_recent_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 40_000),
+        "threads, recent": (
+            d.select_recent_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20), 5_000),
+            40_000,
+        ),
         # The last run of a thread has one checkpoint, which is the thread's newest.
         "threads, searched": (d.select_searched_threads(SEARCHED, "run"), 10),
         "count of threads, searched": (d.count_searched_threads(SEARCHED.filter, "run"), 10),
