@@ -456,7 +456,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:
-        return key._replace(thread_id=self._dialect.stored_thread(key.thread_id))
+        stored = self._dialect.stored_thread(key.thread_id)
+        return key if stored is key.thread_id else key._replace(thread_id=stored)
 
     def _asked(self, config: RunnableConfig) -> tuple[SqlDialect, Values, NextVersion, Note, Key]:
         return self._dialect, self._codec, self.get_next_version, self._recent.note, key_of(config)

@@ -187,6 +187,8 @@ class Page(NamedTuple):
 
 def text(what: str, value: object, limit: int) -> str:
     """Check one id: text that both databases store as it is, of at most `limit` bytes."""
+    if type(value) is str and value.isascii() and len(value) <= limit and "\0" not in value:
+        return value  # As nearly all are.
     if type(value) is not str:
         if isinstance(value, str):
             value = str.__str__(value)
@@ -254,7 +256,7 @@ def configurable(config: RunnableConfig) -> Mapping[str, Any]:
         part = config["configurable"]
     except (KeyError, TypeError):
         part = None
-    if not isinstance(part, Mapping):
+    if type(part) is not dict and not isinstance(part, Mapping):
         raise ConfigError('config has no "configurable": pass {"configurable": {"thread_id": …}}')
     return part
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +52,10 @@ class SqliteDialect(SqlDialect):
     @staticmethod
     def array(values: Sequence[Any]) -> str:
         """A list as JSON."""
-        return _ENCODE(list(values)) if values else "[]"
+        try:
+            return f"[{','.join(map(encode_basestring, values))}]"  # Of texts; in a fifth of the time.
+        except TypeError:
+            return _ENCODE(list(values))
 
     @staticmethod
     def names(value: Any) -> list[str]:
