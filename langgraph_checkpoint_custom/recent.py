@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.parts import Known
+from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
-# Parts with their names alone take about 300 bytes each.
+# Parts with their names alone take about 300 bytes each, and so do values of which no parts are known.
 PARTS = 100_000
 # Bytes of the values whose objects are held, to see whether they have changed; the graph that goes on has them anyway.
 OBJECTS = 64_000_000
+LEAST = 1_000  # What a value without known parts counts for.
 
 
-_Entry = tuple[CipherProtocol | None, Mapping[str, Known]]
+_Entry = tuple[CipherProtocol | None, Mapping[str, Divided]]
 
 
 class Recent:
@@ -41,14 +42,14 @@ class Recent:
         """Go on."""
         self._lock.release()
 
-    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Known]:
+    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Divided]:
         """The large values of a checkpoint, as far as they are known, if the same cipher has stored them."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
         return found[1] if found and found[0] is cipher else {}
 
     def note(
-        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Known], parent: Key | None = None
+        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Divided], parent: Key | None = None
     ) -> None:
         """Keep in mind the large values of a checkpoint, in place of its parent's."""
         with self._lock:
@@ -57,10 +58,10 @@ class Recent:
                 if parent:
                     newest.forget(parent)
             if values:
-                size = sum(value.size for value in values.values())
+                size = sum(max(value.size, LEAST) for value in values.values())
                 for old, (its, large) in self._whole.add(key, (cipher, values), size):
-                    named = {channel: left for channel, value in large.items() if (left := value.without_objects())}
-                    self._names.add(old, (its, named), sum(len(value.parts) for value in named.values()))
+                    named = {channel: value.without_objects() for channel, value in large.items()}
+                    self._names.add(old, (its, named), sum(len(value.parts) or 1 for value in large.values()))
 
 
 class _Newest:

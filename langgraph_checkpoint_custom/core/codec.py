@@ -49,7 +49,7 @@ from langgraph_checkpoint_custom.core.model import (
     text,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
-from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, Known, as_divided, as_whole
+from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided, as_whole
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
@@ -75,7 +75,7 @@ class Encoded(NamedTuple):
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
     claim: str | None
-    large: Mapping[str, Known]
+    large: Mapping[str, Divided]
 
     def without(self, lost: Sequence[str]) -> Encoded:
         """The same, storing these channels whole, since what it would share or keep of them is gone."""
@@ -169,7 +169,7 @@ def encode_checkpoint(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
-    before: Mapping[str, Known] | None = None,
+    before: Mapping[str, Divided] | None = None,
 ) -> Encoded:
     """Encode a checkpoint with the values of the channels in `new_versions`.
 
@@ -181,7 +181,7 @@ def encode_checkpoint(
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def blob(channel: str, shared: Known | None = None) -> list[BlobRow]:
+    def blob(channel: str, shared: Divided | None = None) -> list[BlobRow]:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
         stored = _dumps(codec.dumps_blob, values[channel], place, shared)
@@ -193,7 +193,7 @@ def encode_checkpoint(
             *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
         ]
 
-    large: dict[str, Known] = {}
+    large: dict[str, Divided] = {}
     inline: dict[str, Any] = {}
     blobs: list[BlobRow] = []
     kept: list[BlobRef] = []
@@ -213,7 +213,7 @@ def encode_checkpoint(
             if channel in values:
                 blobs += blob(channel, shared)
                 now = large.get(channel)
-                if isinstance(shared, Divided) and shared.is_stored and now and now.is_stored:
+                if shared and shared.is_stored and now and now.is_stored:
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
@@ -305,7 +305,7 @@ class Decoder:
         self._codec = codec
         self._place = (thread_id, checkpoint_ns, checkpoint_id)
         # What can be known of the large values that were decoded, by channel.
-        self.large: dict[str, Callable[[], Known]] = {}
+        self.large: dict[str, Callable[[], Divided]] = {}
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """The value of a channel; `find` gives a part of it, by channel and name."""

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_row
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.parts import Known
+from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple
 from langgraph_checkpoint_custom.core.records import RECORDS, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.threads import threads_page
@@ -55,7 +55,7 @@ class Document(NamedTuple):
     metadata: Mapping[str, Any]
     entries: Sequence[Any]
     versions: Mapping[str, Any]
-    divided: Mapping[str, Known]
+    divided: Mapping[str, Divided]
 
 
 @dataclass
@@ -93,9 +93,9 @@ def read_document(
     Trips: 1.
     Raises: CorruptCheckpoint.
     """
-    divided: dict[str, Known] = {}
+    divided: dict[str, Divided] = {}
 
-    def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Known]) -> None:
+    def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Divided]) -> None:
         divided.update(known)
 
     found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()

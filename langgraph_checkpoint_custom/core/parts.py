@@ -78,7 +78,7 @@ class Divided(NamedTuple):
     """The value of a version, in parts.
 
     `is_stored` is False if it has nothing in common with the value before, or there was none: then it is stored whole,
-    and its parts tell whether the next one has.
+    and its parts tell whether the next one has. There are none if it was stored by others and is not known.
     """
 
     version: str
@@ -111,41 +111,15 @@ class Divided(NamedTuple):
         return self._replace(parts=[part._replace(objects=(), same=None) for part in self.parts])
 
 
-class Whole(NamedTuple):
-    """The value of a version that was read, and is not in parts.
-
-    It is cut when the next one comes, as it is then: what it has in common with that decides how that is stored, and
-    nothing else.
-    """
-
-    version: str
-    value: Any
-    size: int
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether its parts are stored."""
-        return False
-
-    def without_objects(self) -> None:
-        """Nothing is known of it without its objects."""
-
-
-Known = Divided | Whole
-
-
 def is_large(value: Any, size: int) -> bool:
     """Whether a value of that many bytes may be worth dividing."""
     return size >= SPLIT_FROM and isinstance(value, (list, dict)) and size >= ELEMENT * len(value)
 
 
 def divide(
-    value: Any, version: str, before: Known | None, pack: Callable[[Any], bytes]
+    value: Any, version: str, before: Divided | None, pack: Callable[[Any], bytes]
 ) -> tuple[Divided, Mapping[str, bytes]] | None:
     """Cut a value; also those parts, by name, that are to be stored. None if that makes no parts."""
-    if isinstance(before, Whole):
-        cut = divide(before.value.copy(), before.version, None, pack)
-        before = cut[0] if cut else None
     if type(value) is list:
         objects, step = value, 1
     elif type(value) is dict and all(type(key) is str for key in value):
@@ -183,7 +157,7 @@ def divide(
     if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
     divided = Divided(version, step == 2, parts)
-    if before is None or not before.digests & divided.digests:
+    if before is None or (before.parts and not before.digests & divided.digests):
         return divided.without_objects()._replace(is_stored=False), {}
     return divided, new
 
@@ -241,9 +215,13 @@ def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
     return Divided(version, is_dict, parts)
 
 
-def as_whole(version: str, value: Any, size: int) -> Whole | None:
-    """What is known of a value that was read in one piece of that many bytes; None if the next one goes whole, too."""
-    return Whole(version, value, size) if size >= PART and type(value) in (list, dict) else None
+def as_whole(version: str, value: Any, size: int) -> Divided | None:
+    """What is known of a value that was read in one piece of that many bytes.
+
+    That the next one goes on from it: it is stored in parts then, and if it does not, the one after that is whole. None
+    if the value is none that would be in parts.
+    """
+    return Divided(version, type(value) is dict, (), False) if size >= PART and type(value) in (list, dict) else None
 
 
 def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Sequence[Part]:

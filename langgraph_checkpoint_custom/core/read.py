@@ -18,14 +18,14 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
-from langgraph_checkpoint_custom.core.parts import Known
+from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, Mapping[str, Known]], None]
+Note = Callable[[Key, CipherProtocol | None, Mapping[str, Divided]], None]
 
 
 class PageReply(NamedTuple):

@@ -30,7 +30,7 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.core.model import Place
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.core.parts import Divided, Known, contents, divide, is_large, put_together
+from langgraph_checkpoint_custom.core.parts import Divided, contents, divide, is_large, put_together
 from langgraph_checkpoint_custom.core.serde import MSGPACK, Faithful, faithful
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -141,7 +141,7 @@ class Values:
             return Stored(type_, bytes(data))
         return self._close(type_, bytes(data), place)
 
-    def dumps_blob(self, value: Any, place: Place, before: Known | None = None) -> Stored | InParts:
+    def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
         """A channel value as bytes or, if it is a large one, as parts that it may share with the value before."""
         found = self._divide(value, place, before) if before and before.is_stored else None
         if found is None or not found[0].is_stored:
@@ -196,7 +196,7 @@ class Values:
         renewed = self._close(*self._open(type_, data, place, form), place, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
-    def _divide(self, value: Any, place: Place, before: Known | None) -> tuple[Divided, Mapping[str, bytes]] | None:
+    def _divide(self, value: Any, place: Place, before: Divided | None) -> tuple[Divided, Mapping[str, bytes]] | None:
         if not isinstance(self._serde, Faithful):
             return None
         try:

@@ -152,14 +152,15 @@ def test_a_dict_of_what_was_in_a_list_is_cut_behind_its_pairs() -> None:
         kept.store({**dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True)), "key": "other"})
 
 
-def test_what_was_read_whole_tells_whether_the_next_one_grows_from_it() -> None:
-    values = messages(100)
-    for read, is_stored in ((values[:60], True), (list(values), True), (messages(100, seed=2), False)):
-        found = divide(values, "2", as_whole("1", read, 50_000), pack)
-        assert found
-        assert found[0].is_stored == is_stored
-        assert bool(found[1]) == is_stored
-    assert as_whole("1", values, 1000) is None
+def test_what_was_read_whole_goes_into_parts_and_back_if_it_does_not_grow() -> None:
+    kept = Kept()
+    for seed in (1, 2):
+        values = messages(100, seed=seed)
+        kept.last = as_whole("1", values, 50_000)
+        assert kept.store([*values, *messages(10, seed=9)]) > 5
+        assert kept.store(messages(100, seed=8)) == 0
+    for value, size in ((values, 1_000), ("x" * 50_000, 50_000), (tuple(values), 50_000)):
+        assert as_whole("1", value, size) is None
 
 
 def test_what_shares_nothing_is_left_whole_until_something_does(forget: bool) -> None:
