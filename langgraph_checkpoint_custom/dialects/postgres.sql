@@ -1380,8 +1380,8 @@ LIMIT %(limit)s
 
 -- name: threads_recent
 -- Those that match among the newest checkpoints: what many have is found there, and not all threads have to be looked at.
--- Of each namespace only its newest one is looked at, so a busy thread takes a thirtieth of the time of as many others. A
--- row of nothing says that there are more checkpoints.
+-- Of each namespace only its newest one is looked at, in the order of the page, so a busy thread takes a thirtieth of the
+-- time of as many others. A row of nothing says that there are more checkpoints.
 WITH recent AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
@@ -1390,7 +1390,9 @@ WITH recent AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
     FROM (
-        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent GROUP BY thread_id, checkpoint_ns
+        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+        GROUP BY thread_id, checkpoint_ns
+        ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
     ) AS r
     CROSS JOIN LATERAL (
         SELECT * FROM langgraph_checkpoint.checkpoints c
@@ -1417,7 +1419,7 @@ WITH recent AS MATERIALIZED (
         END
         OFFSET 0
     )
-    ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT %(limit)s
+    LIMIT %(limit)s
 )
 SELECT * FROM found
 UNION ALL

@@ -989,7 +989,9 @@ WITH recent AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
     FROM (
-        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent GROUP BY thread_id, checkpoint_ns
+        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+        GROUP BY thread_id, checkpoint_ns
+        ORDER BY 3 DESC, thread_id DESC LIMIT :reach
     ) AS r
     CROSS JOIN checkpoints c ON c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns
         AND c.checkpoint_id = r.checkpoint_id
@@ -1009,7 +1011,7 @@ WITH recent AS MATERIALIZED (
             ELSE 'null'
         END
     )
-    ORDER BY c.checkpoint_id DESC, c.thread_id DESC LIMIT :limit
+    LIMIT :limit
 )
 SELECT * FROM found
 UNION ALL
