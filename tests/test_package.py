@@ -69,9 +69,10 @@ def test_the_wheel_holds_schema_and_migrations(wheel: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_sqlite_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=True)
+    venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    subprocess.run([*pip, "install", "-q", "--no-compile", str(wheel)], check=True)
     done = subprocess.run(
         [python, "-W", "error", "-c", PROGRAM, str(tmp_path / "store.db")],
         check=False,

@@ -208,7 +208,7 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def go_on_from_the_newest(self, data: st.DataObject) -> None:
         thread_id, checkpoint_ns = self._place(data)
-        for _ in range(data.draw(st.integers(1, 9))):
+        for _ in range(data.draw(st.integers(1, 6))):
             newest = [key for key in self.oracle.newest(thread_id) if key.checkpoint_ns == checkpoint_ns]
             key = self._new_key(data, thread_id, checkpoint_ns)
             self._put(data, key, newest[0].checkpoint_id if newest else None)
