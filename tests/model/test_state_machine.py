@@ -49,7 +49,7 @@ from tests.model.oracle import Key, Oracle
 from tests.stores import Store
 
 SETTINGS = settings(
-    max_examples=25,
+    max_examples=20,
     stateful_step_count=20,
     deadline=None,
     derandomize=False,
