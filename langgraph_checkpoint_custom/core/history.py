@@ -6,7 +6,7 @@ Must not know: SQL, connections, reducers.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
@@ -42,6 +43,9 @@ class HistoryRow(NamedTuple):
     channels: Any
     versions: Any
 
+
+# Writes that are decoded as one value; the bytes of all of them are copied for that.
+TOGETHER = 1000
 
 # Of a write: its checkpoint; and its place in the order in which LangGraph applies them, see `writes_sort_key`.
 _CHECKPOINT = itemgetter(1)
@@ -158,23 +162,34 @@ def _collect(
 
 
 def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
-    """Decode writes and add each to its channel's.
+    """Decode writes and add each to its channel's."""
+    rows = [row for row in rows if row[2] in collected]
+    for start in range(0, len(rows), TOGETHER):
+        some = rows[start : start + TOGETHER]
+        for row, value in zip(some, _values(codec, key, some), strict=True):
+            channel = row[2]
+            collected[channel].append((row[3], channel, value))
 
-    There can be many thousands, so none has a decoder of its own.
-    """
-    loads = codec.loads
+
+def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
+    """The values of writes."""
+    plain: Iterator[Any] | None
+    try:
+        plain = iter(codec.loads_many([row[7] for row in rows if row[6] == MSGPACK]))
+    except Exception:  # Whatever it is: the same again, one by one, for the error that says where.
+        plain = None
     for row in rows:
         _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
-        writes = collected.get(channel)
-        if writes is None:
+        if plain is not None and type_ == MSGPACK:
+            yield next(plain)
             continue
         try:
-            value = loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception:  # Whatever it is: the same again, for the error that says where.
+            value = codec.loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
+        except Exception:
             place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
             whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
             value = Decoder(codec, *place).write(whole)
-        writes.append((task_id, channel, value))
+        yield value
 
 
 def _seeds(

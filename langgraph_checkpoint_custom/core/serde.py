@@ -17,6 +17,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from contextlib import suppress
+from secrets import randbits
 from typing import Any, Literal
 
 import ormsgpack
@@ -116,6 +117,22 @@ class Faithful(SerializerProtocol):
                 "it was stored as 'json', which can name any constructor; pass a serde with allowed_json_modules"
             )
         return self._serde.loads_typed(data)
+
+    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
+        """Decode many values of the type msgpack as one, which takes half of the time.
+
+        A number that no value can know stands behind each, so that none takes for its own what is another's.
+
+        Raises: UnreadableValue, or what ormsgpack raises, if any of them cannot be what it was.
+        """
+        number = randbits(63) | 1 << 63
+        behind = b"\xcf" + number.to_bytes(8, "big")
+        together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + behind.join([*stored, b""])
+        values = ormsgpack.unpackb(together, ext_hook=self._revive, option=_READ)
+        if values[1::2] != [number] * len(stored):
+            raise UnreadableValue("one of many values has another length than its bytes")
+        found: list[Any] = values[::2]
+        return found
 
     def _object(self, code: int, data: bytes) -> Any:
         """An object from the extension that it was stored as."""

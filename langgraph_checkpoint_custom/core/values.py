@@ -164,6 +164,12 @@ class Values:
             return self._serde.loads_typed((type_, data))
         return self._serde.loads_typed(self._open(type_, data, place))
 
+    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
+        """The values of bytes with the type msgpack and no layers; raises as `loads` does, but not of which value."""
+        if self._reads_plain and isinstance(self._serde, Faithful):
+            return self._serde.loads_many(stored)
+        return [self._serde.loads_typed(self._open(MSGPACK, data, ())) for data in stored]
+
     def loads_parts(
         self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place
     ) -> tuple[Any, bytes]:

@@ -75,6 +75,34 @@ async def test_a_write_that_was_overwritten(face: Face, database: Database) -> N
     await expect(face, READS, channel="d", type="msgpack")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param({"2": b"\xc1"}, id="no msgpack"),
+        pytest.param({"2": b""}, id="empty"),
+        pytest.param({"2": b"\x91", "3": b"\x03\x03"}, id="one that lacks an element, and one that has it"),
+        pytest.param({"2": b"\xa2h", "3": b"i\x03"}, id="one that ends in the next"),
+    ],
+)
+async def test_one_write_of_a_history_that_was_overwritten(
+    face: Face, database: Database, damage: dict[str, bytes]
+) -> None:
+    """Though they are decoded together, the damaged one is named, and none is taken for a part of another."""
+    chain = [await put(face, "0", thread_id="t", ns="sub")]
+    for number in range(1, 6):
+        await face.put_writes(chain[-1], [("w", number)], "task")
+        chain.append(await put(face, str(number), thread_id="t", ns="sub", parent=chain[-1]))
+    assert [value for _, _, value in (await face.history(chain[-1], ["w"]))["w"]["writes"]] == [1, 2, 3, 4, 5]
+    for checkpoint_id, data in damage.items():
+        database.run(
+            "UPDATE writes SET value = :data WHERE checkpoint_id = :checkpoint_id",
+            data=data,
+            checkpoint_id=checkpoint_id,
+        )
+    reads = {"history": lambda face: face.history(chain[-1], ["w"])}
+    await expect(face, reads, channel="w", type="msgpack")
+
+
 @pytest.mark.parametrize("part", ["checkpoint", "metadata"])
 async def test_a_document_that_was_overwritten(face: Face, database: Database, part: str) -> None:
     await put_thread(face)
