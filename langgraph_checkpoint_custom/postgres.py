@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
 from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.searchable import make_searchable, searchable_keys
+from langgraph_checkpoint_custom.core.searchable import searchable_keys
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, Distribute, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
@@ -97,8 +97,7 @@ class PostgresSaver(CheckpointSaver):
         """
         keys = searchable_keys(searchable)
         self._postgres[1].setup(self._setup_of(partitions, distribute))
-        if keys:
-            self._driver.run(make_searchable(self._dialect, keys))
+        self._index(keys)
 
     async def asetup(
         self,
@@ -121,8 +120,7 @@ class PostgresSaver(CheckpointSaver):
         """
         keys = searchable_keys(searchable)
         await self._postgres[1].asetup(self._setup_of(partitions, distribute))
-        if keys:
-            await self._driver.arun(make_searchable(self._dialect, keys))
+        await self._aindex(keys)
 
     def _setup_of(self, partitions: int | None, distribute: Distribute | None) -> Operation[None]:
         return setup(self._postgres[0].laid_out(partitions, distribute), partitions)

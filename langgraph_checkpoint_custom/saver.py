@@ -61,7 +61,7 @@ from langgraph_checkpoint_custom.core.read import (
     list_page,
 )
 from langgraph_checkpoint_custom.core.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.core.searchable import make_searchable, searchable_keys
+from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
 from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.values import Values, ciphers_of
@@ -184,8 +184,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         keys = searchable_keys(searchable)
         self._driver.setup()
-        if keys:
-            self._driver.run(make_searchable(self._dialect, keys))
+        self._index(keys)
 
     async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
@@ -195,8 +194,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """
         keys = searchable_keys(searchable)
         await self._driver.asetup()
-        if keys:
-            await self._driver.arun(make_searchable(self._dialect, keys))
+        await self._aindex(keys)
 
     def close(self) -> None:
         """Close what this saver opened; it cannot be used after that."""
@@ -425,7 +423,15 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         # As wide as LangGraph's, so that a thread can move to another saver and go on there.
         return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"
 
-    # What both colours share
+    # What the methods share
+
+    def _index(self, keys: Sequence[str]) -> None:
+        if missing := self._driver.run(missing_searchable(self._dialect, keys)):
+            self._driver.run(make_searchable(self._dialect, missing))
+
+    async def _aindex(self, keys: Sequence[str]) -> None:
+        if missing := await self._driver.arun(missing_searchable(self._dialect, keys)):
+            await self._driver.arun(make_searchable(self._dialect, missing))
 
     @property
     def _codec(self) -> Values:

@@ -61,27 +61,21 @@ def first_searchable(filter: Mapping[str, str], there: Sequence[Sequence[object]
 def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
     """Those of the keys that have no index which this role can use.
 
-    Trips: 1.
+    Trips: 1, or 0 without keys.
     """
+    if not keys:
+        return []
     (there,) = yield d.select_searchable(keys)
-    return _missing(keys, there)
-
-
-def _missing(keys: Sequence[str], there: Sequence[Sequence[object]]) -> list[str]:
     return [key for key in keys if first_searchable({key: ""}, there) is None]
 
 
 @operation("migrate")
-def make_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[None]:
+def make_searchable(d: SqlDialect, missing: Sequence[str]) -> Steps[None]:
     """Make what is missing to find threads by these keys.
 
-    Trips: 1 if nothing is missing; otherwise 3 and one a key, and one more for a key whose index was left half made.
+    Trips: 2 and one a key, and one more for a key whose index was left half made.
     Idempotent: yes, and by any number of processes at once.
     """
-    (there,) = yield d.select_searchable(keys)
-    missing = _missing(keys, there)
-    if not missing:
-        return
     # After whoever makes an index beside live traffic: what is half made then is nobody's. No lock may be held and no
     # snapshot be in use until then, which are waited for over there.
     yield d.lock_searchable()

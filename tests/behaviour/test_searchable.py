@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -152,6 +154,16 @@ async def test_an_index_that_is_gone_is_not_missed(own_store: Store, colour: str
         drop_all(own_store)
         assert await face.do("count_threads", filter={"user": "a"}) == 1
         assert len(await face.collect("threads", filter={"user": "a"})) == 1
+
+
+async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store, colour: str) -> None:
+    with opened(own_store) as saver:
+        await Face(saver, colour).do("setup", searchable=["user", "team"])
+    with closing(Database(own_store).connect()) as writer, opened(own_store) as saver:
+        writer.execute(
+            "BEGIN IMMEDIATE" if own_store.kind == "sqlite" else "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
+        )
+        await asyncio.wait_for(Face(saver, colour).do("setup", searchable=["team", "user"]), timeout=20)
 
 
 async def test_keys_are_a_list_of_texts(own_store: Store, colour: str) -> None:
