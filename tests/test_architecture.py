@@ -110,9 +110,9 @@ def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
 ACROSS_THREADS = {
     "page_of_store",
     "threads_newest",
-    "threads_recent",
     "thread_heads",
-    "searched_heads",
+    "recent_candidates",
+    "searched_candidates",
     "select_interrupts",
     "select_next_thread",
     "doom_runs",
@@ -124,7 +124,7 @@ GOES_ON = (
     "schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
     "erase_superseded",
 )  # fmt: skip
-GOING_ON = {"delta_lineage", "select_fork_point"}
+GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page"}
 # What only the command line sends: `verify`, `stats` and `doctor` look at everything.
 LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_")
 

@@ -47,6 +47,18 @@ _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 _SPARE = "sweep_lock_blobs", "sweep_labels", "sweep_spare_needed"
 _REMOVE = "sweep_writes", "sweep_parents", "sweep_parts", "sweep_blobs", "sweep_checkpoints"
 
+# The reads that are made of several blocks, one behind the other.
+_READS = {
+    "select_delta_history": ("delta_runs", "delta_lineage"),
+    "select_delta_values": ("delta_runs", "delta_values"),
+    "threads_matching": ("thread_heads", "heads_page"),
+    "threads_counted": ("thread_heads", "heads_count"),
+    "threads_recent": ("recent_candidates", "candidate_heads", "recent_page"),
+    "threads_searched": ("searched_candidates", "candidate_heads", "heads_page"),
+    "threads_searched_counted": ("searched_candidates", "candidate_heads", "heads_count"),
+    **{f"records_of_{kind}": (f"page_of_{kind}", "rows_record") for kind in ("namespace", "thread", "store")},
+}
+
 
 @cache
 def load_blocks(name: str) -> Mapping[str, str]:
@@ -82,14 +94,7 @@ class SqlDialect(ABC):
         self._tenant = ""
         self._around: tuple[Statement, Statement] | None = None
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
-        self._reads["select_delta_history"] = f"{blocks['delta_runs']}\n{blocks['delta_lineage']}"
-        self._reads["select_delta_values"] = f"{blocks['delta_runs']}\n{blocks['delta_values']}"
-        self._reads["threads_matching"] = f"{blocks['thread_heads']}\n{blocks['heads_page']}"
-        self._reads["threads_counted"] = f"{blocks['thread_heads']}\n{blocks['heads_count']}"
-        self._reads["threads_searched"] = f"{blocks['searched_heads']}\n{blocks['heads_page']}"
-        self._reads["threads_searched_counted"] = f"{blocks['searched_heads']}\n{blocks['heads_count']}"
-        for kind in ("namespace", "thread", "store"):
-            self._reads[f"records_of_{kind}"] = f"{blocks[f'page_of_{kind}']}\n{blocks['rows_record']}"
+        self._reads |= {name: "\n".join(blocks[part] for part in parts) for name, parts in _READS.items()}
 
     def for_tenant(self, tenant: str) -> Self:
         """The same statements, confined to a tenant's rows."""
@@ -400,7 +405,7 @@ class SqlDialect(ABC):
         After the rows comes one without a thread if there are as many checkpoints.
         """
         params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
-        return self._send(self.statement("threads_recent", **params), self._searchable_there(page.filter))
+        return self._send(self._read("threads_recent", params), self._searchable_there(page.filter))
 
     def select_searched_threads(self, page: ThreadPage, key: str) -> Trip:
         """As `select_threads`, of the threads that an index finds by a key of the filter."""

@@ -1378,57 +1378,11 @@ AND NOT EXISTS (
 )
 LIMIT %(limit)s
 
--- name: threads_recent
--- Those that match among the newest checkpoints: what many have is found there, and not all threads have to be looked at.
--- Of each namespace only its newest one is looked at, in the order of the page, so a busy thread takes a thirtieth of the
--- time of as many others. A row of nothing says that there are more checkpoints.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
-    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
-), found AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
-    FROM (
-        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
-        GROUP BY thread_id, checkpoint_ns
-        ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
-    ) AS r
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
-        LIMIT 1
-    ) AS c
-    WHERE NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
-        AND NOT n.hidden
-        OFFSET 0
-    )
-    AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
-        OFFSET 0
-    )
-    AND NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN c.metadata_filter ? f.key THEN coalesce(c.metadata_filter ->> f.key, f.value)
-            WHEN c.metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    )
-    LIMIT %(limit)s
-)
-SELECT * FROM found
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
-
--- thread_heads or searched_heads starts a statement that heads_page or heads_count ends. The first goes from thread to
--- thread by their ids, inside ranges that hold no other tenant's.
+-- thread_heads starts a statement, or one of the _candidates with candidate_heads behind it; heads_page, heads_count or
+-- recent_page ends it. Heads are the newest checkpoints of threads that match.
 
 -- name: thread_heads
+-- From thread to thread by their ids, inside ranges that hold no other tenant's.
 WITH RECURSIVE found (thread_id, top) AS (
     SELECT n.thread_id, r.top COLLATE "C"
     FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
@@ -1469,14 +1423,31 @@ WITH RECURSIVE found (thread_id, top) AS (
     )
 )
 
--- name: searched_heads
--- The same of the threads that an index finds by a metadata key. Of those checkpoints only the newest of each namespace can
--- be a thread's newest.
+-- name: recent_candidates
+-- The newest checkpoints: what many have is found there, and not all threads have to be looked at. Of each namespace only
+-- its newest one is looked at, in the order of the page, so a busy thread takes a thirtieth of the time of as many others.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
+), candidates AS (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+    GROUP BY thread_id, checkpoint_ns
+    ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
+)
+
+-- name: searched_candidates
+-- What an index finds by a metadata key. Of those checkpoints only the newest of each namespace can be a thread's newest.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM langgraph_checkpoint.searched_key
     WHERE tenant = %(tenant)s AND shown IN (%(shown)s, '?') AND NOT hidden
     GROUP BY thread_id, checkpoint_ns
-), heads AS MATERIALIZED (
+)
+
+-- name: candidate_heads
+-- In the order of the candidates, and no more of them than are asked for.
+, heads AS NOT MATERIALIZED (
     SELECT h.* FROM candidates r
     CROSS JOIN LATERAL (
         SELECT
@@ -1512,6 +1483,14 @@ WITH candidates AS MATERIALIZED (
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
 WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
+
+-- name: recent_page
+-- In the order that they come in. A row of nothing says that there are more checkpoints.
+SELECT * FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT %(limit)s
+) AS page
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
 
 -- name: heads_count
 -- How many match for sure, and a row for each of those of which only the metadata itself tells.

@@ -979,46 +979,7 @@ AND NOT EXISTS (
 )
 LIMIT :limit
 
--- name: threads_recent
--- Those that match among the newest checkpoints; see postgres.sql.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
-    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
-    AND (checkpoint_id, thread_id) < (:before, :thread_below)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
-), found AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.run_id, c.metadata_type, c.metadata
-    FROM (
-        SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
-        GROUP BY thread_id, checkpoint_ns
-        ORDER BY 3 DESC, thread_id DESC LIMIT :reach
-    ) AS r
-    CROSS JOIN checkpoints c ON c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns
-        AND c.checkpoint_id = r.checkpoint_id
-    WHERE NOT EXISTS (
-        SELECT 1 FROM checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
-        AND NOT n.hidden
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(c.metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(c.metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    )
-    LIMIT :limit
-)
-SELECT * FROM found
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
-
--- thread_heads or searched_heads starts a statement that heads_page or heads_count ends. The first goes from thread to
--- thread by their ids, inside ranges that hold no other tenant's.
+-- thread_heads starts a statement, or one of the _candidates with candidate_heads behind it; see postgres.sql.
 
 -- name: thread_heads
 WITH RECURSIVE found (thread_id, top) AS (
@@ -1055,10 +1016,22 @@ WITH RECURSIVE found (thread_id, top) AS (
     ))
 )
 
--- name: searched_heads
--- The same of the threads that an index finds by a metadata key. Of those checkpoints only the newest of each namespace can
--- be a thread's newest. SQLite that has statistics would go through the whole table instead, since the index begins with the
--- tenant, which is mostly the same.
+-- name: recent_candidates
+-- The second LIMIT leaves out nothing; without one, SQLite may drop the order of what others select from.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
+    AND (checkpoint_id, thread_id) < (:before, :thread_below)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
+), candidates AS (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+    GROUP BY thread_id, checkpoint_ns
+    ORDER BY 3 DESC, thread_id DESC LIMIT :reach
+)
+
+-- name: searched_candidates
+-- Unless told, SQLite that has statistics would go through the whole table, since the index begins with the tenant, which
+-- is mostly the same.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM checkpoints INDEXED BY searchable_key
     WHERE tenant = :tenant AND coalesce(
@@ -1070,7 +1043,11 @@ WITH candidates AS MATERIALIZED (
         END
     ) IN (:shown, '?') AND NOT hidden
     GROUP BY thread_id, checkpoint_ns
-), heads AS MATERIALIZED (
+)
+
+-- name: candidate_heads
+-- Materialized, they would all be looked at before the page begins.
+, heads AS NOT MATERIALIZED (
     SELECT
         h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata,
         h.metadata_filter
@@ -1099,6 +1076,13 @@ WITH candidates AS MATERIALIZED (
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
 WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
+
+-- name: recent_page
+SELECT * FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT :limit
+)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
 
 -- name: heads_count
 -- How many match for sure, and a row for each of those of which only the metadata itself tells.
