@@ -1,9 +1,11 @@
 -- The statements for PostgreSQL 14 and later. The same names, in the same order, are in sqlite.sql.
 --
 -- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
--- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the threads that matter. What a put or put_writes
--- brings along is unnested where it is selected, since in FROM each such list is first written into a store of its own:
--- with the tenant as a generated column, which is planned anew each time, that was 20 of 125 µs of a small put.
+-- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the
+-- threads that matter. Whether there is a row by the beginning of a key only is asked by its max() or min(), or in its
+-- order: for the first one of many, as it thinks, the planner would read a table from its beginning. What a put or
+-- put_writes brings along is unnested where it is selected, since in FROM each such list is first written into a store of
+-- its own: with the tenant as a generated column, which is planned anew each time, that was 20 of 125 µs of a small put.
 
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
@@ -296,11 +298,11 @@ WITH writing AS MATERIALIZED (
     UNION ALL
     SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (SELECT FROM claim)
     UNION ALL
-    SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints
+    SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND (
+        SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints
         WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
         AND checkpoint_id <> %(checkpoint_id)s
-    )
+    ) IS NOT NULL
     UNION ALL
     SELECT 'hidden parent', NULL FROM parent WHERE hidden AND %(needs_whole_parent)s
     UNION ALL
@@ -959,7 +961,7 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.ch
 )
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = false FROM kept k
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
-AND c.doomed AND NOT c.hidden
+AND c.doomed::integer = 1 AND NOT c.hidden
 
 -- name: doom_idle
 -- All of a thread.
@@ -976,17 +978,17 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.ch
 -- Nothing of it, if a run has gone on, or somebody has set a label, before all was locked.
 UPDATE langgraph_checkpoint.checkpoints SET doomed = false
 WHERE thread_id = %(thread_id)s AND (
-    EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_id > %(newest)s AND NOT n.hidden
+    %(newest)s < (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND NOT n.hidden
     )
     OR EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 )
 
 -- name: doom_runs
 -- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
--- alone. The
--- planner takes arrays for short, and so looks each victim up; the rows of `victims` may be too many for that by its guess.
+-- alone. The planner takes arrays for short, here and below, and so looks each row up; by its guess there may be too many
+-- for that.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE run_id = ANY (%(run_ids)s::text[]) AND tenant = %(tenant)s
@@ -1009,7 +1011,9 @@ FROM unnest(
 WHERE c.thread_id = v.thread_id AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
 
 -- The sweep_ blocks delete what is doomed, in this order, each seeing what was committed while the one before waited.
--- A prune names its thread, or each would read the index entries of all that was doomed since the last VACUUM.
+-- A prune names its thread, or each would read the index entries of all that was doomed since the last VACUUM. That index
+-- is for finding what is doomed: the planner, which knows of none, would also look in it for each of many rows, so those
+-- are compared with a list, or with `doomed::integer`, which is not what it is about.
 
 -- name: sweep_lock_blobs
 -- differs: a run that refers to one of these blobs meanwhile waits, and is waited for.
@@ -1108,13 +1112,19 @@ UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true, par
         OFFSET 0
     ) THEN c.parent_id
 END
-FROM spared s
-WHERE c.doomed AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+FROM unnest(
+    ARRAY(SELECT thread_id FROM spared), ARRAY(SELECT checkpoint_ns FROM spared), ARRAY(SELECT checkpoint_id FROM spared)
+) AS s (thread_id, checkpoint_ns, checkpoint_id)
+WHERE c.doomed::integer = 1
+AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
 
 -- name: sweep_writes
-DELETE FROM langgraph_checkpoint.writes w USING langgraph_checkpoint.checkpoints d
-WHERE d.doomed AND (%(thread_id)s::text IS NULL OR d.thread_id = %(thread_id)s)
-AND w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
+WITH doomed AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+)
+DELETE FROM langgraph_checkpoint.writes w USING doomed d
+WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: sweep_parents
 -- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
@@ -1127,10 +1137,9 @@ WITH children AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
         WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
-        AND EXISTS (
-            SELECT FROM langgraph_checkpoint.checkpoints d
-            WHERE d.doomed AND d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
-            AND d.checkpoint_id = c.parent_id
+        AND (
+            SELECT d.doomed FROM langgraph_checkpoint.checkpoints d
+            WHERE d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns AND d.checkpoint_id = c.parent_id
         )
         OFFSET 0
     ) AS s
@@ -1210,6 +1219,19 @@ WHERE doomed AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 -- name: erase_run_writes
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+WITH delta AS MATERIALIZED (
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.channel
+    FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.writes
+        WHERE run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT u.channel
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        OFFSET 0
+    ) AS c
+)
 DELETE FROM langgraph_checkpoint.writes w
 WHERE w.run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(w.thread_id) = %(tenant)s
 AND NOT EXISTS (
@@ -1223,11 +1245,8 @@ AND NOT EXISTS (
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
     AND CASE w.channel
         WHEN '__pregel_tasks' THEN c.format < 4
-        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
-            SELECT FROM langgraph_checkpoint.checkpoints d
-            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.delta_channels)
-            OFFSET 0
-        )
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
+        AND (w.thread_id, w.checkpoint_ns, w.channel) IN (SELECT d.thread_id, d.checkpoint_ns, d.channel FROM delta d)
     END
     OFFSET 0
 )
@@ -1311,27 +1330,27 @@ DELETE FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND toke
 RETURNING token
 
 -- The stored_ blocks walk through all rows of a tenant, a page at a time, and the renew_stored_ blocks replace one row's
--- bytes unless somebody else has.
+-- bytes unless somebody else has. texteq() is explained at the policies in schema.sql.
 
 -- name: stored_checkpoints
 SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
     metadata_filter::text
 FROM langgraph_checkpoint.checkpoints
 WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
-AND tenant = %(tenant)s
+AND texteq(tenant, %(tenant)s)
 ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: stored_blobs
 SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM langgraph_checkpoint.blobs
 WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
-AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
 ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
 
 -- name: stored_writes
 SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM langgraph_checkpoint.writes
 WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
     > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
-AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
 ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 
 -- name: renew_stored_checkpoint
@@ -1365,16 +1384,12 @@ SELECT c.* FROM (
     ORDER BY checkpoint_id DESC, thread_id DESC
     LIMIT %(reach)s
 ) AS c
-WHERE NOT EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND n.checkpoint_id > c.checkpoint_id
-    AND NOT n.hidden
-    OFFSET 0
+WHERE c.checkpoint_id = (
+    SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND NOT n.hidden
 )
-AND NOT EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns < c.checkpoint_ns
-    OFFSET 0
+AND c.checkpoint_ns = (
+    SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = c.thread_id
 )
 LIMIT %(limit)s
 
@@ -1457,16 +1472,12 @@ WITH candidates AS MATERIALIZED (
         WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
         LIMIT 1
     ) AS h
-    WHERE NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
-        AND NOT n.hidden
-        OFFSET 0
+    WHERE r.checkpoint_id = (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
     )
-    AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
-        OFFSET 0
+    AND r.checkpoint_ns = (
+        SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id
     )
     AND NOT EXISTS (
         SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
@@ -1505,7 +1516,7 @@ UNION ALL
 SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
 
 -- name: thread_exists
-SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s LIMIT 1
+SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
 
 -- name: select_runs
 -- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
@@ -1679,6 +1690,15 @@ WITH lost AS MATERIALIZED (
         WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
+), delta AS MATERIALIZED (
+    SELECT DISTINCT h.checkpoint_ns, c.channel
+    FROM heads h
+    CROSS JOIN LATERAL (
+        SELECT u.channel
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns
+        OFFSET 0
+    ) AS c
 )
 DELETE FROM langgraph_checkpoint.writes w USING heads h
 WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.checkpoint_id = h.checkpoint_id
@@ -1688,11 +1708,8 @@ AND NOT EXISTS (
     AND NOT c.doomed
     AND CASE w.channel
         WHEN '__pregel_tasks' THEN c.format < 4
-        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
-            SELECT FROM langgraph_checkpoint.checkpoints d
-            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.delta_channels)
-            OFFSET 0
-        )
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
+        AND (w.checkpoint_ns, w.channel) IN (SELECT d.checkpoint_ns, d.channel FROM delta d)
     END
     OFFSET 0
 )
@@ -1723,7 +1740,9 @@ WHERE thread_id = %(source)s AND checkpoint_ns = '' AND NOT hidden AND checkpoin
 ))
 UNION ALL
 SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-FROM (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s LIMIT 1) AS there
+FROM (
+    SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
+) AS there
 LEFT JOIN (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
@@ -1739,12 +1758,11 @@ WITH RECURSIVE writing AS MATERIALIZED (
     SELECT %(target)s::text AS thread_id, pg_advisory_xact_lock_shared(hashtextextended(%(target)s, 2))
 ), own AS MATERIALIZED (
     SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = (SELECT w.thread_id FROM writing w) LIMIT 1
+    WHERE thread_id = (SELECT w.thread_id FROM writing w) ORDER BY checkpoint_ns LIMIT 1
 ), point AS MATERIALIZED (
-    SELECT p.checkpoint_id, NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND n.checkpoint_id > %(checkpoint_id)s AND NOT n.hidden
-        OFFSET 0
+    SELECT p.checkpoint_id, p.checkpoint_id = (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(source)s AND n.checkpoint_ns = '' AND NOT n.hidden
     ) AS is_open
     FROM langgraph_checkpoint.checkpoints p
     WHERE p.thread_id = %(source)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
@@ -2091,7 +2109,7 @@ WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
     FROM langgraph_checkpoint.checkpoints
     WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
-    AND tenant = %(tenant)s
+    AND texteq(tenant, %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 )
 SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
@@ -2125,7 +2143,7 @@ UNION ALL
 WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, channel, version, parts FROM langgraph_checkpoint.blobs
     WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
-    AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
 ), named AS MATERIALIZED (
     SELECT DISTINCT n.* FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
@@ -2178,12 +2196,12 @@ WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
     WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
         > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
-    AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 )
 SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
 FROM page p
-WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id OFFSET 0)
+WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
 UNION ALL
 (
     SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx::text, (SELECT count(*) FROM page)
@@ -2193,7 +2211,7 @@ UNION ALL
 -- name: doctor_labels
 WITH page AS MATERIALIZED (
     SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
-    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, name LIMIT %(limit)s
 )
 SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint

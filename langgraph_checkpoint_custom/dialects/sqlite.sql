@@ -817,6 +817,16 @@ DELETE FROM checkpoints WHERE doomed
 -- name: erase_run_writes
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+WITH delta AS MATERIALIZED (
+    SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.value AS channel
+    FROM (
+        SELECT DISTINCT o.thread_id, o.checkpoint_ns FROM json_each(:run_ids) AS r
+        CROSS JOIN writes o ON o.run_id = r.value AND o.run_id IS NOT NULL AND +o.tenant = :tenant
+    ) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN json_each(c.delta_channels) AS u
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+)
 DELETE FROM writes AS w
 WHERE w.rowid IN (
     SELECT o.rowid FROM json_each(:run_ids) AS r
@@ -834,10 +844,7 @@ AND NOT EXISTS (
         WHEN '__pregel_tasks' THEN c.format < 4
         ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
         AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
-        AND EXISTS (
-            SELECT 1 FROM checkpoints d CROSS JOIN json_each(d.delta_channels) AS u
-            WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
-        )
+        AND (w.thread_id, w.checkpoint_ns, w.channel) IN (SELECT thread_id, checkpoint_ns, channel FROM delta)
     END
 )
 
@@ -969,14 +976,11 @@ SELECT r.* FROM (
     ORDER BY checkpoint_id DESC, thread_id DESC
     LIMIT :reach
 ) AS r
-WHERE NOT EXISTS (
-    SELECT 1 FROM checkpoints n
-    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
-    AND NOT n.hidden
+WHERE r.checkpoint_id = (
+    SELECT max(n.checkpoint_id) FROM checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
 )
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
-)
+AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
 LIMIT :limit
 
 -- thread_heads starts a statement, or one of the _candidates with candidate_heads behind it; see postgres.sql.
@@ -1054,14 +1058,11 @@ WITH candidates AS MATERIALIZED (
     FROM candidates r
     CROSS JOIN checkpoints h ON h.thread_id = r.thread_id AND h.checkpoint_ns = r.checkpoint_ns
         AND h.checkpoint_id = r.checkpoint_id
-    WHERE NOT EXISTS (
-        SELECT 1 FROM checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND n.checkpoint_id > r.checkpoint_id
-        AND NOT n.hidden
+    WHERE r.checkpoint_id = (
+        SELECT max(n.checkpoint_id) FROM checkpoints n
+        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
     )
-    AND NOT EXISTS (
-        SELECT 1 FROM checkpoints n WHERE n.thread_id = r.thread_id AND n.checkpoint_ns < r.checkpoint_ns
-    )
+    AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
     AND NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
         WHERE f.value <> CASE
@@ -1098,7 +1099,7 @@ UNION ALL
 SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
 
 -- name: thread_exists
-SELECT 1 FROM checkpoints WHERE thread_id = :thread_id LIMIT 1
+SELECT 1 FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns LIMIT 1
 
 -- name: select_runs
 -- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
@@ -1234,6 +1235,12 @@ WITH lost AS MATERIALIZED (
         WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
+), delta AS MATERIALIZED (
+    SELECT DISTINCT h.checkpoint_ns, u.value AS channel
+    FROM heads h
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = h.checkpoint_ns
+    CROSS JOIN json_each(c.delta_channels) AS u
+    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
 )
 DELETE FROM writes WHERE rowid IN (
     SELECT w.rowid FROM heads h
@@ -1247,10 +1254,7 @@ DELETE FROM writes WHERE rowid IN (
             WHEN '__pregel_tasks' THEN c.format < 4
             ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
             AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
-            AND EXISTS (
-                SELECT 1 FROM checkpoints d CROSS JOIN json_each(d.delta_channels) AS u
-                WHERE d.thread_id = w.thread_id AND d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
-            )
+            AND (w.checkpoint_ns, w.channel) IN (SELECT checkpoint_ns, channel FROM delta)
         END
     )
 )
@@ -1281,7 +1285,7 @@ WHERE thread_id = :source AND checkpoint_ns = '' AND NOT hidden AND checkpoint_i
 ))
 UNION ALL
 SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target LIMIT 1) AS there
+FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target ORDER BY checkpoint_ns LIMIT 1) AS there
 LEFT JOIN (
     SELECT * FROM checkpoints
     WHERE thread_id = :target AND checkpoint_ns = '' AND NOT hidden
@@ -1670,7 +1674,7 @@ WITH page AS MATERIALIZED (
 )
 SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL, p.idx
 FROM page p
-WHERE NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.thread_id = p.thread_id)
+WHERE (SELECT min(c.checkpoint_ns) FROM checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
 UNION ALL
 SELECT * FROM (
     SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx, (SELECT count(*) FROM page)
