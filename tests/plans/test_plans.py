@@ -120,6 +120,22 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         "count of threads, searched": (d.count_searched_threads(SEARCHED.filter, "run"), 10),
         "count of threads": (d.count_threads("", {}), 8_000),
         "thread exists": (d.thread_exists("t7"), 1),
+        "next thread": (d.select_next_thread("t7"), 2),
+        "newest id": (d.select_newest_id(Key("t7", "", None)), 1),
+        "document": (d.select_document(Key("t7", "", "000050")), 1),
+        "order of writes": (d.select_write_places(Key("t7", "", "000050")), 2),
+        "export of checkpoints": (
+            d.export_rows("checkpoint", "t0", {"checkpoint_ns": "", "checkpoint_id": "0001"}, 20),
+            20,
+        ),
+        "export of values": (
+            d.export_rows("blob", "t0", {"checkpoint_ns": "", "channel": "messages", "version": "100"}, 20),
+            20,
+        ),
+        "export of writes": (
+            d.export_rows("write", "t0", {"checkpoint_ns": "", "checkpoint_id": "000100", "task_id": "", "idx": 0}, 20),
+            20,
+        ),
         "runs": (d.select_runs("t7"), 150),
         # Of each of the 50 threads that have ever asked: the next one, its newest checkpoint and that one's writes.
         "inbox": (d.select_interrupts(""), 300),
@@ -218,6 +234,9 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
         "prune to the newest": d.erase_superseded("t7"),
         "copy": d.copy_thread("t7", "t8"),
         "delete a thread": d.delete_thread("t7"),
+        "delete an idle thread": d.delete_idle("t7", "999999"),
+        "places": d.select_places("t7"),
+        "places that a prune looks at": d.select_kept_places("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
         "fork": d.fork_thread("t7", "new", "000050", NO_METADATA),
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
