@@ -30,7 +30,32 @@ from tests.stores import Face, Store
 BACKENDS = ("sqlite", "postgres")
 COLOURS = ("sync", "async")
 
+# Those that take from fifteen seconds to a minute.
+LONG = {
+    "behaviour/test_hostile_input.py",
+    "behaviour/test_stress.py",
+    "cli/test_demo.py",
+    "crash/test_kill.py",
+    "crash/test_soak.py",
+    "crash/test_sqlite_faults.py",
+    "faults/test_full_disk.py",
+    "model/test_state_machine.py",
+    "test_package.py",
+}
+
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 tells no error codes")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin each process's share of the list with what takes longest: in the end all would wait for the last of it."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    here = Path(__file__).parent
+    is_long = [item.path.relative_to(here).as_posix() in LONG for item in items]
+    long = [item for item, first in zip(items, is_long, strict=True) if first]
+    others = [item for item, first in zip(items, is_long, strict=True) if not first]
+    ends = [len(others) * number // processes for number in range(processes + 1)]
+    items[:] = [item for n in range(processes) for item in (*long[n::processes], *others[ends[n] : ends[n + 1]])]
 
 
 @pytest.fixture(scope="session")
