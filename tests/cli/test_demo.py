@@ -94,6 +94,7 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
     assert_all_shown(output)
     assert f"Database: {tmp_path / 'checkpoints-demo.db'}" in output
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints-demo.db"]
+    assert_commands_run(output, tmp_path)
     # Once more in the same file, whose other threads stay; its name is one that a shell would not take as it is.
     (tmp_path / "checkpoints-demo.db").rename(tmp_path / "it's mine.db")
     with SqliteSaver(tmp_path / "it's mine.db") as saver:
