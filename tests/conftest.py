@@ -51,9 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin each process's share of the list with what takes longest: in the end all would wait for the last of it."""
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     here = Path(__file__).parent
-    is_long = [item.path.relative_to(here).as_posix() in LONG for item in items]
-    long = [item for item, first in zip(items, is_long, strict=True) if first]
-    others = [item for item, first in zip(items, is_long, strict=True) if not first]
+    long = [item for item in items if item.path.relative_to(here).as_posix() in LONG]
+    others = [item for item in items if item.path.relative_to(here).as_posix() not in LONG]
     ends = [len(others) * number // processes for number in range(processes + 1)]
     items[:] = [item for n in range(processes) for item in (*long[n::processes], *others[ends[n] : ends[n + 1]])]
 

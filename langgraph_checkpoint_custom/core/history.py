@@ -176,7 +176,7 @@ def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
     plain: Iterator[Any] | None
     try:
         plain = iter(codec.loads_many([row[7] for row in rows if row[6] == MSGPACK]))
-    except Exception:  # Whatever it is: the same again, one by one, for the error that says where.
+    except Exception:  # Whatever it is, of one of many: below, each by itself.
         plain = None
     for row in rows:
         _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
@@ -185,7 +185,7 @@ def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
             continue
         try:
             value = codec.loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception:
+        except Exception:  # Whatever it is: the same again, by what says in its error where that was.
             place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
             whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
             value = Decoder(codec, *place).write(whole)

@@ -168,7 +168,7 @@ class Values:
         """The values of bytes with the type msgpack and no layers; raises as `loads` does, but not of which value."""
         if self._reads_plain and isinstance(self._serde, Faithful):
             return self._serde.loads_many(stored)
-        return [self._serde.loads_typed(self._open(MSGPACK, data, ())) for data in stored]
+        return [self.loads(MSGPACK, data, ()) for data in stored]
 
     def loads_parts(
         self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place
