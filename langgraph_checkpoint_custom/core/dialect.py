@@ -96,6 +96,8 @@ class SqlDialect(ABC):
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
         self._reads |= {name: "\n".join(blocks[part] for part in parts) for name, parts in _READS.items()}
 
+    # What threads and lists are called
+
     def for_tenant(self, tenant: str) -> Self:
         """The same statements, confined to a tenant's rows."""
         clone = copy(self)
@@ -127,6 +129,8 @@ class SqlDialect(ABC):
     def names(value: Any) -> list[str]:
         """A list of texts as it comes back in a row."""
 
+    # Storing
+
     @abstractmethod
     def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
         """Store a new checkpoint whose parent has what it needs, and its blobs; the last statement's row says so.
@@ -155,21 +159,7 @@ class SqlDialect(ABC):
         With a claim, the last statement has a row if that is lost, and nothing was stored.
         """
 
-    def statement(self, name: str, /, **params: Any) -> Statement:
-        """The named statement with its parameters."""
-        return Statement(name, self._blocks[name], self._confined(params))
-
-    def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters with the tenant, and with thread ids as the tables have them."""
-        params["tenant"] = self._tenant
-        if self._tenant:
-            for name in _THREADS & params.keys():
-                if params[name] is not None:
-                    params[name] = self.stored_thread(params[name])
-        return params
-
-    def _send(self, *statements: Statement) -> Trip:
-        return Trip(statements, self._around)
+    # Tables
 
     def schema_lock(self) -> Trip:
         """Wait until no other process migrates, and make others wait until the transaction ends."""
@@ -213,6 +203,8 @@ class SqlDialect(ABC):
             return None
         return self._send(self.statement("catalog_privileges", schema=self._schema))
 
+    # Looking around
+
     def sizes_of_threads(self, thread_ids: Sequence[str]) -> Trip:
         """A row for each thread: its id, visible and hidden checkpoints, writes, blobs, bytes."""
         return self._send(
@@ -246,6 +238,8 @@ class SqlDialect(ABC):
         """Delete blobs and labels that are nobody's, of these; the last three statements' rows are those that went."""
         return self._trip("mend", keys=keys, labels=labels)
 
+    # Reading
+
     def select_newest_id(self, key: Key) -> Trip:
         """The id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
@@ -278,6 +272,8 @@ class SqlDialect(ABC):
             kind = "namespace"
         return self._send(self._read(f"{what}_of_{kind}", params))
 
+    # Moving
+
     def select_places(self, thread_id: str) -> Trip:
         """A row for each checkpoint of a thread: its namespace, its id, the number of its writes."""
         return self._send(self.statement("select_places", thread_id=thread_id))
@@ -308,6 +304,8 @@ class SqlDialect(ABC):
             *(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows),
         )
 
+    # Delta histories
+
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
         return self._send(self._delta("select_delta_history", key, channels))
@@ -318,6 +316,8 @@ class SqlDialect(ABC):
 
     def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
         return self._read(name, key._asdict() | {"asked": self.array(channels)})
+
+    # Deleting and copying
 
     def lock_threads(self, thread_ids: Sequence[str]) -> Trip | None:
         """Let nobody else store or delete in these threads until the transaction ends; None if nobody can anyway."""
@@ -370,6 +370,8 @@ class SqlDialect(ABC):
             target_json=canonical(target),
         )
 
+    # Claims
+
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Trip:
         """Claim a thread if it is free; the last statement's row is the token, owner and end of whoever has it."""
         return self._trip("claim", thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds)
@@ -382,6 +384,8 @@ class SqlDialect(ABC):
         """End a claim; no row if it was lost."""
         return self._trip("release_claim", thread_id=thread_id, claim=token)
 
+    # Storing anew
+
     def stored_rows(self, table: str, after: Mapping[str, Any], limit: int) -> Trip:
         """A page of the rows of a table, with their keys first, behind a key."""
         return self._send(self.statement(f"stored_{table}s", **after, limit=limit))
@@ -389,6 +393,8 @@ class SqlDialect(ABC):
     def renew_rows(self, table: str, changes: Sequence[Mapping[str, Any]]) -> Trip:
         """Replace the values of rows, each unless it has changed."""
         return self._send(*(self.statement(f"renew_stored_{table}", **change) for change in changes))
+
+    # Threads and runs
 
     def select_threads(self, page: ThreadPage) -> Trip:
         """The rows of one page of threads: what the records of their newest checkpoints are made of."""
@@ -454,6 +460,8 @@ class SqlDialect(ABC):
         """A row for each run and its last checkpoint, and one for each value of that which has to be looked at."""
         return self._trip("select_runs", thread_id=thread_id)
 
+    # Labels, going back, and forks
+
     def label_checkpoint(self, key: Key, name: str) -> Trip:
         """Label a checkpoint unless the name is taken; its id if so, and whose the name is otherwise."""
         return self._trip("label_checkpoint", **key._asdict(), name=name)
@@ -496,6 +504,8 @@ class SqlDialect(ABC):
             **metadata,
         )
 
+    # Questions to a human
+
     def select_interrupts(self, prefix: str) -> Trip:
         """The newest checkpoints with interrupts beside them, of threads whose ids begin so, and their writes."""
         return self._trip("select_interrupts", **self._ranges(prefix))
@@ -503,6 +513,24 @@ class SqlDialect(ABC):
     def select_write_places(self, key: Key) -> Trip:
         """Of the writes beside a checkpoint what they are ordered by: path, task and index."""
         return self._trip("select_write_places", **key._asdict())
+
+    # What trips are made of
+
+    def statement(self, name: str, /, **params: Any) -> Statement:
+        """The named statement with its parameters."""
+        return Statement(name, self._blocks[name], self._confined(params))
+
+    def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters with the tenant, and with thread ids as the tables have them."""
+        params["tenant"] = self._tenant
+        if self._tenant:
+            for name in _THREADS & params.keys():
+                if params[name] is not None:
+                    params[name] = self.stored_thread(params[name])
+        return params
+
+    def _send(self, *statements: Statement) -> Trip:
+        return Trip(statements, self._around)
 
     def _ranges(self, prefix: str = "") -> dict[str, Any]:
         """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
