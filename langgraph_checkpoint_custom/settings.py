@@ -155,6 +155,7 @@ def _class(path: str) -> tuple[str, str]:
 
 _ALL: _Readers = {
     "CHECKPOINT_CLEAR_METADATA": ("clear_metadata", _names),
+    "CHECKPOINT_COMPRESS": ("compress", _yes_or_no),
     "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _text),
     "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _text),
 }

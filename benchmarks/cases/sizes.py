@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -29,8 +31,11 @@ def size(place: Place, whose: str) -> Size:
         server = place.server
         server.query("SELECT pg_stat_force_next_flush()", place.name(whose))
         return Size(server.size(place.name(whose)), server.wal(), server.cpu())
-    disk = sum(file.stat().st_size for file in place.where.glob(f"{whose}.db*"))
-    return Size(disk, psutil.Process().io_counters().write_chars, 0)
+    written = psutil.Process().io_counters().write_chars
+    # As on PostgreSQL, what is left of the WAL is not part of the database.
+    with closing(sqlite3.connect(place.where / f"{whose}.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Size(sum(file.stat().st_size for file in place.where.glob(f"{whose}.db*")), written, 0)
 
 
 async def steps(arena: Arena, name: str, *, state: State, steps: int, quick: int = 0) -> None:

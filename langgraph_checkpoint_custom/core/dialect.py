@@ -83,6 +83,8 @@ class SqlDialect(ABC):
 
     system: ClassVar[str]
     """The database, by OpenTelemetry's name for it."""
+    compresses: ClassVar[bool]
+    """Whether it takes less time to compress large values than to store and read them as they are."""
     _percent: ClassVar[str] = "%"
     """How a percent sign is written in a statement."""
 

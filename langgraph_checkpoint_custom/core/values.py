@@ -6,7 +6,9 @@ The type in a row is the serializer's own word. Where something was laid around 
 letter for each layer follow:
 
 - `p`: in parts; these are the bytes that tell how to put them together, see `parts`.
-- `z`: compressed with Zstandard, where that saves a tenth.
+- `z`: compressed with Zstandard, where that saves a tenth. On PostgreSQL that takes less time than to send and store
+  what is saved. In a SQLite file it does not: without it, a put of 50 KB of text takes 1.3 ms instead of 1.8, and a get
+  of 1 MB 1.4 instead of 4. Files have about twice the size then, still a tenth of the official saver's and less.
 - `b`: encrypted together with a digest of its type and its place, so that it can be read there and nowhere else. Such
   bytes are not compressed: the length would tell something about the text.
 
@@ -98,6 +100,7 @@ class Values:
         serde: The serializer; an `EncryptedSerializer` encrypts what its inner one gives.
         earlier: What may have encrypted what is read, besides.
         clear: Metadata keys that may be read in the database although the serializer encrypts.
+        compress: Whether to compress what is large and not encrypted.
         raw: Whether to give what the serializer gives where that is not what was stored.
     """
 
@@ -107,6 +110,7 @@ class Values:
         *,
         earlier: Ciphers = NO_CIPHERS,
         clear: Collection[str] = (),
+        compress: bool = True,
         raw: bool = False,
     ) -> None:
         self.serde = serde
@@ -115,6 +119,7 @@ class Values:
         self._serde = inner if raw else faithful(inner)
         self._earlier = earlier
         self._clear = clear
+        self._compress = compress
         self._raw = raw
         self._reads_plain = self._cipher is None or earlier.plain or raw
 
@@ -214,7 +219,7 @@ class Values:
         if self._cipher is not None:
             name, data = self._cipher.encrypt(_digest(type_, place) + data)
             return Stored(f"{type_}+{name}|{form}{BOUND}", data)
-        if len(data) >= COMPRESS_FROM and not self._hides:
+        if self._compress and len(data) >= COMPRESS_FROM and not self._hides:
             compressed = _compress(data)
             if len(compressed) < len(data) * 0.9:
                 return Stored(f"{type_}|{form}{COMPRESSED}", compressed)

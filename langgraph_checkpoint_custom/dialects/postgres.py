@@ -97,6 +97,7 @@ class PostgresDialect(SqlDialect):
     """The statements of `postgres.sql`, in a schema."""
 
     system = "postgresql"
+    compresses = True
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:

@@ -37,6 +37,7 @@ class SqliteDialect(SqlDialect):
     """The statements of `sqlite.sql`."""
 
     system = "sqlite"
+    compresses = False
 
     def __init__(self, path: str) -> None:
         super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")

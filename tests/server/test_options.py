@@ -54,6 +54,7 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
         CHECKPOINT_CONCURRENT_WRITERS="reject",
         CHECKPOINT_ON_UNREADABLE="raw",
         CHECKPOINT_CLEAR_METADATA="user, topic",
+        CHECKPOINT_COMPRESS="false",
     )
     async with checkpointer() as found:
         saver: Any = found
@@ -65,6 +66,7 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
         assert saver._driver._prepare is False
         assert (saver._concurrent_writers, saver._on_unreadable) == ("reject", "raw")
         assert saver._clear[-2:] == ("user", "topic")
+        assert saver._codec._compress is False
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,7 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
         ({"CHECKPOINT_STRICT": "maybe"}, "CHECKPOINT_STRICT is true or false, not 'maybe'"),
         ({"CHECKPOINT_STRIKT": "true"}, "CHECKPOINT_STRIKT is no setting; CHECKPOINT_STRICT is one"),
         ({"CHECKPOINT_ENCRYPTION_KEY": "KEY"}, f"CHECKPOINT_ENCRYPTION_KEY is no setting; {KEYS} is one"),
+        ({"CHECKPOINT_COMPRESS": "zstd"}, "CHECKPOINT_COMPRESS is true or false, not 'zstd'"),
         ({"CHECKPOINT_BUSY_TIMEOUT": "soon"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'soon'"),
         ({"CHECKPOINT_BUSY_TIMEOUT": "nan"}, "CHECKPOINT_BUSY_TIMEOUT is a number of seconds, not 'nan'"),
         ({"CHECKPOINT_SYNCHRONOUS": "rarely"}, "synchronous must be one of OFF, NORMAL, FULL, EXTRA, not 'rarely'"),

@@ -1,0 +1,102 @@
+"""Large values are compressed where that saves time, or where the saver is told to; all of them are read by all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from tests.behaviour.helpers import Database, config, get, next_uuid, put
+from tests.stores import Face, Store
+
+CHOICES = (None, True, False)
+WORDS = "the same words again and again, " * 40
+
+
+def state(turns: int) -> dict[str, Any]:
+    """A text, a list that is large enough for parts from 20 turns on, and bytes that get no smaller."""
+    return {
+        "text": WORDS * 20,
+        "messages": [HumanMessage(f"{turn}: {WORDS}", id=f"{turn}") for turn in range(turns)],
+        "noise": bytes((byte * byte // 7 + byte // 3) % 256 for byte in range(900)),
+    }
+
+
+def forms(database: Database) -> set[str]:
+    """What the types say of the form of values: the letters behind the bar."""
+    rows = database.run(
+        "SELECT type, value FROM blobs UNION ALL SELECT type, value FROM writes"
+        " UNION ALL SELECT checkpoint_type, checkpoint FROM checkpoints"
+    )
+    return {type_.partition("|")[2] for type_, _ in rows if type_ != "bytes"}
+
+
+async def fill(face: Face, thread_id: str = "thread") -> list[Any]:
+    """Three checkpoints of a thread, the last of which has a large write; and their values."""
+    where, values = None, []
+    for turns in (20, 30, 40):
+        values.append(state(turns))
+        where = await put(face, next_uuid(), values[-1], parent=where, thread_id=thread_id)
+    assert where
+    await face.put_writes(where, [("text", WORDS)], "task")
+    return values
+
+
+async def check(face: Face, values: list[Any], thread_id: str = "thread") -> None:
+    found = await face.all(config(thread_id))
+    assert [each.checkpoint["channel_values"] for each in reversed(found)] == values
+    assert found[0].pending_writes == [("task", "text", WORDS)]
+
+
+@pytest.mark.parametrize("compress", CHOICES)
+async def test_what_is_chosen_is_stored(store: Store, database: Database, colour: str, compress: bool | None) -> None:
+    with store.open(compress=compress) as saver:
+        face = Face(saver, colour)
+        await check(face, await fill(face))
+    compressed = store.kind == "postgres" if compress is None else compress
+    assert forms(database) == ({"", "z", "p"} if compressed else {"", "p"})
+
+
+@pytest.mark.parametrize("compress", [True, False])
+async def test_a_saver_with_another_choice_reads_and_goes_on(
+    store: Store, database: Database, colour: str, compress: bool
+) -> None:
+    with store.open(compress=compress) as one, store.open(compress=not compress) as other:
+        values = await fill(Face(one, colour))
+        await check(Face(other, colour), values)
+        parts = database.count("blobs")
+        before = await get(Face(other, colour), config())
+        values.append(state(41))
+        where = await put(Face(other, colour), next_uuid(), values[-1], parent=before.config)
+        await Face(other, colour).put_writes(where, [("text", WORDS)], "task")
+        assert database.count("blobs") <= parts + 5  # The three channels' own, and the list's last part or two.
+        await check(Face(one, colour), values)
+    assert forms(database) == {"", "z", "p"}
+
+
+async def test_what_is_there_takes_the_other_form_when_it_is_stored_anew(
+    store: Store, database: Database, colour: str
+) -> None:
+    with store.open(compress=False) as saver:
+        values = await fill(Face(saver, colour))
+    plain = sum(map(len, database.cells()))
+    with store.open(compress=True) as saver:
+        face = Face(saver, colour)
+        renewal = await face.do("reencrypt")
+        assert renewal.unreadable == []
+        assert renewal.renewed
+        await check(face, values)
+        assert forms(database) == {"", "z", "p"}
+        assert sum(map(len, database.cells())) < plain / 3
+        assert (await face.do("reencrypt")).renewed == 0
+
+
+async def test_what_is_encrypted_is_never_compressed(store: Store, database: Database, colour: str) -> None:
+    """The length would tell something about the text."""
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with store.open(serde=serde, compress=True) as saver:
+        face = Face(saver, colour)
+        await check(face, await fill(face))
+    assert forms(database) == {"b", "pb"}
