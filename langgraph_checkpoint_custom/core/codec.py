@@ -189,7 +189,7 @@ def encode_checkpoint(
             return [BlobRow(channel, version, *stored)]
         large[channel] = stored.divided
         return [
-            BlobRow(channel, version, *stored.whole, stored.divided.names if stored.divided.is_stored else None),
+            BlobRow(channel, version, *stored.whole, stored.names),
             *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
         ]
 

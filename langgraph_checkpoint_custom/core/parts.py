@@ -21,8 +21,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain
-from operator import is_
+from itertools import chain, compress, count, takewhile
+from operator import attrgetter, is_not
 from secrets import token_urlsafe
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
@@ -45,6 +45,7 @@ ELEMENT = 32
 # No version begins so: one that begins with "#" goes on as JSON.
 NAME_MARK = "#/"
 _FOREIGN = "its parts are not those that were stored"
+_SAME = attrgetter("same")
 DIGEST = 16  # Bytes; two parts of a channel must not have the same by chance.
 
 
@@ -157,7 +158,7 @@ def divide(
     if len(parts) < 2 or sum(part.size for part in parts) < SPLIT_FROM:
         return None
     divided = Divided(version, step == 2, parts)
-    if before is None or (before.parts and not before.digests & divided.digests):
+    if before is None or (before.parts and before.digests.isdisjoint(part.digest for part in parts)):
         return divided.without_objects()._replace(is_stored=False), {}
     return divided, new
 
@@ -183,35 +184,35 @@ def put_together(stored: bytes, parts: Sequence[T], opened: Callable[[T], bytes]
 
     Raises: UnreadableValue if they do not belong together; what `opened` and `loads` raise.
     """
-    is_dict, _, counts, sizes, _ = ormsgpack.unpackb(stored)
+    is_dict, _, lengths, sizes, _ = ormsgpack.unpackb(stored)
     pairs: dict[str, Any] = {}
     elements: list[Any] = []
     if len(parts) != len(sizes):
         raise UnreadableValue(_FOREIGN)
-    for part, count, size in zip(parts, counts, sizes, strict=True):
+    for part, length, size in zip(parts, lengths, sizes, strict=True):
         data = opened(part)
         if len(data) != size:
             raise UnreadableValue(_FOREIGN)
         if is_dict:
-            pairs.update(loads(_head(count // 2, 0x80) + data))
+            pairs.update(loads(_head(length // 2, 0x80) + data))
         else:
-            elements += loads(_head(count, 0x90) + data)
+            elements += loads(_head(length, 0x90) + data)
     return pairs if is_dict else elements
 
 
 def as_divided(version: str, names: str, stored: bytes, value: Any) -> Divided:
     """What is known of a value that was put together."""
-    is_dict, ends, counts, sizes, digests = ormsgpack.unpackb(stored)
+    is_dict, ends, lengths, sizes, digests = ormsgpack.unpackb(stored)
     objects = list(chain.from_iterable(value.items())) if is_dict else value
     parts = []
     start = 0
-    for number, (name, size, count) in enumerate(zip(json.loads(names), sizes, counts, strict=True)):
+    for number, (name, size, length) in enumerate(zip(json.loads(names), sizes, lengths, strict=True)):
         digest = digests[number * DIGEST : (number + 1) * DIGEST]
-        own = objects[start : start + count]
+        own = objects[start : start + length]
         same = unchanged(own)
         closed = ends or number < len(sizes) - 1
-        parts.append(Part(name, digest, size, count, closed, own if same else (), same))
-        start += count
+        parts.append(Part(name, digest, size, length, closed, own if same else (), same))
+        start += length
     return Divided(version, is_dict, parts)
 
 
@@ -228,20 +229,16 @@ def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Se
     """Of parts that followed one another, those that a value has from one of its objects on; no part if any of these
     objects has been changed in place.
     """
+    known = list(takewhile(_SAME, held))
+    others = map(is_not, chain.from_iterable([part.objects for part in known]), objects[start:])
+    end = next(compress(count(start), others), len(objects))  # Of those that are the same objects.
     found: list[Part] = []
-    marks: list[Unchanged] = []
-    for part in held:
-        end = start + part.length
-        if (
-            part.same is None
-            or not (end == len(objects) or (part.ends and end < len(objects)))
-            or not all(map(is_, part.objects, objects[start:end]))
-        ):
+    for part in known:
+        start += part.length
+        if start > end or not (part.ends or start == len(objects)):
             break
         found.append(part)
-        marks.append(part.same)
-        start = end
-    return found if Unchanged.hold(marks) else ()
+    return found if Unchanged.hold([part.same for part in found if part.same]) else ()
 
 
 def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], bytes]) -> tuple[bytes, int, bool]:
@@ -257,9 +254,11 @@ def _cut(objects: Sequence[Any], start: int, step: int, pack: Callable[[Any], by
     return b"".join(pieces), len(objects), False
 
 
-def _head(count: int, short: int) -> bytes:
+def _head(length: int, short: int) -> bytes:
     """The first bytes of an array or a map in msgpack; `short` is the form of one with less than 16 elements."""
-    if count < 16:
-        return bytes([short + count])
+    if length < 16:
+        return bytes([short + length])
     long = 0xDC if short == 0x90 else 0xDE
-    return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")
+    if length < 2**16:
+        return bytes([long]) + length.to_bytes(2, "big")
+    return bytes([long + 1]) + length.to_bytes(4, "big")

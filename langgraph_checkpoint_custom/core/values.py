@@ -62,9 +62,13 @@ class Stored(NamedTuple):
 
 
 class InParts(NamedTuple):
-    """A value that was cut as its rows have it: its own, and by name those of the parts that are new."""
+    """A value that was cut as its rows have it: its own, the names of its parts, and by name those that are new.
+
+    Without names it is stored in one piece.
+    """
 
     whole: Stored
+    names: str | None
     new: Mapping[str, Stored]
     divided: Divided
 
@@ -155,10 +159,12 @@ class Values:
                 found = self._divide(value, place, before)
             if found is None or not found[0].is_stored:
                 whole = self._close(type_, bytes(data), place)
-                return InParts(whole, {}, found[0]) if found else whole
+                return InParts(whole, None, {}, found[0]) if found else whole
         divided, new = found
+        names = divided.names
         return InParts(
-            self._close(MSGPACK, contents(divided), (*place, divided.names), DIVIDED),
+            self._close(MSGPACK, contents(divided), (*place, names), DIVIDED),
+            names,
             {name: self._close(MSGPACK, data, (*place[:-1], name)) for name, data in new.items()},
             divided,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
 from langgraph_checkpoint_custom.core.parts import Divided, as_divided, as_whole, contents, divide, put_together
 from langgraph_checkpoint_custom.core.serde import Faithful
+from langgraph_checkpoint_custom.core.unchanged import LARGE, Unchanged, unchanged
 from langgraph_checkpoint_custom.recent import Recent
 
 SERDE = Faithful(JsonPlusSerializer())
@@ -203,8 +205,9 @@ CHANGES: Mapping[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("place", [0, 1, 49, 97, 98, 99])
+@pytest.mark.parametrize("image", ["", "A" * LARGE], ids=["small", "large"])
 def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
-    change: Callable[[Any], object], place: int
+    change: Callable[[Any], object], place: int, image: str
 ) -> None:
     """The same list, of the same objects."""
     kept = Kept()
@@ -214,10 +217,34 @@ def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
         id="it",
         tool_calls=[{"name": "find", "args": {"deep": [{"er": 1}]}, "id": "1"}],
         response_metadata={"usage": {"tokens": [1, 2]}},
+        additional_kwargs={"image": image} if image else {},
     )
     kept.store(values)
     change(values[place])
     assert 1 <= kept.store(values) <= 3
+
+
+PLAIN: Mapping[str, Any] = {"nested": {"a": [{"b": (1, 2.5, None)}]}, "bytes": b"b", "empty": {}, "text": "\U0001f600"}
+OTHERS: Mapping[str, Any] = {
+    "time": datetime(2026, 1, 1),
+    "set": {1},
+    "model": HumanMessage("inside"),
+    "keys": {1: 2},
+    "half a character": "\ud800",
+}
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+def test_of_messages_that_hold_objects_nothing_is_known(size: int) -> None:
+    def asked(value: Any) -> Unchanged | None:
+        return unchanged([AIMessage("text", additional_kwargs={"deep": [value], "text": "x" * size})])
+
+    for value in PLAIN.values():
+        known = asked(value)
+        assert known
+        assert Unchanged.hold([known] * 20)
+    for value in OTHERS.values():
+        assert asked(value) is None
 
 
 def test_a_message_of_a_class_of_its_own_is_encoded_each_time() -> None:
