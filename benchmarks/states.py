@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages.ai import UsageMetadata
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -105,10 +106,29 @@ def small() -> Iterator[Put]:
         yield script.put({"count": step, "text 1": prose(20), "tags": ["a", str(step)]})
 
 
-def message(number: int, size: int = 1000) -> BaseMessage:
-    """A message with about that many characters."""
-    kind = HumanMessage if number % 2 else AIMessage
-    return kind(prose(size), id=str(uuid6(clock_seq=-1)))
+def message(number: int) -> BaseMessage:
+    """A question, or an answer with what models tell of it; 1 KB either way."""
+    message_id = str(uuid6(clock_seq=-1))
+    if number % 2:
+        return HumanMessage(prose(1000), id=message_id)
+    tokens = {"prompt_tokens": 300 * number, "completion_tokens": 150, "total_tokens": 300 * number + 150}
+    return AIMessage(
+        prose(600),
+        id=message_id,
+        response_metadata={
+            "token_usage": {**tokens, "prompt_tokens_details": {"audio_tokens": 0, "cached_tokens": 0}},
+            "model_name": "gpt-4o-2024-08-06",
+            "system_fingerprint": "fp_f9f4fb6dbf",
+            "finish_reason": "stop",
+            "logprobs": None,
+        },
+        usage_metadata=UsageMetadata(
+            input_tokens=tokens["prompt_tokens"],
+            output_tokens=150,
+            total_tokens=tokens["total_tokens"],
+            input_token_details={"audio": 0, "cache_read": 0},
+        ),
+    )
 
 
 def chat(start: int, by: int = 2) -> Iterator[Put]:
