@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
-from langgraph_checkpoint_custom.core.dialect import load_blocks
+from langgraph_checkpoint_custom.core.statements import load_blocks
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name

@@ -17,9 +17,10 @@ from typing import Any, Literal
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.core.codec import Encoded
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
+from langgraph_checkpoint_custom.core.statements import load_blocks
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.core.codec import Encoded
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, load_blocks
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.statements import load_blocks
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 
 # json.dumps would make an encoder with each call.
