@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.observe import Counts, OperationEvent, place_of
-from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.core.operation import Driver, Offload, Operation
 
 T = TypeVar("T")
 
@@ -56,6 +56,10 @@ class ObservedDriver:
     def setup(self) -> None:
         """Create or migrate the tables; not an operation of a run, and not told."""
         self._driver.setup()
+
+    async def aoffload(self, request: Offload) -> Any:
+        """Work for the next operation; not told."""
+        return await self._driver.aoffload(request)
 
     async def asetup(self) -> None:
         """Create or migrate the tables; not an operation of a run, and not told."""

@@ -50,7 +50,7 @@ from langgraph_checkpoint_custom.core.model import (
     texts,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver, Operation, afollow, follow
+from langgraph_checkpoint_custom.core.operation import Driver, Offload, Operation, afollow, done, follow
 from langgraph_checkpoint_custom.core.read import (
     NextVersion,
     Note,
@@ -229,8 +229,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
-        encoded = self._encoded(config, checkpoint, metadata, new_versions)
-        return self._stored(self._driver.run(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))))
+        encoded = done(self._encoded(config, checkpoint, metadata, new_versions))
+        return self._stored(self._driver.run(self._put(encoded)))
 
     async def aput(
         self,
@@ -241,22 +241,25 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint; returns the config that names it."""
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
-        return self._stored(
-            await self._driver.arun(put(self._dialect, encoded, only_newest=self._must_be_newest(encoded)))
-        )
+        if isinstance(encoded, Offload):
+            encoded = await self._driver.aoffload(encoded)
+        return self._stored(await self._driver.arun(self._put(encoded)))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store the outputs of a task."""
-        self._driver.run(put_writes(self._dialect, *encode_writes(self._codec, config, writes, task_id, task_path)))
+        encoded = done(encode_writes(self._codec, config, writes, task_id, task_path))
+        self._driver.run(put_writes(self._dialect, *encoded))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store the outputs of a task."""
-        op = put_writes(self._dialect, *encode_writes(self._codec, config, writes, task_id, task_path))
-        await self._driver.arun(op)
+        encoded = encode_writes(self._codec, config, writes, task_id, task_path)
+        if isinstance(encoded, Offload):
+            encoded = await self._driver.aoffload(encoded)
+        await self._driver.arun(put_writes(self._dialect, *encoded))
 
     # Reading
 
@@ -460,11 +463,14 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> Encoded:
+    ) -> Encoded | Offload:
         codec, parent = self._codec, self._stored_key(own_key_of(config))
         return encode_checkpoint(
             codec, config, checkpoint, metadata, new_versions, self._recent.of(parent, codec.cipher)
         )
+
+    def _put(self, encoded: Encoded) -> Operation[Encoded]:
+        return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))
 
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """The config of a checkpoint that was stored."""

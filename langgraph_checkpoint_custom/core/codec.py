@@ -49,6 +49,7 @@ from langgraph_checkpoint_custom.core.model import (
     text,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload
 from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided, as_whole
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
@@ -111,9 +112,9 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _dumps(dumps: Callable[..., T], value: Any, place: Place, *more: Any) -> T:
+def _dumps(place: Place, dumps: Callable[..., T], *args: Any) -> T:
     try:
-        return dumps(value, place, *more)
+        return dumps(*args)
     except UnstorableValue as error:
         raise CheckpointEncodeError(f"{_thing_at(place)} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
@@ -121,6 +122,20 @@ def _dumps(dumps: Callable[..., T], value: Any, place: Place, *more: Any) -> T:
             f"{_thing_at(place)} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the "
             "value serialisable or pass a serde that knows it"
         ) from error
+
+
+class _OpenBlob(NamedTuple):
+    """A channel value, or a part of one, that is still to be closed."""
+
+    channel: str
+    version: str
+    stored: Stored
+    place: Place
+    parts: str | None = None
+
+    def closed(self, codec: Values) -> BlobRow:
+        closed = _dumps(self.place, codec.close, self.stored, self.place, self.parts)
+        return BlobRow(self.channel, self.version, *closed, self.parts)
 
 
 def _thing_at(place: Place) -> str:
@@ -170,10 +185,11 @@ def encode_checkpoint(
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
     before: Mapping[str, Divided] | None = None,
-) -> Encoded:
+) -> Encoded | Offload:
     """Encode a checkpoint with the values of the channels in `new_versions`.
 
-    Large ones share what they have in common with those of the parent that are known, `before`.
+    Large ones share what they have in common with those of the parent that are known, `before`. If it takes a while to
+    compress or encrypt them, that is left to do: it needs the caller's objects no more.
     """
     thread_id, checkpoint_ns, parent_id = key_of(config)
     checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
@@ -181,21 +197,21 @@ def encode_checkpoint(
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def blob(channel: str, shared: Divided | None = None) -> list[BlobRow]:
+    def blob(channel: str, shared: Divided | None = None) -> list[_OpenBlob]:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        stored = _dumps(codec.dumps_blob, values[channel], place, shared)
+        stored = _dumps(place, codec.dumps_blob, values[channel], place, shared)
         if isinstance(stored, Stored):
-            return [BlobRow(channel, version, *stored)]
+            return [_OpenBlob(channel, version, stored, place)]
         large[channel] = stored.divided
         return [
-            BlobRow(channel, version, *stored.whole, stored.names),
-            *(BlobRow(channel, name, *part) for name, part in stored.new.items()),
+            _OpenBlob(channel, version, stored.whole, place, stored.names),
+            *(_OpenBlob(channel, name, part, (*place[:-1], name)) for name, part in stored.new.items()),
         ]
 
     large: dict[str, Divided] = {}
     inline: dict[str, Any] = {}
-    blobs: list[BlobRow] = []
+    blobs: list[_OpenBlob] = []
     kept: list[BlobRef] = []
     for channel, value in values.items():
         if channel not in versions:  # It cannot be found by a version later, so it stays with its checkpoint.
@@ -231,56 +247,92 @@ def encode_checkpoint(
     stored = dict(whole)
     if "thread_id" in stored:
         stored["thread_id"] = None if stored["thread_id"] == thread_id else [stored["thread_id"]]
-    return Encoded(
-        CheckpointRow(
-            thread_id,
-            checkpoint_ns,
-            checkpoint_id,
-            parent_id,
-            _id_or_none(root_id),
-            run_of(whole),
-            int(checkpoint.get("v", 1)),
-            list(inline),
-            sorted(delta),
-            [channel for channel, _ in named],
-            [version for _, version in named],
-            *_dumps(codec.dumps, document, place_of_checkpoint(checkpoint_ns, checkpoint_id)),
-            *_dumps(codec.dumps, stored, place_of_metadata(checkpoint_ns, checkpoint_id)),
-            project(whole, codec.shown),
-        ),
-        blobs,
-        kept,
-        replayed,
-        lambda channels: [row for channel in channels for row in blob(channel)],
-        claim_of(config),
-        large,
+    document_place = place_of_checkpoint(checkpoint_ns, checkpoint_id)
+    metadata_place = place_of_metadata(checkpoint_ns, checkpoint_id)
+    claim = claim_of(config)
+    row = CheckpointRow(
+        thread_id,
+        checkpoint_ns,
+        checkpoint_id,
+        parent_id,
+        _id_or_none(root_id),
+        run_of(whole),
+        int(checkpoint.get("v", 1)),
+        list(inline),
+        sorted(delta),
+        [channel for channel, _ in named],
+        [version for _, version in named],
+        *_dumps(document_place, codec.dumps, document, document_place),
+        *_dumps(metadata_place, codec.dumps, stored, metadata_place),
+        project(whole, codec.shown),
     )
+
+    def closed() -> Encoded:
+        return Encoded(
+            row,
+            [blob.closed(codec) for blob in blobs],
+            kept,
+            replayed,
+            lambda channels: [found.closed(codec) for channel in channels for found in blob(channel)],
+            claim,
+            large,
+        )
+
+    return _unless_large(codec, [each.stored for each in blobs], closed)
+
+
+def _unless_large(codec: Values, stored: Iterable[Stored], closed: Callable[[], T]) -> T | Offload:
+    """What closing these gives, or what there is to do for it if that takes a while."""
+    size = sum(len(each.value) for each in stored) if codec.closes else 0
+    return closed() if size < OFFLOAD_BYTES else Offload(size, closed)
+
+
+class EncodedWrites(NamedTuple):
+    """The outputs of a task ready to be stored, with their claim."""
+
+    key: Key
+    rows: Sequence[WriteRow]
+    claim: str | None
 
 
 def encode_writes(
     codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-) -> tuple[Key, list[WriteRow], str | None]:
-    """Encode the outputs of a task, with their claim."""
+) -> EncodedWrites | Offload:
+    """Encode the outputs of a task; what is large is left to do as in `encode_checkpoint`."""
     key = own_key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
     run_id = run_of(merge_metadata(config, {}))
-    return key, encode_rows(codec, key, writes, task_id, task_path, run_id), claim_of(config)
+    return encode_rows(codec, key, writes, task_id, task_path, run_id, claim_of(config))
 
 
 def encode_rows(
-    codec: Values, key: Key, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, run_id: str | None
-) -> list[WriteRow]:
+    codec: Values,
+    key: Key,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+    run_id: str | None,
+    claim: str | None = None,
+) -> EncodedWrites | Offload:
     """Encode writes; of several special ones to one channel the last one stays."""
-    rows: dict[int, WriteRow] = {}
+    found: dict[int, tuple[str, Stored, Place]] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = text("channel", channel, MAX_CHANNEL)
         place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *_dumps(codec.dumps, value, place))
-    return list(rows.values())
+        found[idx] = channel, _dumps(place, codec.dumps_open, value), place
+
+    def closed() -> EncodedWrites:
+        rows = [
+            WriteRow(channel, task_id, task_path, run_id, idx, *_dumps(place, codec.close, stored, place))
+            for idx, (channel, stored, place) in found.items()
+        ]
+        return EncodedWrites(key, rows, claim)
+
+    return _unless_large(codec, [stored for _, stored, _ in found.values()], closed)
 
 
 class StoredBlob(Protocol):

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
-from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.core.operation import Steps, done, operation
 from langgraph_checkpoint_custom.core.parts import Divided
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple
 from langgraph_checkpoint_custom.core.records import RECORDS, ThreadPage, ThreadRecord
@@ -157,7 +157,7 @@ def store_document(
         new,
         before.divided if before else None,
     )
-    yield from put(d, encoded).start()
+    yield from put(d, done(encoded)).start()
     attempt.stored = attempt.stored or key
     return key
 
@@ -195,7 +195,7 @@ def append_entries(d: SqlDialect, codec: Values, log: Key, batch: int, entries: 
     Trips: 1.
     """
     writes = [(ENTRY, entry) for entry in entries]
-    yield from put_writes(d, log, encode_rows(codec, log, writes, f"{batch:020d}", "", None), None).start()
+    yield from put_writes(d, *done(encode_rows(codec, log, writes, f"{batch:020d}", "", None))).start()
 
 
 _PLACE = "thread_id", "checkpoint_ns"

@@ -96,6 +96,9 @@ class Offload(NamedTuple):
     work: Callable[[], Any]
 
 
+# Bytes. Below this, decoding or compressing takes less time than the hop to a worker and back (about 0.1 ms).
+OFFLOAD_BYTES = 65_536
+
 Steps = Generator[Trip | Offload, Any, T]
 
 
@@ -116,6 +119,7 @@ class Driver(Protocol):
     def run(self, op: Operation[T]) -> T: ...
     async def arun(self, op: Operation[T]) -> T: ...
     def look(self, op: Operation[T]) -> T: ...
+    async def aoffload(self, request: Offload) -> Any: ...
     def setup(self) -> None: ...
     async def asetup(self) -> None: ...
     def close(self) -> None: ...
@@ -163,6 +167,11 @@ def drive(op: Operation[T], perform: Callable[[Trip | Offload], Any]) -> T:
 async def adrive(op: Operation[T], perform: Callable[[Trip | Offload], Awaitable[Any]]) -> T:
     """Run an operation; `perform` does what it asks for and is awaited."""
     return await afollow(op.start(), perform)
+
+
+def done(found: T | Offload) -> T:
+    """What was found, or what the work that is left of it gives, done here."""
+    return found.work() if isinstance(found, Offload) else found
 
 
 def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:

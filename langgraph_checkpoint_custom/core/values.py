@@ -62,9 +62,9 @@ class Stored(NamedTuple):
 
 
 class InParts(NamedTuple):
-    """A value that was cut as its rows have it: its own, the names of its parts, and by name those that are new.
+    """A value that was cut: the bytes of its own row, the names of its parts, and by name those that are new.
 
-    Without names it is stored in one piece.
+    Without names it is stored in one piece. What is `Stored` is still to be closed.
     """
 
     whole: Stored
@@ -128,6 +128,11 @@ class Values:
         self._reads_plain = self._cipher is None or earlier.plain or raw
 
     @property
+    def closes(self) -> bool:
+        """Whether anything is laid around a large value."""
+        return self._compress or self._cipher is not None
+
+    @property
     def cipher(self) -> CipherProtocol | None:
         """What encrypts; only values with the same one share their parts."""
         return self._cipher
@@ -144,30 +149,36 @@ class Values:
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
     def dumps(self, value: Any, place: Place) -> Stored:
-        """A value as bytes; raises what the serializer raises."""
+        """A value as its row has it; raises what the serializer raises."""
+        return self.close(self.dumps_open(value), place)
+
+    def dumps_open(self, value: Any) -> Stored:
+        """A value as bytes that are still to be closed, which needs the value no more."""
         type_, data = self._serde.dumps_typed(value)
-        if self._cipher is None and len(data) < COMPRESS_FROM and "|" not in type_:  # As most are: there may be many.
-            return Stored(type_, bytes(data))
-        return self._close(type_, bytes(data), place)
+        return Stored(type_, bytes(data))
+
+    def close(self, stored: Stored, place: Place, names: str | None = None) -> Stored:
+        """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
+        type_, data = stored
+        if self._cipher is None and len(data) < COMPRESS_FROM and names is None and "|" not in type_:  # As most are.
+            return stored
+        return self._close(type_, data, place) if names is None else self._close(type_, data, (*place, names), DIVIDED)
 
     def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
-        """A channel value as bytes or, if it is a large one, as parts that it may share with the value before."""
+        """A channel value as bytes or, if it is a large one, as parts that it may share with the value before.
+
+        They are still to be closed, which needs the value no more.
+        """
         found = self._divide(value, place, before) if before and before.is_stored else None
         if found is None or not found[0].is_stored:
-            type_, data = self._serde.dumps_typed(value)
-            if found is None and is_large(value, len(data)):
+            whole = self.dumps_open(value)
+            if found is None and is_large(value, len(whole.value)):
                 found = self._divide(value, place, before)
             if found is None or not found[0].is_stored:
-                whole = self._close(type_, bytes(data), place)
                 return InParts(whole, None, {}, found[0]) if found else whole
         divided, new = found
-        names = divided.names
-        return InParts(
-            self._close(MSGPACK, contents(divided), (*place, names), DIVIDED),
-            names,
-            {name: self._close(MSGPACK, data, (*place[:-1], name)) for name, data in new.items()},
-            divided,
-        )
+        parts = {name: Stored(MSGPACK, data) for name, data in new.items()}
+        return InParts(Stored(MSGPACK, contents(divided)), divided.names, parts, divided)
 
     def loads(self, type_: str, data: bytes, place: Place) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""

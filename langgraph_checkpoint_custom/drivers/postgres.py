@@ -25,7 +25,17 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Share, Statement, Trip, adrive, drive
+from langgraph_checkpoint_custom.core.operation import (
+    OFFLOAD_BYTES,
+    Offload,
+    Operation,
+    Row,
+    Share,
+    Statement,
+    Trip,
+    adrive,
+    drive,
+)
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
 from langgraph_checkpoint_custom.drivers import postgres_arrays  # noqa: F401  # Registers what psycopg is to do.
@@ -45,9 +55,6 @@ from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
-
-# Bytes. Below this, decoding takes less time than the hop to a worker and back (about 0.1 ms).
-OFFLOAD_BYTES = 65_536
 
 # Statements that a run sends again and again; the others are planned afresh, knowing their arrays.
 HOT = frozenset(
@@ -121,7 +128,7 @@ class PostgresDriver:
         self._ready = False
         self._closed = False
         self._direct: weakref.WeakKeyDictionary[AnyConnection, bool] = weakref.WeakKeyDictionary()
-        self._decoders: ThreadPoolExecutor | None = None
+        self._workers: ThreadPoolExecutor | None = None
         self._share_anew()
         tell_of_forks(self)
 
@@ -132,7 +139,7 @@ class PostgresDriver:
         """Leave the connections to the parent; its workers are not in the child either."""
         if child:
             self._connections.forget()
-            self._decoders = None
+            self._workers = None
             self._share_anew()
 
     # Sync
@@ -157,7 +164,7 @@ class PostgresDriver:
         """Close what was opened."""
         self._closed = True
         self._connections.close()
-        self._stop_decoders()
+        self._stop_workers()
 
     def stats(self) -> Mapping[str, Any]:
         """The pools' figures."""
@@ -267,11 +274,16 @@ class PostgresDriver:
             self._ready = True
         return await self._aretrying(op)
 
+    async def aoffload(self, request: Offload) -> Any:
+        """Do work on a worker."""
+        self._check_open()
+        return await self._aside(request)
+
     async def aclose(self) -> None:
         """Close what was opened."""
         self._closed = True
         await self._connections.aclose()
-        await asyncio.to_thread(self._stop_decoders)
+        await asyncio.to_thread(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T]) -> T:
         started, failed = time.monotonic(), 0
@@ -297,9 +309,7 @@ class PostgresDriver:
 
     async def _aperform(self, name: str, request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
-            if request.size < OFFLOAD_BYTES:
-                return request.work()
-            return await asyncio.get_running_loop().run_in_executor(self._decoder(), request.work)
+            return request.work() if request.size < OFFLOAD_BYTES else await self._aside(request)
         if self._shares(request.share):
             return await self._loop_sharing().send(name, request, request.share)
         return await self._asend(name, request.statements, request)
@@ -420,15 +430,15 @@ class PostgresDriver:
         snapshot = [_SNAPSHOT] if op.access == "snapshot" else []
         return [*snapshot, _NO_COMPILER] if self._compiles(connection) else snapshot
 
-    def _decoder(self) -> ThreadPoolExecutor:
-        if self._decoders is None:
-            # Two: decoding holds the GIL for most of its time.
-            self._decoders = ThreadPoolExecutor(2, "checkpoint-decode")
-        return self._decoders
+    async def _aside(self, request: Offload) -> Any:
+        if self._workers is None:
+            # Two: the work holds the GIL for most of its time.
+            self._workers = ThreadPoolExecutor(2, "checkpoint-work")
+        return await asyncio.get_running_loop().run_in_executor(self._workers, request.work)
 
-    def _stop_decoders(self) -> None:
-        if self._decoders is not None:
-            self._decoders.shutdown()
+    def _stop_workers(self) -> None:
+        if self._workers is not None:
+            self._workers.shutdown()
 
     def _wrapped(
         self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]

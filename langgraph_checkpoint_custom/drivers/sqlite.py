@@ -143,6 +143,10 @@ class SqliteDriver:
         """Run an operation on a worker."""
         return await self._worker(op.access).run(op, self._store if op.access in _IN_LINE else self._each)
 
+    async def aoffload(self, request: Offload) -> Any:
+        """Do work on a worker."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker("read").executor, request.work)
+
     def close(self) -> None:
         """Wait for what is running and close every connection."""
         self._held.closed = True

@@ -7,12 +7,17 @@ then the call can go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pytest
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointSaver, ClosedError
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES
+from langgraph_checkpoint_custom.core.values import Stored, Values
 from tests.behaviour.helpers import LONG, CountingSerializer, Database, checkpoint, config, get, metadata, put
 from tests.stores import Face, Store
 
@@ -123,6 +128,50 @@ async def test_writes_are_stored_as_they_were(meanwhile: Meanwhile) -> None:
     await meanwhile(meanwhile.face.put_writes(where, writes, "task"), change, encoded=2)
     found = await get(meanwhile.face, config())
     assert found.pending_writes == [("task", "a", ["as it was"]), ("task", "b", 1)]
+
+
+SERDES: Mapping[str, SerializerProtocol | None] = {
+    "compressed": None,
+    "encrypted": EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"),
+}
+
+
+@pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
+async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_was(
+    store: Store, serde: SerializerProtocol | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_by: list[tuple[int, threading.Thread]] = []
+    close = Values._close
+
+    def noted(self: Values, type_: str, data: bytes, *args: Any) -> Stored:
+        closed_by.append((len(data), threading.current_thread()))
+        return close(self, type_, data, *args)
+
+    monkeypatch.setattr(Values, "_close", noted)
+    large = [LONG * 10, *range(50_000)]
+    value = list(large)
+    document = checkpoint("1", {"list": value, "short": [LONG * 10]}, {"list": "1", "short": "1"})
+    begins = config()
+    with store.open(serde=serde, compress=True) as saver:
+        task = asyncio.create_task(saver.aput(begins, document, metadata(), {"list": "1", "short": "1"}))
+        await asyncio.sleep(0)
+        value.append("changed")
+        document["channel_values"].clear()
+        begins["configurable"].clear()
+        where = await task
+        value = list(large)
+        writes = asyncio.create_task(saver.aput_writes(where, [("list", value)], "task"))
+        await asyncio.sleep(0)
+        value.append("changed")
+        await writes
+        found = await get(Face(saver, "async"), config())
+    assert found.checkpoint["channel_values"] == {"list": large, "short": [LONG * 10]}
+    assert found.pending_writes == [("task", "list", large)]
+    by = [thread for size, thread in closed_by if size > OFFLOAD_BYTES]
+    assert len(by) == 2
+    assert threading.main_thread() not in by
+    with pytest.raises(ClosedError):
+        await saver.aput(config(), document, metadata(), {"list": "1", "short": "1"})
 
 
 async def test_the_ids_of_a_deletion_are_those_that_were_given(saver: CheckpointSaver, database: Database) -> None:

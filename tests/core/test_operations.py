@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_t
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, drive
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, done, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
 from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
@@ -96,7 +96,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: get_delta_channel_history(d, CODEC, Key("t", "", None), []), 0),
         (
             lambda d: put_writes(
-                d, *encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")
+                d, *done(encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", ""))
             ),
             1,
         ),
@@ -148,8 +148,10 @@ def test_prune_takes_the_short_way_where_nothing_else_is_needed(d: SqlDialect) -
 def test_put_is_one_trip(d: SqlDialect) -> None:
     script = Script([[], [(True,)]])  # The last statement tells that it was stored.
     values = {"small": 1, "large": [1]}
-    encoded = encode_checkpoint(
-        CODEC, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
+    encoded = done(
+        encode_checkpoint(
+            CODEC, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
+        )
     )
     drive(put(d, encoded), script)
     assert len(script.trips) == 1
@@ -159,8 +161,10 @@ def test_put_is_one_trip(d: SqlDialect) -> None:
 
 def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
     """A value that an earlier checkpoint held and that a prune removed is taken from the checkpoint itself."""
-    encoded = encode_checkpoint(
-        CODEC, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
+    encoded = done(
+        encode_checkpoint(
+            CODEC, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
+        )
     )
     assert [ref.channel for ref in encoded.kept] == ["kept"]
     replies = refusals(d, encoded, ("value", "kept"))
@@ -175,7 +179,8 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
 def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
-    encoded = encode_checkpoint(CODEC, generate_config("t", checkpoint_id="0"), checkpoint, metadata, {"log": "2"})
+    where = generate_config("t", checkpoint_id="0")
+    encoded = done(encode_checkpoint(CODEC, where, checkpoint, metadata, {"log": "2"}))
     assert encoded.replayed == ["log"]
     with pytest.raises(CheckpointNotFound, match="'log'"):
         drive(put(d, encoded), Script(*refusals(d, encoded, ("parent", None))))
@@ -345,7 +350,7 @@ def test_check_tells_missing_from_outdated(d: SqlDialect) -> None:
 
 
 def test_steps_start_afresh_for_each_attempt(d: SqlDialect) -> None:
-    op = put_writes(d, *encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", ""))
+    op = put_writes(d, *done(encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")))
     scripts = [Script(), Script()]
     for script in scripts:
         drive(op, script)

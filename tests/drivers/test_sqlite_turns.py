@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import CheckpointConflict, ClaimLost, Contentio
 from langgraph_checkpoint_custom.core import write
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint
 from langgraph_checkpoint_custom.core.model import CLAIM_KEY
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Statement, Steps, Trip
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Statement, Steps, Trip, done
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_turns
 from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
@@ -225,7 +225,7 @@ async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: p
 async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, colour: str) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
-    encoded = encode_checkpoint(saver._codec, *late)
+    encoded = done(encode_checkpoint(saver._codec, *late))
     lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
 
     def fails() -> Steps[None]:
