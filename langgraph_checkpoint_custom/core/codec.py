@@ -49,9 +49,9 @@ from langgraph_checkpoint_custom.core.model import (
     text,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
-from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, done
 from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided, as_whole
-from langgraph_checkpoint_custom.core.values import Stored, Values
+from langgraph_checkpoint_custom.core.values import InParts, Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
 # Characters or bytes. A text of this length costs less to repeat in each superstep's document than a row of its own
@@ -124,18 +124,30 @@ def _dumps(place: Place, dumps: Callable[..., T], *args: Any) -> T:
         ) from error
 
 
-class _OpenBlob(NamedTuple):
-    """A channel value, or a part of one, that is still to be closed."""
+class _Open(NamedTuple):
+    """A row, by its number, whose bytes are still to be closed for a place; `names` if they put a value together."""
 
-    channel: str
-    version: str
-    stored: Stored
+    number: int
     place: Place
-    parts: str | None = None
+    names: str | None = None
 
-    def closed(self, codec: Values) -> BlobRow:
-        closed = _dumps(self.place, codec.close, self.stored, self.place, self.parts)
-        return BlobRow(self.channel, self.version, *closed, self.parts)
+
+Rows = TypeVar("Rows", list[BlobRow], list[WriteRow])
+
+
+def _closed(codec: Values, rows: Rows, opened: Sequence[_Open], then: Callable[[Rows], T]) -> T | Offload:
+    """What is made of rows whose bytes are all closed, or, where that takes a while, what there is to do for it."""
+
+    def close() -> T:
+        closed = rows.copy()
+        for number, place, names in opened:
+            row = rows[number]
+            type_, value = _dumps(place, codec.close, Stored(row.type, row.value), place, names)
+            closed[number] = row._replace(type=type_, value=value)
+        return then(closed)
+
+    size = sum(len(rows[each.number].value) for each in opened)
+    return close() if size < OFFLOAD_BYTES else Offload(size, close)
 
 
 def _thing_at(place: Place) -> str:
@@ -197,21 +209,34 @@ def encode_checkpoint(
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def blob(channel: str, shared: Divided | None = None) -> list[_OpenBlob]:
+    def add(blobs: list[BlobRow], opened: list[_Open], channel: str, shared: Divided | None = None) -> None:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        stored = _dumps(place, codec.dumps_blob, values[channel], place, shared)
-        if isinstance(stored, Stored):
-            return [_OpenBlob(channel, version, stored, place)]
-        large[channel] = stored.divided
-        return [
-            _OpenBlob(channel, version, stored.whole, place, stored.names),
-            *(_OpenBlob(channel, name, part, (*place[:-1], name)) for name, part in stored.new.items()),
-        ]
+        found = _dumps(place, codec.dumps_blob, values[channel], place, shared)
+        stored = found if isinstance(found, Stored) else found.whole
+        names = None
+        if isinstance(found, InParts):
+            large[channel] = found.divided
+            names = found.names
+            for name, part in found.new.items():
+                if codec.is_open(part):
+                    opened.append(_Open(len(blobs), (*place[:-1], name)))
+                blobs.append(BlobRow(channel, name, *part))
+        if names or codec.is_open(stored):
+            opened.append(_Open(len(blobs), place, names))
+        blobs.append(BlobRow(channel, version, *stored, names))
+
+    def spare(channels: Iterable[str]) -> list[BlobRow]:
+        blobs: list[BlobRow] = []
+        opened: list[_Open] = []
+        for channel in channels:
+            add(blobs, opened, channel)
+        return done(_closed(codec, blobs, opened, lambda blobs: blobs))
 
     large: dict[str, Divided] = {}
     inline: dict[str, Any] = {}
-    blobs: list[_OpenBlob] = []
+    blobs: list[BlobRow] = []
+    opened: list[_Open] = []
     kept: list[BlobRef] = []
     for channel, value in values.items():
         if channel not in versions:  # It cannot be found by a version later, so it stays with its checkpoint.
@@ -227,7 +252,7 @@ def encode_checkpoint(
         shared = before.get(channel) if before else None
         if channel in new_versions:
             if channel in values:
-                blobs += blob(channel, shared)
+                add(blobs, opened, channel, shared)
                 now = large.get(channel)
                 if shared and shared.is_stored and now and now.is_stored:
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
@@ -267,24 +292,7 @@ def encode_checkpoint(
         project(whole, codec.shown),
     )
 
-    def closed() -> Encoded:
-        return Encoded(
-            row,
-            [blob.closed(codec) for blob in blobs],
-            kept,
-            replayed,
-            lambda channels: [found.closed(codec) for channel in channels for found in blob(channel)],
-            claim,
-            large,
-        )
-
-    return _unless_large(codec, [each.stored for each in blobs], closed)
-
-
-def _unless_large(codec: Values, stored: Iterable[Stored], closed: Callable[[], T]) -> T | Offload:
-    """What closing these gives, or what there is to do for it if that takes a while."""
-    size = sum(len(each.value) for each in stored) if codec.closes else 0
-    return closed() if size < OFFLOAD_BYTES else Offload(size, closed)
+    return _closed(codec, blobs, opened, lambda blobs: Encoded(row, blobs, kept, replayed, spare, claim, large))
 
 
 class EncodedWrites(NamedTuple):
@@ -318,21 +326,20 @@ def encode_rows(
     claim: str | None = None,
 ) -> EncodedWrites | Offload:
     """Encode writes; of several special ones to one channel the last one stays."""
-    found: dict[int, tuple[str, Stored, Place]] = {}
+    rows: dict[int, WriteRow] = {}
+    places: dict[int, Place] = {}  # Of those that are still to be closed.
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = text("channel", channel, MAX_CHANNEL)
         place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        found[idx] = channel, _dumps(place, codec.dumps_open, value), place
-
-    def closed() -> EncodedWrites:
-        rows = [
-            WriteRow(channel, task_id, task_path, run_id, idx, *_dumps(place, codec.close, stored, place))
-            for idx, (channel, stored, place) in found.items()
-        ]
-        return EncodedWrites(key, rows, claim)
-
-    return _unless_large(codec, [stored for _, stored, _ in found.values()], closed)
+        stored = _dumps(place, codec.dumps_open, value)
+        rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
+        if codec.is_open(stored):
+            places[idx] = place
+        elif places:
+            places.pop(idx, None)
+    opened = [_Open(number, places[idx]) for number, idx in enumerate(rows) if idx in places] if places else []
+    return _closed(codec, list(rows.values()), opened, lambda rows: EncodedWrites(key, rows, claim))
 
 
 class StoredBlob(Protocol):

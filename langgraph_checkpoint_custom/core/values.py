@@ -64,7 +64,7 @@ class Stored(NamedTuple):
 class InParts(NamedTuple):
     """A value that was cut: the bytes of its own row, the names of its parts, and by name those that are new.
 
-    Without names it is stored in one piece. What is `Stored` is still to be closed.
+    Without names it is stored in one piece.
     """
 
     whole: Stored
@@ -128,11 +128,6 @@ class Values:
         self._reads_plain = self._cipher is None or earlier.plain or raw
 
     @property
-    def closes(self) -> bool:
-        """Whether anything is laid around a large value."""
-        return self._compress or self._cipher is not None
-
-    @property
     def cipher(self) -> CipherProtocol | None:
         """What encrypts; only values with the same one share their parts."""
         return self._cipher
@@ -150,24 +145,27 @@ class Values:
 
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as its row has it; raises what the serializer raises."""
-        return self.close(self.dumps_open(value), place)
+        stored = self.dumps_open(value)
+        return self.close(stored, place) if self.is_open(stored) else stored
 
     def dumps_open(self, value: Any) -> Stored:
-        """A value as bytes that are still to be closed, which needs the value no more."""
+        """A value as bytes, which are still to be closed if `is_open` says so; that needs the value no more."""
         type_, data = self._serde.dumps_typed(value)
         return Stored(type_, bytes(data))
 
+    def is_open(self, stored: Stored) -> bool:
+        """Whether such bytes are still to be closed; most are not."""
+        type_, data = stored
+        return self._cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
+
     def close(self, stored: Stored, place: Place, names: str | None = None) -> Stored:
         """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
-        type_, data = stored
-        if self._cipher is None and len(data) < COMPRESS_FROM and names is None and "|" not in type_:  # As most are.
-            return stored
-        return self._close(type_, data, place) if names is None else self._close(type_, data, (*place, names), DIVIDED)
+        return self._close(*stored, place) if names is None else self._close(*stored, (*place, names), DIVIDED)
 
     def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
         """A channel value as bytes or, if it is a large one, as parts that it may share with the value before.
 
-        They are still to be closed, which needs the value no more.
+        They are as those of `dumps_open`, and those of a value in parts are to be closed in any case.
         """
         found = self._divide(value, place, before) if before and before.is_stored else None
         if found is None or not found[0].is_stored:
