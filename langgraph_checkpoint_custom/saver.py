@@ -149,6 +149,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
         if on_unreadable not in ("raise", "raw"):
             raise ConfigError(f"on_unreadable is 'raise' or 'raw', not {on_unreadable!r}")
+        if compress not in (None, True, False):
+            raise ConfigError(f"compress is True, False or None, not {compress!r}")
         if allow and not strict:
             raise ConfigError("everything is allowed without strict=True; allow=[…] goes with that")
         if isinstance(clear_metadata, str):

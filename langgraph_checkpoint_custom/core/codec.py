@@ -112,7 +112,7 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-def _dumps(place: Place, dumps: Callable[..., T], *args: Any) -> T:
+def _encoded(place: Place, dumps: Callable[..., T], *args: Any) -> T:
     try:
         return dumps(*args)
     except UnstorableValue as error:
@@ -142,7 +142,7 @@ def _closed(codec: Values, rows: Rows, opened: Sequence[_Open], then: Callable[[
         closed = rows.copy()
         for number, place, names in opened:
             row = rows[number]
-            type_, value = _dumps(place, codec.close, Stored(row.type, row.value), place, names)
+            type_, value = _encoded(place, codec.close, Stored(row.type, row.value), place, names)
             closed[number] = row._replace(type=type_, value=value)
         return then(closed)
 
@@ -212,7 +212,7 @@ def encode_checkpoint(
     def add(blobs: list[BlobRow], opened: list[_Open], channel: str, shared: Divided | None = None) -> None:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        found = _dumps(place, codec.dumps_blob, values[channel], place, shared)
+        found = _encoded(place, codec.dumps_blob, values[channel], place, shared)
         stored = found if isinstance(found, Stored) else found.whole
         names = None
         if isinstance(found, InParts):
@@ -287,8 +287,8 @@ def encode_checkpoint(
         sorted(delta),
         [channel for channel, _ in named],
         [version for _, version in named],
-        *_dumps(document_place, codec.dumps, document, document_place),
-        *_dumps(metadata_place, codec.dumps, stored, metadata_place),
+        *_encoded(document_place, codec.dumps, document, document_place),
+        *_encoded(metadata_place, codec.dumps, stored, metadata_place),
         project(whole, codec.shown),
     )
 
@@ -332,7 +332,7 @@ def encode_rows(
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = text("channel", channel, MAX_CHANNEL)
         place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        stored = _dumps(place, codec.dumps_open, value)
+        stored = _encoded(place, codec.dumps_open, value)
         rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
         if codec.is_open(stored):
             places[idx] = place

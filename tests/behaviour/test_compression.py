@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
+from langgraph_checkpoint_custom import ConfigError
 from tests.behaviour.helpers import Database, config, get, next_uuid, put
 from tests.stores import Face, Store
 
@@ -100,3 +101,8 @@ async def test_what_is_encrypted_is_never_compressed(store: Store, database: Dat
         face = Face(saver, colour)
         await check(face, await fill(face))
     assert forms(database) == {"b", "pb"}
+
+
+def test_what_is_no_choice_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="compress is True, False or None, not 'zstd'"):
+        store.open(compress="zstd")
