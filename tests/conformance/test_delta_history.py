@@ -13,7 +13,8 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.conformance import delta_history, side
-from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, ID_KINDS, LOOPS, DeltaHistoryTest, Ids
+from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, LOOPS, DeltaHistoryTest
+from tests.conformance.delta_threads import ID_KINDS, Ids
 from tests.conftest import BACKENDS, COLOURS, made_database
 from tests.stores import Store
 
