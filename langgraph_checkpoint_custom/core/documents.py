@@ -157,6 +157,7 @@ def store_document(
         new,
         before.divided if before else None,
     )
+    # Done here and not left to a worker: this is in the middle of a transaction.
     yield from put(d, done(encoded)).start()
     attempt.stored = attempt.stored or key
     return key
