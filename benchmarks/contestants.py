@@ -41,6 +41,7 @@ from benchmarks.measuring import Role
 from benchmarks.states import Put, Writes
 from benchmarks.stores import Server
 from langgraph_checkpoint_custom import PostgresSaver, SqliteSaver
+from langgraph_checkpoint_custom.options import Synchronous
 
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
@@ -349,7 +350,7 @@ async def _sqlite(place: Place, colour: str, stack: AsyncExitStack) -> list[Cont
     return found
 
 
-def official_synchronous(place: Place) -> str:
+def official_synchronous(place: Place) -> Synchronous:
     """When the official SQLite saver waits for the disk: it leaves that to how SQLite was built."""
     with OfficialSqliteSaver.from_conn_string(str(place.path("probe"))) as saver:
         saver.setup()

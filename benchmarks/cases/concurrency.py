@@ -104,7 +104,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
     used: dict[str, list[tuple[float, float]]] = {each.name: [] for each, _ in entries}
     server = arena.place.server if arena.place.database == "postgres" else None
     # The first round opens connections and does not count.
-    for turn in range(1 + arena.size(4, 1 if delay else 2)):
+    for turn in range(1 + arena.size(3, 1 if delay else 2)):
         random.shuffle(entries)
         for mine, work in entries:
             if mine.error:

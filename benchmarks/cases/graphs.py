@@ -86,7 +86,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
 
     memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
     entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
-    *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 8, warm=2)
+    *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 6, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         thread = f"{arena.thread(name, saver.name)}, last"
@@ -119,7 +119,7 @@ async def resume(arena: Arena, name: str, *, steps: int) -> None:
         graph = build(saver.saver, steps)
         return lambda number: watched(saver, graph, Command(resume=f"{saver.name} {number}"), name, "sync")
 
-    figures = await arena.race(lap_of, laps=arena.size(20, 8), seconds=5, warm=2)
+    figures = await arena.race(lap_of, laps=arena.size(20, 8), seconds=4, warm=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         values = (await saver.get(name)).checkpoint["channel_values"]

@@ -46,7 +46,7 @@ async def history(
     def floors(floor: Floor) -> Lap:
         return lambda _: floor.load_all(floor_thread)
 
-    figures = await arena.race(savers, floors, laps=arena.size(40, 12), seconds=4)
+    figures = await arena.race(savers, floors, laps=arena.size(40, 12), seconds=3)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         found = await saver.history(thread, target, deltas.channel)

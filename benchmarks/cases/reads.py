@@ -5,12 +5,13 @@ from __future__ import annotations
 import tracemalloc
 from functools import partial
 from itertools import islice
+from statistics import median
 from typing import Any
 
 from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
-from benchmarks.measuring import Figures, Lap
+from benchmarks.measuring import Entry, Figures, Lap, race
 from benchmarks.states import Put, State, chat, files, long_thread, small, wide, wide_text
 
 
@@ -29,7 +30,7 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool) -> None:
     def floors(floor: Floor) -> Lap:
         return lambda _: floor.load(arena.thread(name, "floor"), "state")
 
-    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=3)
+    figures = await arena.race(savers, floors, laps=arena.size(100, 30), seconds=2)
 
     async def checks(saver: Contestant, each: Figures) -> None:
         found = await saver.get(thread, checkpoint_id)
@@ -49,13 +50,19 @@ async def growth(arena: Arena, name: str) -> None:
     def savers(thread: str, saver: Contestant) -> Lap:
         return lambda _: saver.get(thread)
 
-    laps = arena.size(100, 30)
-    at_short = await arena.race(partial(savers, short_thread), laps=laps, seconds=3)
-    at_long = await arena.race(partial(savers, long_name), laps=laps, seconds=3)
-    for a, b in zip(at_long, at_short, strict=True):
-        if a.median and b.median:
-            a.samples = [a.median / b.median]
-    arena.record(name, at_long, unit="×", note=f"{long:,} against 100 checkpoints")
+    # All in one race, since what else the machine does in one moment it may not do in the next.
+    entries = [
+        Entry(f"{saver.name}, {thread}", saver.role, arena.lap_of(saver, partial(savers, thread)))
+        for thread in (short_thread, long_name)
+        for saver in arena.entrants.savers
+    ]
+    found = await race(entries, laps=arena.size(100, 30), seconds=arena.size(4, 1))
+    grown = []
+    for saver, short, far in zip(arena.entrants.savers, found, found[len(found) // 2 :], strict=False):
+        pairs = [b / a for a, b in zip(short.samples, far.samples, strict=False)]
+        samples = [median(pairs)] if pairs else []
+        grown.append(Figures(saver.name, saver.role, samples, error=short.error or far.error))
+    arena.record(name, grown, unit="×", note=f"{long:,} against 100 checkpoints")
 
 
 LONG = "a long thread"
@@ -83,7 +90,7 @@ async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[
 
     many = expected > 50
     figures = await arena.race(
-        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=4, warm=1 if many else 6
+        savers, floors, laps=arena.size(20 if many else 60, 5 if many else 20), seconds=3, warm=1 if many else 6
     )
 
     async def checks(saver: Contestant, each: Figures) -> None:
