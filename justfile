@@ -33,6 +33,10 @@ bench *args:
 soak *args:
     python -m tests.soak {{args}}
 
+# Rounds of many callers at once for half an hour: is there an order in which all answers make sense?
+races *args:
+    python -m tests.races {{args}}
+
 # What CI runs, from a clean virtual environment.
 ci:
     bash .ci/run

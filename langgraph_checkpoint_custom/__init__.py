@@ -1,11 +1,12 @@
 """Checkpoint savers for LangGraph that give back exactly what was stored, on PostgreSQL and on SQLite.
 
 `PostgresSaver` needs the extra `postgres`; it is imported when it is first asked for, so that the SQLite path runs
-without psycopg.
+without psycopg. `aio` has LangGraph's names for the savers of `async` programs.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_checkpoint_custom.core.observe import OperationEvent
@@ -63,7 +64,6 @@ __all__ = [
     "LabelExists",
     "OperationEvent",
     "OverlaySaver",
-    "PostgresSaver",
     "Retention",
     "RetryableError",
     "RunRecord",
@@ -84,6 +84,15 @@ __all__ = [
     "open_saver",
     "overlay",
 ]
+if find_spec("psycopg"):  # `import *` goes without it.
+    __all__ += ["PostgresSaver"]
+
+# LangGraph's names that somebody who moves in may ask for here.
+_ELSEWHERE = {
+    "AsyncPostgresSaver": "it is in langgraph_checkpoint_custom.aio",
+    "AsyncSqliteSaver": "it is in langgraph_checkpoint_custom.aio",
+    "ShallowPostgresSaver": "use PostgresSaver with retention=Retention(keep_last=1)",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -91,4 +100,10 @@ def __getattr__(name: str) -> Any:
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 
         return PostgresSaver
+    if name in _ELSEWHERE:  # What `from … import` says of an AttributeError is less.
+        raise ImportError(f"there is no {name} in {__name__}: {_ELSEWHERE[name]}", name=__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,10 +9,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 
 class CheckpointError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose. They can be pickled and copied."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(cls: type[CheckpointError], args: tuple[Any, ...]) -> CheckpointError:
+    """The same error with its text, which the class has made of other arguments; it comes before its attributes."""
+    return cls.__new__(cls, *args)
 
 
 class ConfigError(CheckpointError, ValueError):
@@ -21,6 +30,11 @@ class ConfigError(CheckpointError, ValueError):
 
 class ClosedError(CheckpointError):
     """The saver was closed; open a new one."""
+
+
+def closed() -> ClosedError:
+    """The error for a saver that was closed."""
+    return ClosedError("this saver was closed; open a new one")
 
 
 class CheckpointEncodeError(CheckpointError, TypeError):
@@ -77,6 +91,8 @@ class StaleInterrupt(CheckpointError):
 class CorruptCheckpoint(CheckpointError):
     """Stored data cannot be turned back into the value that was stored.
 
+    The attributes are None where the database has found it, which does not say in which row.
+
     Attributes:
         thread_id: The thread.
         checkpoint_ns: The namespace.
@@ -86,17 +102,33 @@ class CorruptCheckpoint(CheckpointError):
     """
 
     def __init__(
-        self, reason: str, *, thread_id: str, checkpoint_ns: str, checkpoint_id: str, channel: str, type: str | None
+        self,
+        reason: str,
+        *,
+        thread_id: str | None = None,
+        checkpoint_ns: str | None = None,
+        checkpoint_id: str | None = None,
+        channel: str | None = None,
+        type: str | None = None,
     ) -> None:
-        super().__init__(
-            f"{reason} (thread {thread_id!r}, namespace {checkpoint_ns!r}, checkpoint {checkpoint_id!r}, "
+        where = (
+            f" (thread {thread_id!r}, namespace {checkpoint_ns!r}, checkpoint {checkpoint_id!r}, "
             f"channel {channel!r}, type {type!r})"
         )
+        super().__init__(reason if thread_id is None else reason + where)
         self.thread_id = thread_id
         self.checkpoint_ns = checkpoint_ns
         self.checkpoint_id = checkpoint_id
         self.channel = channel
         self.type = type
+
+
+def no_list_of_names(operation: str) -> CorruptCheckpoint:
+    """The error where a database cannot read which parts a stored value has."""
+    return CorruptCheckpoint(
+        f"{operation}: what should name the parts of a stored value is no list of names, so something else has written "
+        "to the tables; restore the thread from a backup"
+    )
 
 
 class SchemaError(CheckpointError):
@@ -142,7 +174,13 @@ class RetryableError(StorageError):
 
 
 class ConnectionLost(RetryableError):
-    """The connection broke or could not be made."""
+    """The connection broke or could not be made.
+
+    Attributes:
+        unanswered: Whether it broke after it was made, so that what was asked for may have been done all the same.
+    """
+
+    unanswered = False
 
 
 class Contention(RetryableError):

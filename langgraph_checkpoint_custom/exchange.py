@@ -2,7 +2,7 @@
 
 Such a file holds JSON lines, compressed with Zstandard:
 
-    {"langgraph-checkpoint-custom":1}
+    {"langgraph-checkpoint-custom":2}
     {"thread":"1"}
     {"checkpoint":{…}} {"blob":{…}} {"write":{…}} {"label":{…}} …
     {"end":"1","rows":7,"sha256":"…"}
@@ -10,18 +10,17 @@ Such a file holds JSON lines, compressed with Zstandard:
     {"threads":1}
 
 The rows of a thread are the columns of the tables, bytes as base64; all are of one point in time. `sha256` is that of
-their lines, each with its line feed. After a thread a frame of Zstandard may end, and the next one begin. Values stay
-as they are stored, compressed or encrypted.
+their lines, each with its line feed. Where the threads of all tenants were exported, `tenant` in the lines `thread` and
+`end` says whose they are; version 1 had no such threads. After a thread a frame of Zstandard may end, and the next one
+begin. Values stay as they are stored, compressed or encrypted.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfileobj
@@ -31,32 +30,30 @@ from typing import IO, Any, BinaryIO
 from zstandard import FLUSH_FRAME, ZstdCompressor, ZstdDecompressor, ZstdError
 
 from langgraph_checkpoint_custom.core.exchange import (
-    PAGE,
+    ImportedRow,
     export_thread,
-    import_rows,
-    key_of_checkpoint,
-    kind_of,
+    import_thread,
     next_thread,
+    read_row,
 )
 from langgraph_checkpoint_custom.core.model import thread_text
-from langgraph_checkpoint_custom.core.read import thread_places
-from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ConfigError, ThreadBusy, ThreadExists
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy, ThreadExists
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 FORMAT = "langgraph-checkpoint-custom"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+END = b'{"end":'
 # Bytes of lines after which a frame ends with its thread: what a resumed export has to write again at most, but for the
 # thread. Smaller frames compress less.
 FRAME = 4_000_000
 LEVEL = 3
 # Bytes of a thread that are in memory until all of it is read; more goes to a temporary file.
 SPOOL = 32_000_000
-# Bytes of a thread's rows that wait to be stored together.
-BATCH = 4_000_000
-# Who claims a thread that is imported.
-IMPORTER = "an import"
+# Bytes of a row in a file that are read; larger ones have to be expected, since a few bytes can unpack to any number.
+LARGEST_ROW = 256_000_000
 # Why a thread may not be stored while the others are.
-REFUSALS = (ThreadExists, ThreadBusy, ClaimLost)
+REFUSALS = (ThreadExists, ThreadBusy)
 
 # Told after each thread how many are done.
 Progress = Callable[[int], None]
@@ -81,15 +78,22 @@ class BrokenExport(CheckpointError):
     """A file is not what an export has written, or not all of it."""
 
 
-def export_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress = lambda threads: None) -> Exchanged:
+def export_file(
+    saver: CheckpointSaver,
+    path: str | Path,
+    *,
+    progress: Progress = lambda threads: None,
+    tenants: bool = True,
+) -> Exchanged:
     """Write all threads of a saver to a file, while runs go on.
 
     Until it is complete the file's name ends with `.part`. An export that was killed goes on where that ends.
 
     Args:
-        saver: Whose threads; those of its tenant, if it has one.
+        saver: Whose threads; those of its tenant, if it has one, who is not named in the file then.
         path: The file, which must not be there yet.
         progress: Told after each thread.
+        tenants: Whether the threads of all tenants go along.
     """
     path = Path(path)
     if path.exists():
@@ -104,15 +108,15 @@ def export_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress 
         size = 0
         if last is None:
             packed.write(_line({FORMAT: VERSION}))
-        thread_id = last or ""
-        while (found := saver._driver.run(next_thread(saver._dialect, thread_id))) is not None:
-            thread_id = found
-            end = _told(saver, thread_id, spool)
+        for own, thread_id in _threads(saver, tenants, last or ("", "")):
+            end = _told(own, thread_id, spool)
             size += spool.tell()
             spool.seek(0)
-            packed.write(_line({"thread": thread_id}))
+            # A tenant's saver does not tell whose they are: they may become another one's.
+            whose = {} if saver is own else {"tenant": own._dialect._tenant}
+            packed.write(_line({"thread": thread_id, **whose}))
             copyfileobj(spool, packed)
-            packed.write(_line(end))
+            packed.write(_line(end | whose))
             if size >= FRAME:
                 packed.flush(FLUSH_FRAME)
                 size = 0
@@ -126,170 +130,181 @@ def export_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress 
     return done
 
 
-def import_file(saver: CheckpointSaver, path: str | Path, *, progress: Progress = lambda threads: None) -> Exchanged:
-    """Store the threads of a file, each checked after it was stored; one that was killed may be started again.
+def import_file(
+    saver: CheckpointSaver,
+    path: str | Path,
+    *,
+    progress: Progress = lambda threads: None,
+    largest_row: int = LARGEST_ROW,
+) -> Exchanged:
+    """Store the threads of a file, each whole and checked, or not at all; one that was killed may be started again.
 
-    A thread that has other checkpoints than the file has is a problem, and stays as it is.
+    A thread that has other rows than the file has, or that somebody has claimed, is a problem, and stays as it is. What
+    the file says to be a tenant's becomes that tenant's, and is a problem for the saver of a tenant.
+
+    Args:
+        saver: Where to.
+        path: The file.
+        progress: Told after each thread.
+        largest_row: How many bytes a row of the file may have. A small file can unpack to any number of them.
 
     Raises:
-        BrokenExport: The file is of another kind or of a later version, or its end is missing; the threads before that
-            are stored.
+        BrokenExport: The file is of another kind or of a later version, it has a line that no export writes, or its end
+            is missing; the threads before that are stored.
     """
     done = Exchanged()
-    lines = _read(Path(path))
-    head = json.loads(next(lines, b"null"))
-    if not isinstance(head, dict) or FORMAT not in head:
+    lines = _Lines(Path(path), largest_row)
+    head = lines.told(next(lines, b"null"))
+    if FORMAT not in head:
         raise BrokenExport(f"{path} is no export of {FORMAT}")
-    if head[FORMAT] != VERSION:
+    if head[FORMAT] not in READABLE:
         raise BrokenExport(f"{path} has form {head[FORMAT]!r}, which this version does not know; upgrade {FORMAT}")
     for line in lines:
-        what = json.loads(line)
+        what = lines.told(line)
         if "threads" in what:
             if what["threads"] != done.threads + len(done.problems):
                 raise BrokenExport(f"{path} has lost some of its {what['threads']} threads")
             return done
-        thread_id = thread_text(what["thread"])
+        tenant = what.get("tenant") or ""
         try:
-            done.rows += _Import(saver, thread_id).run(lines)
+            thread_id = thread_text(what.get("thread"))
+            own = saver.for_tenant(tenant) if tenant else saver
+        except ConfigError as error:
+            raise lines.broken(lines.number, error) from error
+        if saver._dialect._tenant and tenant not in ("", saver._dialect._tenant):
+            done.problems[_named(thread_id, tenant)] = f"it is of tenant {tenant!r}; import with the saver of none"
+            next(line for line in lines if line.startswith(END))
+            continue
+        try:
+            done.rows += _import(own, thread_id, lines, lines.broken, lines.number)
             done.threads += 1
         except REFUSALS as error:
-            done.problems[thread_id] = str(error)
+            done.problems[_named(thread_id, tenant)] = str(error)
         progress(done.threads)
     raise BrokenExport(f"{path} ends too early; export again, which goes on where a .part file ends")
 
 
 def count_exported(path: str | Path) -> int:
     """The number of threads in a file, which is read for that to its end."""
-    return sum(line.startswith(b'{"thread":') for line in _read(Path(path)))
+    return sum(line.startswith(b'{"thread":') for line in _Lines(Path(path), LARGEST_ROW))
 
 
 def transfer(
-    source: CheckpointSaver, target: CheckpointSaver, *, progress: Progress = lambda threads: None
+    source: CheckpointSaver,
+    target: CheckpointSaver,
+    *,
+    progress: Progress = lambda threads: None,
+    tenants: bool = True,
 ) -> Exchanged:
-    """Store the threads of a saver with another one, of whatever database, each checked after it was stored.
+    """Store the threads of a saver with another one, of whatever database, each whole and checked, or not at all.
 
-    May run beside live traffic on the source and be started again: a thread that has changed since is stored anew. One
-    that has checkpoints of its own in the target is a problem, and stays as it is.
+    May run beside live traffic on the source and be started again: a thread that has changed since is stored anew, and
+    what was written or labelled in the target goes. One that has checkpoints of its own in the target, or is claimed
+    there, is a problem, and stays as it is.
+
+    Args:
+        source: Where from. Of a tenant's saver, that tenant's threads.
+        target: Where to. What a tenant's saver gives becomes whosever the target is.
+        progress: Told after each thread.
+        tenants: Whether the threads of all tenants go along, to the same tenants.
+
+    Raises:
+        ConfigError: The threads of several tenants would become one tenant's.
     """
     done = Exchanged()
-    thread_id = ""
+    _check_targets(source, target, tenants)
     with SpooledTemporaryFile(SPOOL) as spool:
-        while (found := source._driver.run(next_thread(source._dialect, thread_id))) is not None:
-            thread_id = found
-            end = _told(source, thread_id, spool)
-            if _told(target, thread_id) != end:
-                spool.write(_line(end))
-                spool.seek(0)
-                try:
-                    _Import(target, thread_id, anew=True).run(iter(spool))
-                except REFUSALS as error:
-                    done.problems[thread_id] = str(error)
-            if thread_id not in done.problems:
+        for own, thread_id in _threads(source, tenants):
+            tenant = "" if own is source else own._dialect._tenant
+            to = target.for_tenant(tenant) if tenant else target
+            end = _told(own, thread_id, spool)
+            try:
+                _store(to, thread_id, end, lambda: _rows(spool), replace=True)
                 done.threads += 1
                 done.rows += end["rows"]
+            except REFUSALS as error:
+                done.problems[_named(thread_id, tenant)] = str(error)
             progress(done.threads)
     return done
 
 
-class _Import:
-    """One thread on its way into the tables: blobs and writes first, so that no checkpoint lacks any.
+def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bool) -> None:
+    if target._dialect._tenant and tenants and not source._dialect._tenant and (names := source.tenants()):
+        raise ConfigError(
+            f"the source has threads of {len(names)} tenants, and the target is one tenant's; move those of one "
+            "(source.for_tenant(…)), or those without one (tenants=False)"
+        )
 
-    A thread that takes more than one batch is claimed meanwhile, so that `doctor --fix` leaves its values alone.
 
-    Args:
-        saver: Where to.
-        thread_id: Which thread.
-        anew: Whether to delete what is there, if all its checkpoints come again.
-    """
+def _threads(
+    saver: CheckpointSaver, tenants: bool, after: tuple[str, str] = ("", "")
+) -> Iterator[tuple[CheckpointSaver, str]]:
+    """All threads, each with the saver of its tenant or, without one, the saver; those behind a tenant and thread."""
+    names = sorted(saver.tenants()) if tenants and not saver._dialect._tenant else []
+    for name in ["", *names]:
+        if name >= after[0]:
+            own = saver.for_tenant(name) if name else saver
+            thread_id: str | None = after[1] if name == after[0] else ""
+            while (thread_id := own._driver.run(next_thread(own._dialect, thread_id or ""))) is not None:
+                yield own, thread_id
 
-    def __init__(self, saver: CheckpointSaver, thread_id: str, *, anew: bool = False) -> None:
-        self._anew = anew
-        self._saver = saver
-        self._thread_id = thread_id
-        self._checkpoints: list[bytes] = []
-        self._batch: list[bytes] = []
-        self._size = 0
-        self._held = ExitStack()
-        self._is_claimed = False
-        self._busy: ThreadBusy | None = None
-        rows = saver._driver.run(thread_places(saver._dialect, thread_id))
-        self._there = {(row[0], row[1]) for row in rows}
 
-    def run(self, lines: Iterator[bytes]) -> int:
-        """Store what comes until the end of the thread; the number of its rows."""
-        with self._held:
-            return self._run(lines)
+def _named(thread_id: str, tenant: str) -> str:
+    """What to call a thread among those of all tenants."""
+    return f"{thread_id} (tenant {tenant})" if tenant else thread_id
 
-    def _run(self, lines: Iterator[bytes]) -> int:
-        try:
-            end = self._take(lines)
-        except BrokenExport:
-            if not self._there:
-                self._saver.delete_thread(self._thread_id)
-            raise
-        for line in self._checkpoints:
-            self._store(line)
-        self._flush()
-        if self._busy:
-            raise self._busy
-        if self._is_refused:
-            raise ThreadExists(f"thread {self._thread_id!r} was not imported: it has checkpoints of its own")
-        if _told(self._saver, self._thread_id) != end:
-            raise ThreadExists(
-                f"thread {self._thread_id!r} has other rows now than the file, since it was there before"
-            )
-        count: int = end["rows"]
-        return count
 
-    def _take(self, lines: Iterator[bytes]) -> Any:
-        """Read the lines of the thread, which have its checkpoints first, and store all but these; gives its end."""
-        digest = sha256()
-        count = 0
+def _import(
+    saver: CheckpointSaver,
+    thread_id: str,
+    lines: Iterator[bytes],
+    broken: Callable[[int, Exception], BrokenExport],
+    number: int = 0,
+) -> int:
+    """Store the thread whose lines come until its end; the number of its rows. `number` is that of the line before."""
+    with SpooledTemporaryFile(SPOOL) as spool:
+        rows, digest = 0, sha256()
         for line in lines:
-            if line.startswith(b'{"end":'):
-                end = json.loads(line)
-                if end != _end(self._thread_id, count, digest.hexdigest()):
-                    raise BrokenExport(f"the lines of thread {self._thread_id!r} are not those that were exported")
-                return end
-            count += 1  # noqa: SIM113  # Not the end.
+            if line.startswith(END):
+                break
+            rows += 1
             digest.update(line)
-            if kind_of(line.decode()) == "checkpoint":
-                self._checkpoints.append(line)
-            else:
-                self._store(line)
-        raise BrokenExport(f"the file ends in the middle of thread {self._thread_id!r}")
+            spool.write(line)
+        else:
+            raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
+        end = _end(thread_id, rows, digest.hexdigest())
+        if line not in (_line(end), _line({**end, "tenant": saver._dialect._tenant})):
+            for _ in _rows(spool, broken, number):  # It may be one of them that nobody can read.
+                pass
+            raise BrokenExport(f"the lines of thread {thread_id!r} are not those that were exported")
+        _store(saver, thread_id, end, lambda: _rows(spool, broken, number))
+        return rows
 
-    @cached_property
-    def _is_refused(self) -> bool:
-        """Whether the thread has checkpoints that the file has not; asked once these are known."""
-        refused = bool(self._there - {key_of_checkpoint(line.decode()) for line in self._checkpoints})
-        if self._anew and not refused:
-            self._saver.delete_thread(self._thread_id)
-        return refused
 
-    def _store(self, line: bytes) -> None:
-        self._batch.append(line)
-        self._size += len(line)
-        if len(self._batch) == PAGE or self._size >= BATCH:
-            if not self._is_claimed and not self._busy:
-                self._claim()
-            self._flush()
+def _store(
+    saver: CheckpointSaver,
+    thread_id: str,
+    end: Mapping[str, Any],
+    rows: Callable[[], Iterator[ImportedRow]],
+    replace: bool = False,
+) -> None:
+    saver._driver.run(import_thread(saver._dialect, thread_id, end["sha256"], rows, replace))
 
-    def _claim(self) -> None:
+
+def _broken_row(number: int, error: Exception) -> BrokenExport:
+    return BrokenExport(f"row {number}: {error}")
+
+
+def _rows(
+    spool: IO[bytes], broken: Callable[[int, Exception], BrokenExport] = _broken_row, number: int = 0
+) -> Iterator[ImportedRow]:
+    """The rows of a thread, from its first line on."""
+    spool.seek(0)
+    for place, line in enumerate(spool, number + 1):
         try:
-            self._held.enter_context(self._saver.claim(self._thread_id, owner=IMPORTER))
-            self._is_claimed = True
-        except ThreadBusy as error:
-            # That of an import that was killed does as well, until it expires.
-            if error.owner != IMPORTER:
-                self._busy = error  # For the end: until then its lines are to be read.
-
-    def _flush(self) -> None:
-        if self._batch and not self._busy and not self._is_refused:
-            rows = [line.decode() for line in self._batch]
-            self._saver._driver.run(import_rows(self._saver._dialect, self._thread_id, rows))
-        self._batch = []
-        self._size = 0
+            yield read_row(line)
+        except (ValueError, RecursionError) as error:
+            raise broken(place, error) from error
 
 
 def _line(what: dict[str, Any]) -> bytes:
@@ -325,14 +340,51 @@ def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) 
     return _end(thread_id, rows, digest.hexdigest())
 
 
-def _read(path: Path) -> Iterator[bytes]:
-    """The lines of a file."""
-    rest = b""
-    with path.open("rb") as file, ZstdDecompressor().stream_reader(file, read_across_frames=True) as unpacked:
-        while chunk := _chunk(unpacked, path):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line + b"\n"
+class _Lines:
+    """The lines of a file; `number` is that of the last one, from 1."""
+
+    def __init__(self, path: Path, largest: int) -> None:
+        self.number = 0
+        self._path = path
+        self._largest = largest
+        self._lines = self._read()
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> bytes:
+        line = next(self._lines)
+        self.number += 1
+        return line
+
+    def told(self, line: bytes) -> dict[str, Any]:
+        """What a line between threads says."""
+        try:
+            what = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise self.broken(self.number, error) from error
+        return what if isinstance(what, dict) else {}
+
+    def broken(self, number: int, error: Exception) -> BrokenExport:
+        """The error for a line that no export has written."""
+        return BrokenExport(f"{self._path}, line {number}: {error or type(error).__name__}")
+
+    def _read(self) -> Iterator[bytes]:
+        begun: list[bytes] = []
+        size = 0
+        with self._path.open("rb") as file, ZstdDecompressor().stream_reader(file, read_across_frames=True) as unpacked:
+            while chunk := _chunk(unpacked, self._path):
+                for place, piece in enumerate(chunk.split(b"\n")):
+                    if place:
+                        yield b"".join((*begun, b"\n"))
+                        begun, size = [], 0
+                    begun.append(piece)
+                    size += len(piece)
+                    if size > self._largest:
+                        raise BrokenExport(
+                            f"{self._path}, line {self.number + 1}: it unpacks to more than {self._largest:,} bytes; "
+                            "if you trust the file, call import_file with a higher largest_row"
+                        )
 
 
 def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
@@ -342,10 +394,10 @@ def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
         raise BrokenExport(f"{path} is not compressed with Zstandard, or damaged: {error}") from error
 
 
-def _whole_threads(part: Path) -> tuple[str | None, Exchanged]:
-    """Cut a file behind its last whole frame; the last thread before that, and what there is."""
+def _whole_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
+    """Cut a file behind its last whole frame; the last tenant and thread before that, and what there is."""
     done = Exchanged()
-    last: str | None = None
+    last: tuple[str, str] | None = None
     if not part.exists():
         return None, done
     whole = 0
@@ -355,11 +407,11 @@ def _whole_threads(part: Path) -> tuple[str | None, Exchanged]:
             if frame is None:
                 break
             whole = file.tell()
-            last = last or ""
+            last = last or ("", "")
             for line in frame.splitlines():
-                if line.startswith(b'{"end":'):
+                if line.startswith(END):
                     end = json.loads(line)
-                    last = end["end"]
+                    last = end.get("tenant", ""), end["end"]
                     done.threads += 1
                     done.rows += end["rows"]
         file.truncate(whole)

@@ -2,6 +2,9 @@
 
 The heart renews the claim three times in its life, so that one lost beat does not end it. A heart that is late loses
 nothing unless somebody else has taken the thread meanwhile.
+
+Whoever is interrupted or cancelled while the claim is taken or released cannot know whether that was done, so the claim
+is released then before the interruption goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import os
 import secrets
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from langchain_core.runnables import RunnableConfig
@@ -21,7 +25,7 @@ from langgraph_checkpoint_custom.core.claims import claim_lost, release_claim, r
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import CLAIM_KEY, MAX_NAMESPACE, text, thread_text
 from langgraph_checkpoint_custom.core.operation import Driver, Operation
-from langgraph_checkpoint_custom.errors import ClaimLost, ClosedError, ConfigError, StorageError
+from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ClosedError, ConfigError, StorageError
 
 BEATS = 3
 
@@ -38,8 +42,8 @@ class Lease:
     def __init__(
         self, driver: Driver, dialect: SqlDialect, thread_id: str, *, ttl_seconds: float, owner: str | None
     ) -> None:
-        if not 0 < ttl_seconds < 10**9:
-            raise ConfigError(f"ttl_seconds must be more than 0, not {ttl_seconds!r}")
+        if not isinstance(ttl_seconds, (int, float)) or not 0 < ttl_seconds < 10**9:
+            raise ConfigError(f"ttl_seconds must be more than 0 seconds, not {ttl_seconds!r}")
         self._driver = driver
         self._dialect = dialect
         self._thread_id = thread_text(thread_id)
@@ -54,20 +58,34 @@ class Lease:
     # Sync
 
     def __enter__(self) -> Self:
-        self._driver.run(self._take())
-        # A daemon: a program that ends does not wait for it, and its claim expires.
-        self._heart = threading.Thread(target=self._beat, name="checkpoint-claim", daemon=True)
-        self._heart.start()
+        with self._released_if_interrupted():
+            self._driver.run(self._take())
+            # A daemon: a program that ends does not wait for it, and its claim expires.
+            self._heart = threading.Thread(target=self._beat, name="checkpoint-claim", daemon=True)
+            self._heart.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
-        if isinstance(self._heart, threading.Thread):
-            self._heart.join()
-        if not self._driver.run(self._release()) and error is None:
+        with self._released_if_interrupted():
+            if isinstance(self._heart, threading.Thread):
+                self._heart.join()
+            held = self._driver.run(self._release())
+        if not held and error is None:
             raise claim_lost(self._thread_id)
+
+    @contextmanager
+    def _released_if_interrupted(self) -> Iterator[None]:
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except BaseException:  # Ctrl-C, or no OS thread can be started.
+            with suppress(CheckpointError):
+                self._driver.run(self._release())
+            raise
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._ttl_seconds / BEATS):
@@ -84,18 +102,40 @@ class Lease:
     # Async, the same
 
     async def __aenter__(self) -> Self:
-        await self._driver.arun(self._take())
+        try:
+            await self._driver.arun(self._take())
+        except asyncio.CancelledError:
+            with suppress(CheckpointError):
+                await self._aend()
+            raise
         self._heart = asyncio.create_task(self._abeat())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not await self._aend() and error is None:
+            raise claim_lost(self._thread_id)
+
+    async def _aend(self) -> bool:
+        """Stop the heart and release the claim, in a task of its own that nobody cancels; tells whether it was held."""
+        end = asyncio.ensure_future(self._astop())
+        cancelled = None
+        while not end.done():
+            try:
+                await asyncio.wait([end])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            end.exception()  # Nobody is told, and asyncio is not to say so.
+            raise cancelled
+        return end.result()
+
+    async def _astop(self) -> bool:
         if isinstance(self._heart, asyncio.Task):
             self._heart.cancel()
             await asyncio.wait([self._heart])
-        if not await self._driver.arun(self._release()) and error is None:
-            raise claim_lost(self._thread_id)
+        return await self._driver.arun(self._release())
 
     async def _abeat(self) -> None:
         while True:

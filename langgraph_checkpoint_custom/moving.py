@@ -21,12 +21,19 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.adapters.official import OfficialStore, Places, open_official
-from langgraph_checkpoint_custom.core.model import config_of, key_of, thread_text
-from langgraph_checkpoint_custom.core.moving import HeldCheckpoint, difference, encode_held_writes, held, same
-from langgraph_checkpoint_custom.core.read import thread_places
+from langgraph_checkpoint_custom.core.model import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
+from langgraph_checkpoint_custom.core.moving import (
+    HeldCheckpoint,
+    HeldWrite,
+    difference,
+    encode_held_writes,
+    held,
+    same,
+)
+from langgraph_checkpoint_custom.core.read import threads_places
 from langgraph_checkpoint_custom.core.verbatim import verbatim
 from langgraph_checkpoint_custom.core.write import put_writes
-from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, StorageError
+from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConfigError, StorageError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 # Times that a thread is moved and compared again if it differs, since a run may have gone on in between.
@@ -93,17 +100,22 @@ def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads
     """Store what another saver returns, thread by thread; what is there already is stored again.
 
     Args:
-        source: Any saver with sync methods.
+        source: Any saver with sync methods; of ours, see `transfer`, which takes the threads of tenants along.
         target: Where to.
         threads: The threads; all by default, if the source can list them.
+
+    Raises:
+        ConfigError: The source has tenants, whose threads would be left behind.
     """
+    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+        _check_tenants(source.tenants())
     moved = Moved()
-    for thread_id in threads if threads is not None else _thread_ids(source.list(None)):
+    for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first(source.list(_thread(thread_id))):
             target.put(*known.put_of(one))
-            for key, rows in encode_held_writes(target._codec, one):
-                target._driver.run(put_writes(target._dialect, key, rows, None))
+            for rows in encode_held_writes(target._codec, one.key, one.writes):
+                target._driver.run(put_writes(target._dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
     return moved
@@ -115,20 +127,33 @@ async def acopy_from(
     """Store what another saver returns, thread by thread; what is there already is stored again.
 
     Args:
-        source: Any saver with async methods.
+        source: Any saver with async methods; of ours, see `transfer`, which takes the threads of tenants along.
         target: Where to.
         threads: The threads; all by default, if the source can list them.
+
+    Raises:
+        ConfigError: The source has tenants, whose threads would be left behind.
     """
+    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+        _check_tenants(await source.atenants())
     moved = Moved()
-    for thread_id in threads if threads is not None else _thread_ids([one async for one in source.alist(None)]):
+    for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
             await target.aput(*known.put_of(one))
-            for key, rows in encode_held_writes(target._codec, one):
-                await target._driver.arun(put_writes(target._dialect, key, rows, None))
+            for rows in encode_held_writes(target._codec, one.key, one.writes):
+                await target._driver.arun(put_writes(target._dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
     return moved
+
+
+def _check_tenants(names: Sequence[str]) -> None:
+    if names:
+        raise ConfigError(
+            f"the source has threads of {len(names)} tenants, which would be left behind; use transfer, or copy from "
+            "source.for_tenant(…) for each, and name the threads of those without one"
+        )
 
 
 def _thread(thread_id: str) -> RunnableConfig:
@@ -137,6 +162,10 @@ def _thread(thread_id: str) -> RunnableConfig:
 
 def _thread_ids(tuples: Iterable[CheckpointTuple]) -> list[str]:
     return sorted({str(one.config["configurable"]["thread_id"]) for one in tuples})
+
+
+def _texts(threads: Iterable[str]) -> list[str]:
+    return texts("thread", threads, MAX_THREAD_ID)
 
 
 def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[HeldCheckpoint]:
@@ -169,6 +198,33 @@ class _Known:
         return config, one.checkpoint, one.metadata, new
 
 
+# The number of writes of each checkpoint, by namespace and id.
+_Ours = Mapping[tuple[str, str], int]
+
+
+def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
+    """The checkpoints that are not there as they should be, older ones first, and whether anything is known to be new.
+
+    Otherwise it is the newest of its namespace, where a question, an answer or an error may have replaced another one.
+    """
+    heads = dict(theirs.keys())
+    found = {}
+    for place, (writes, replaceable) in theirs.items():
+        is_new = ours.get(place) != writes
+        if is_new or (replaceable and heads[place[0]] == place[1]):
+            found[place] = is_new
+    return found
+
+
+def _is_key(thread_id: str) -> bool:
+    """Whether the target can have a thread of that id."""
+    try:
+        thread_text(thread_id)
+    except ConfigError:
+        return False
+    return True
+
+
 class _Move:
     """A move from an official store."""
 
@@ -182,57 +238,80 @@ class _Move:
         self._moved = Moved()
 
     def run(self, *, verify: bool) -> Moved:
-        """Copy, take what came meanwhile, and compare."""
-        self._pass("copy", self._copy)
-        self._pass("catch up", self._copy)
+        """Copy, take what came meanwhile if that took a while, and compare."""
+        self._pass("copy", self._copy, self._changed)
+        if self._moved.checkpoints:
+            self._pass("catch up", self._copy, self._changed)
         if verify:
-            self._pass("verify", self._verify)
+            self._pass("verify", self._verify, set)
         return self._moved
 
-    def _pass(self, what: str, work: Callable[[str], None]) -> None:
+    def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
+        """Do something with those threads of each page that are chosen."""
         self._moved.problems = {}  # A later pass meets them again, or they are gone.
         number = 0
-        for number, thread_id in enumerate(self._source.threads(), 1):
-            try:
-                work(thread_id)
-            except (StorageError, ClosedError):
-                raise
-            except (CheckpointError, ValueError) as error:
-                self._moved.problems[thread_id] = str(error)
-            self._progress(what, number)
+        for page in self._source.threads():
+            concerned = chosen(page)
+            for thread_id in page:
+                number += 1
+                try:
+                    if thread_id in concerned:
+                        work(thread_id)
+                except (StorageError, ClosedError):
+                    raise
+                except (CheckpointError, ValueError) as error:
+                    self._moved.problems[thread_id] = str(error)
+                self._progress(what, number)
         self._moved.threads = number
+
+    def _changed(self, thread_ids: Sequence[str]) -> set[str]:
+        """The threads of which the target may not have all; no value is read for that."""
+        theirs, ours = self._source.places(thread_ids), self._ours(thread_ids)
+        return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
 
     def _copy(self, thread_id: str) -> None:
         """Store what the target has not."""
         with self._source.snapshot():
-            theirs = self._source.places(thread_id)
-            ours = self._ours(thread_id)
-            heads = dict(theirs.keys())  # By namespace, the newest: what was written there may still change.
+            theirs = self._source.places([thread_id]).get(thread_id, {})
+            ours = self._ours([thread_id]).get(thread_id, {})
             known = _Known()
-            for (ns, checkpoint_id), writes in theirs.items():
-                place = ns, checkpoint_id
-                if ours.get(place) == writes and heads[ns] != checkpoint_id:
-                    continue
-                one = self._source.read(thread_id, ns, checkpoint_id)
-                if one is None:
-                    continue
-                if place not in ours:
+            for (ns, checkpoint_id), is_new in _to_do(theirs, ours).items():
+                if (ns, checkpoint_id) in ours:
+                    place = thread_id, ns, checkpoint_id
+                    writes = self._source.read_writes(*place)
+                    self._put_writes(Key(*place), writes if is_new else self._replaced(place, writes))
+                elif one := self._source.read(thread_id, ns, checkpoint_id):
                     self._know_parent(known, one, ours)
                     self._target.put(*known.put_of(one))
                     self._moved.checkpoints += 1
-                for key, rows in encode_held_writes(self._target._codec, one):
-                    self._target._driver.run(put_writes(self._target._dialect, key, rows, None))
-                self._moved.writes += len(one.writes)
+                    self._put_writes(one.key, one.writes)
 
-    def _know_parent(self, known: _Known, one: HeldCheckpoint, ours: Places) -> None:
+    def _replaced(self, place: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
+        """Those of the writes that have taken the place of others since they were stored; looking costs no commit."""
+        found = self._target.get_tuple(config_of(*place))
+        ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
+        return [
+            each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
+        ]
+
+    def _put_writes(self, key: Key, writes: Sequence[HeldWrite]) -> None:
+        for rows in encode_held_writes(self._target._codec, key, writes):
+            self._target._driver.run(put_writes(self._target._dialect, key, rows, None))
+        self._moved.writes += len(writes)
+
+    def _know_parent(self, known: _Known, one: HeldCheckpoint, ours: _Ours) -> None:
         if one.parent_id and not known.has_parent(one) and (one.checkpoint_ns, one.parent_id) in ours:
             parent = self._source.read(one.thread_id, one.checkpoint_ns, one.parent_id)
             if parent is not None:
                 known.note(parent)
 
-    def _ours(self, thread_id: str) -> Places:
-        rows = self._target._driver.run(thread_places(self._target._dialect, thread_text(thread_id)))
-        return {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
+    def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
+        can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
+        found = self._target._driver.run(threads_places(self._target._dialect, can_be)) if can_be else []
+        return {
+            thread_id: {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
+            for thread_id, rows in zip(can_be, found, strict=True)
+        }
 
     def _verify(self, thread_id: str) -> None:
         for attempt in range(1, ATTEMPTS + 1):
@@ -247,7 +326,7 @@ class _Move:
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
         """The number of checkpoints that are the same, or what is not."""
         with self._source.snapshot():
-            missing = dict(self._source.places(thread_id))
+            missing = dict(self._source.places([thread_id]).get(thread_id, {}))
             count = len(missing)
             heads = dict(missing.keys())
             for found in self._target.list(_thread(thread_id)):

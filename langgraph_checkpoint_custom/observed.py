@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.core.observe import Counts, OperationEvent, place_of
 from langgraph_checkpoint_custom.core.operation import Driver, Offload, Operation
+from langgraph_checkpoint_custom.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -99,6 +100,8 @@ class ObservedDriver:
 
 def log_slow_operations(seconds: float) -> OnOperation:
     """A hook for `on_operation` that logs what takes longer, as warnings of `langgraph_checkpoint_custom`."""
+    if not isinstance(seconds, (int, float)):
+        raise ConfigError(f"log_slow_operations takes a number of seconds, not {seconds!r}")
 
     def hook(event: OperationEvent) -> None:
         if event.seconds >= seconds:

@@ -30,7 +30,7 @@ from typing_extensions import Self
 
 from langgraph_checkpoint_custom.core.codec import merge_metadata
 from langgraph_checkpoint_custom.core.filter import matches, wanted
-from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, namespace_of
+from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, limit_number, namespace_of
 from langgraph_checkpoint_custom.errors import ConfigError
 
 Typed = tuple[str, bytes]
@@ -58,6 +58,8 @@ class _Write(NamedTuple):
 
 def overlay(saver: BaseCheckpointSaver[Any]) -> OverlaySaver:
     """A saver that reads through another one and writes to memory, so that a run can be tried and forgotten."""
+    if not isinstance(saver, BaseCheckpointSaver):
+        raise ConfigError(f"overlay takes a saver, not a {type(saver).__name__}")
     return OverlaySaver(saver)
 
 
@@ -384,7 +386,7 @@ class _Merge:
         found = [each for key in keys if (each := saver._mine(key)) and matches(each.metadata, texts)]
         self._mine = deque(sorted(found, key=_order, reverse=True))
         self._saver = saver
-        self._left = limit
+        self._left = limit_number(limit)
 
     @property
     def is_full(self) -> bool:

@@ -1,33 +1,43 @@
-"""`PostgresSaver`: production, over psycopg 3."""
+"""`PostgresSaver`: production, over psycopg 3; `AsyncPostgresSaver`, as LangGraph calls it."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
-from typing import Any
 
-from typing_extensions import Unpack
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from typing_extensions import Self, Unpack
 
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
 from langgraph_checkpoint_custom.core.model import text
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.core.searchable import searchable_keys
-from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, Distribute, PostgresDialect
+from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.saver import CheckpointSaver, SaverOptions
+from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
+from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 try:
+    from psycopg import AsyncPipeline, Pipeline
+
     from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
     from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
     raise ImportError("PostgresSaver needs psycopg: pip install 'langgraph-checkpoint-custom[postgres]'") from error
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 class PostgresSaver(CheckpointSaver):
     """Checkpoints in PostgreSQL 14 or later; run `setup()` once before use.
 
     Args:
-        source: A connection string, or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or `AsyncConnection` of
-            psycopg, which stays the caller's to close.
+        conn: A connection string, or a function that gives one, asked for each new connection (credentials that
+            rotate); an async one for async methods only. Or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or
+            `AsyncConnection` of psycopg, which stays the caller's to close.
+        pipe: As with LangGraph's savers, the pipeline that the connection is in; it makes no difference.
+        serde: How values become bytes.
         schema: The schema of the tables; nothing depends on `search_path`.
         min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
         max_size: Connections that are open at most, in each pool.
@@ -50,7 +60,9 @@ class PostgresSaver(CheckpointSaver):
 
     def __init__(
         self,
-        source: Source,
+        conn: Source,
+        pipe: Pipeline | AsyncPipeline | None = None,
+        serde: SerializerProtocol | None = None,
         *,
         schema: str = DEFAULT_SCHEMA,
         min_size: int = 1,
@@ -61,10 +73,29 @@ class PostgresSaver(CheckpointSaver):
         prepare: bool | None = None,
         **options: Unpack[SaverOptions],
     ) -> None:
+        own = {
+            "serde": serde,
+            "schema": schema,
+            "min_size": min_size,
+            "max_size": max_size,
+            "pool_timeout": pool_timeout,
+            "connect_timeout": connect_timeout,
+            "answer_timeout": answer_timeout,
+            "prepare": prepare,
+        }
+        check_options("PostgresSaver", {**own, **options})
+        if not isinstance(pipe, (Pipeline, AsyncPipeline, type(None))):
+            raise ConfigError(
+                f"pipe is a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
+            )
+        if isinstance(conn, str) and (dialect_name := re.match(r"postgres(?:ql)?\+\w+(?=://)", conn)):
+            raise ConfigError(f"{dialect_name[0]}:// is a URL of SQLAlchemy's; psycopg's begins with postgresql://")
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
+        if not connect_timeout > 0:
+            raise ConfigError(f"connect_timeout must be more than 0 seconds, not {connect_timeout!r}")
         connections = connections_from(
-            source,
+            conn,
             min_size=min_size,
             max_size=max_size,
             pool_timeout=pool_timeout,
@@ -73,14 +104,14 @@ class PostgresSaver(CheckpointSaver):
         )
         dialect = PostgresDialect(schema)
         driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
-        super().__init__(dialect, driver, **options)
+        super().__init__(dialect, driver, serde=serde, **options)
+        self._given = None if isinstance(conn, str) or callable(conn) else conn
         self._postgres = dialect, driver
 
     def setup(
         self,
         *,
         partitions: int | None = None,
-        distribute: Distribute | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
@@ -88,7 +119,6 @@ class PostgresSaver(CheckpointSaver):
         Args:
             partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
                 set up another schema and move with `transfer`.
-            distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
             searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
                 In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
 
@@ -96,14 +126,13 @@ class PostgresSaver(CheckpointSaver):
             ConfigError: The tables are there already, in another number of partitions.
         """
         keys = searchable_keys(searchable)
-        self._postgres[1].setup(self._setup_of(partitions, distribute))
+        self._postgres[1].setup(self._setup_of(partitions))
         self._index(keys)
 
     async def asetup(
         self,
         *,
         partitions: int | None = None,
-        distribute: Distribute | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
         """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
@@ -111,7 +140,6 @@ class PostgresSaver(CheckpointSaver):
         Args:
             partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
                 set up another schema and move with `transfer`.
-            distribute: "citus" spreads the tables over the workers of a Citus cluster, by thread.
             searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
                 In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
 
@@ -119,13 +147,29 @@ class PostgresSaver(CheckpointSaver):
             ConfigError: The tables are there already, in another number of partitions.
         """
         keys = searchable_keys(searchable)
-        await self._postgres[1].asetup(self._setup_of(partitions, distribute))
+        await self._postgres[1].asetup(self._setup_of(partitions))
         await self._aindex(keys)
 
-    def _setup_of(self, partitions: int | None, distribute: Distribute | None) -> Operation[None]:
-        return setup(self._postgres[0].laid_out(partitions, distribute), partitions)
+    def _setup_of(self, partitions: int | None) -> Operation[None]:
+        if partitions is not None and type(partitions) is not int:
+            raise ConfigError(f"partitions is a whole number or None, not {partitions!r}")
+        return setup(self._postgres[0].laid_out(partitions), partitions)
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> PostgresSaver:
-        """A saver for a connection string; takes the options of the class and opens nothing yet."""
+    def from_conn_string(cls, conn_string: str, *, pipeline: bool = False, **options: Unpack[PostgresOptions]) -> Self:
+        """A saver for a connection string; takes the options of the class and opens nothing yet.
+
+        Args:
+            conn_string: The connection string.
+            pipeline: An option of LangGraph's savers that changes nothing: each call is one round trip anyway.
+            options: Those of the class.
+        """
+        if pipeline:
+            _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
         return cls(conn_string, **options)
+
+
+class AsyncPostgresSaver(PostgresSaver):
+    """`PostgresSaver` with LangGraph's other name for it: `setup()` is to be awaited. Sync methods work, too."""
+
+    setup = PostgresSaver.asetup  # type: ignore[assignment]

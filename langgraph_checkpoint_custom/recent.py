@@ -1,6 +1,8 @@
-"""What is known of large values that were read or stored last, so that the next version can share their parts.
+"""What is known of the values of checkpoints that were read or stored last.
 
-What is not known here is stored whole: that is always right. What is known but gone is noticed by `put`.
+The next version of a large value shares its parts, and a small one that did not change is stored by the same bytes.
+What is not known here is stored from the objects: whole, and as they are then. What is known but gone is noticed by
+`put`.
 """
 
 from __future__ import annotations
@@ -12,21 +14,22 @@ from collections.abc import Mapping
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.parts import Divided
+from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
-# Parts with their names alone take about 300 bytes each, and so do values of which no parts are known.
+# Parts with their names alone take about 300 bytes each, which is what samples are counted in.
 PARTS = 100_000
 # Bytes of the values whose objects are held, to see whether they have changed; the graph that goes on has them anyway.
 OBJECTS = 64_000_000
-LEAST = 1_000  # What a value without known parts counts for.
+# Bytes that an entry takes besides.
+ENTRY = 600
 
 
-_Entry = tuple[CipherProtocol | None, Mapping[str, Divided]]
+_Entry = tuple[CipherProtocol | None, Mapping[str, Known]]
 
 
 class Recent:
-    """Large values, by checkpoint and channel; shared by all copies of a saver."""
+    """Values by checkpoint and channel; shared by all copies of a saver."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,26 +45,29 @@ class Recent:
         """Go on."""
         self._lock.release()
 
-    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Divided]:
-        """The large values of a checkpoint, as far as they are known, if the same cipher has stored them."""
+    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Known] | None:
+        """What is known of the values of a checkpoint if the same cipher has stored them, or None."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
-        return found[1] if found and found[0] is cipher else {}
+        return found[1] if found and found[0] is cipher else None
 
     def note(
-        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Divided], parent: Key | None = None
+        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Known], parent: Key | None = None
     ) -> None:
-        """Keep in mind the large values of a checkpoint, in place of its parent's."""
+        """Keep in mind the values of a checkpoint, in place of its parent's."""
         with self._lock:
+            left = self._whole.get(parent) or self._names.get(parent) if parent else None
             for newest in (self._whole, self._names):
                 newest.forget(key)
                 if parent:
                     newest.forget(parent)
-            if values:
-                size = sum(max(value.size, LEAST) for value in values.values())
-                for old, (its, large) in self._whole.add(key, (cipher, values), size):
-                    named = {channel: value.without_objects() for channel, value in large.items()}
-                    self._names.add(old, (its, named), sum(len(value.parts) or 1 for value in large.values()))
+            if parent and left:  # Another run may go on from there, whose small values are nowhere else by version.
+                named = {channel: value.without_objects() for channel, value in left[1].items()}
+                self._names.add(parent, (left[0], named), 2 + sum([value.pieces for value in named.values()]))
+            size = ENTRY + sum([value.size for value in values.values()])
+            for old, (its, known) in self._whole.add(key, (cipher, values), size):
+                named = {channel: value.without_objects() for channel, value in known.items()}
+                self._names.add(old, (its, named), 2 + sum([value.pieces for value in known.values()]))
 
 
 class _Newest:

@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.core.operation import Driver, Operation, follow
 from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
-from langgraph_checkpoint_custom.core.threads import threads_page
+from langgraph_checkpoint_custom.core.threads import everybody, threads_page
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
 
@@ -60,14 +60,22 @@ class Retention:
     def __post_init__(self) -> None:
         if self.older_than is None and self.keep_last is None and self.max_bytes is None:
             raise ConfigError("nothing says what may go: give older_than, keep_last or max_bytes")
-        if self.older_than is not None and not self.older_than > timedelta():
-            raise ConfigError(f"older_than must be more than nothing, not {self.older_than!r}")
-        if self.keep_last is not None and not self.keep_last >= 1:
-            raise ConfigError(f"keep_last must be 1 or more, not {self.keep_last!r}; the newest checkpoint stays")
-        if self.max_bytes is not None and not self.max_bytes >= 0:
-            raise ConfigError(f"max_bytes must be 0 or more, not {self.max_bytes!r}")
-        if not self.every > 0:
-            raise ConfigError(f"every must be more than 0 seconds, not {self.every!r}")
+        if self.older_than is not None and not _is_more(self.older_than, timedelta(), timedelta):
+            days = "such as timedelta(days=30)"
+            raise ConfigError(f"older_than must be a timedelta of more than nothing, {days}, not {self.older_than!r}")
+        if self.keep_last is not None and not _is_more(self.keep_last, 0, int):
+            raise ConfigError(f"keep_last must be 1 or more, and whole, not {self.keep_last!r}; the newest stays")
+        if self.max_bytes is not None and not _is_more(self.max_bytes, -1, int):
+            raise ConfigError(f"max_bytes must be 0 or more, and whole, not {self.max_bytes!r}")
+        wanted(self.filter)
+        if not _is_more(self.every, 0, (int, float)) or self.every > threading.TIMEOUT_MAX:
+            raise ConfigError(
+                f"every must be more than 0 seconds, and {threading.TIMEOUT_MAX:.0f} at most, not {self.every!r}"
+            )
+
+
+def _is_more(value: Any, than: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(value > than)
 
 
 @dataclass
@@ -89,17 +97,36 @@ class Swept:
     freed_bytes: int = 0
     kept_bytes: int = 0
 
+    def add(self, other: Swept) -> None:
+        """Count what a sweep of other threads has done."""
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 Operations = Generator[Operation[Any], Any, Swept]
 
 
-def sweep_operations(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
+def sweep_operations(
+    d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
+) -> Operations:
     """The operations of a sweep, one after the other; each is to be run and answered with its result."""
+    if not isinstance(keep, Retention):
+        raise ConfigError(
+            f"what to keep is a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
+        )
+    all_of_them = Swept()
+    for each in (yield from everybody(d, tenants)):
+        all_of_them.add((yield from _sweep(each, codec, keep, now, dry_run=dry_run)))
+    return all_of_them
+
+
+def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
+    """The operations for the threads of one tenant, or of none."""
     texts = wanted(dict(keep.filter) if keep.filter else None)
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", texts, PAGE)
     swept = Swept()
     while page is not None:
-        reply = yield threads_page(d, codec, page, texts)
+        reply = yield threads_page(d, codec, page, texts, even_unreadable=True)
         for record in reply.threads:
             swept.threads += 1
             yield from _sweep_thread(d, codec, keep, now, record.thread_id, swept, dry_run=dry_run)
@@ -118,7 +145,7 @@ def _sweep_thread(
     idle = False
     if keep.older_than is not None:
         time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
-        idle = time is not None and time < now - keep.older_than
+        idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
         left = staying(places, 1 if idle else keep.keep_last)
         calls = any(":" in place.checkpoint_ns for place in places)  # Of subgraphs; they may go with who called.
@@ -174,6 +201,8 @@ class Store(Protocol):
 class Sweeper:
     """Sweeps now and then, on an OS thread of its own that keeps no process alive; of many processes, one at a time.
 
+    It does so for the threads without a tenant, and then for those of each tenant by themselves.
+
     A saver that nobody has any more is not kept for its sake. In a process that was forked there is no such thread.
     """
 
@@ -219,7 +248,7 @@ class Sweeper:
             return answer
 
         try:
-            done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False), run)
+            done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True), run)
             _LOG.info("a sweep has ended: %s", done)
         except _Stopped:
             pass  # The saver is being closed; what is left goes with the next sweep.

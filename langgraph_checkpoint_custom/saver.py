@@ -12,8 +12,9 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import count
 from types import TracebackType
-from typing import Any, TypedDict
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -32,6 +33,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
 from langgraph_checkpoint_custom.core.interrupts import check_open
+from langgraph_checkpoint_custom.core.kinds import check_kind
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.model import (
     MAX_CHANNEL,
@@ -43,6 +45,7 @@ from langgraph_checkpoint_custom.core.model import (
     before_id,
     config_of,
     key_of,
+    limit_number,
     namespace_of,
     newest,
     own_key_of,
@@ -62,37 +65,24 @@ from langgraph_checkpoint_custom.core.read import (
 )
 from langgraph_checkpoint_custom.core.reencrypt import Renewal, reencryption
 from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
-from langgraph_checkpoint_custom.core.serde import Allowed, OnUnreadable, strict_serde
+from langgraph_checkpoint_custom.core.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
 from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
 from langgraph_checkpoint_custom.core.values import Values, ciphers_of
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
+from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Retention, Sweeper
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
 # Checkpoints that a list holds in memory at a time.
 PAGE = 50
+_NUMBERS = count()
 
 # What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
 CLEAR_METADATA = ("source", "step", "run_id")
-
-
-class SaverOptions(TypedDict, total=False):
-    """The keyword options that every saver takes; `CheckpointSaver` says what they do."""
-
-    serde: SerializerProtocol | None
-    previous_serdes: Sequence[SerializerProtocol]
-    clear_metadata: Sequence[str]
-    strict: bool
-    allow: Sequence[Allowed]
-    on_unreadable: OnUnreadable
-    concurrent_writers: ConcurrentWriters
-    compress: bool | None
-    on_operation: OnOperation | None
-    retention: Retention | None
 
 
 class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
@@ -113,8 +103,21 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
             write to the database can have any constructor called with any arguments.
         allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
-        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or is not allowed;
-            "raw" gives what is left of it, a dict as a rule.
+        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or `strict` does
+            not allow it; "raw" gives what is left of it, a dict as a rule. What an allowlist of LangGraph's does not
+            allow (`allowed_msgpack_modules`, `LANGGRAPH_STRICT_MSGPACK`) comes as that anyway, with its warning.
+        on_inexact: "store" if an object that would not come back as it was is stored as LangGraph stores it, such as
+            one of a class that cannot be found by its name, since it is defined in a function; the log says so once
+            for each class. "raise" makes it a `CheckpointEncodeError`.
+        on_load: For state of an earlier schema: what comes in the place of stored objects, by the full name that their
+            class had then, `{"my_app.state.Plan": …}`. A class: the object is made of it as it would have been of the
+            old one, with the fields as they were and without its constructor. Or a function of what was stored, which
+            returns what comes in its place, whatever it is. It gets what `on_unreadable="raw"` gives, to change as it
+            likes: of a model, dataclass or named tuple a `dict[str, Any]` of the fields, private and other attributes,
+            of an enum its value, of other classes what LangGraph gives their constructor. Objects in there are made
+            already, by their own entry if they have one. If it raises, that is `CorruptCheckpoint` with thread,
+            checkpoint, channel and class. It is called with each reading, from the event loop or any OS thread, until
+            a run stores the channel anew. What is named need not be in `allow`.
         concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
             of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
             With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
@@ -140,21 +143,15 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         strict: bool = False,
         allow: Sequence[Allowed] = (),
         on_unreadable: OnUnreadable = "raise",
+        on_inexact: OnInexact = "store",
+        on_load: OnLoad | None = None,
         concurrent_writers: ConcurrentWriters = "allow",
         compress: bool | None = None,
         on_operation: OnOperation | None = None,
         retention: Retention | None = None,
     ) -> None:
-        if concurrent_writers not in ("allow", "reject"):
-            raise ConfigError(f"concurrent_writers is 'allow' or 'reject', not {concurrent_writers!r}")
-        if on_unreadable not in ("raise", "raw"):
-            raise ConfigError(f"on_unreadable is 'raise' or 'raw', not {on_unreadable!r}")
-        if compress not in (None, True, False):
-            raise ConfigError(f"compress is True, False or None, not {compress!r}")
         if allow and not strict:
             raise ConfigError("everything is allowed without strict=True; allow=[…] goes with that")
-        if isinstance(clear_metadata, str):
-            raise ConfigError(f"clear_metadata has metadata keys; write ({clear_metadata!r},)")
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
@@ -162,10 +159,28 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._earlier = ciphers_of(previous_serdes)
         self._clear = (*CLEAR_METADATA, *clear_metadata)
         self._on_unreadable = on_unreadable
+        self._on_inexact = on_inexact
+        self._on_load = dict(on_load or {})
         self._compress = dialect.compresses if compress is None else compress
         self._values: Values | None = None
         self._sweeper = Sweeper(self, retention) if retention else None
         self._concurrent_writers = concurrent_writers
+        self._number = next(_NUMBERS)
+        self._is_of_tenant = False
+        if on_load:
+            _ = self._codec  # Which refuses a serializer that would not ask.
+
+    _given: Any = None
+
+    @property
+    def conn(self) -> Any:
+        """The connection or pool that the saver was given, under the name that it has in LangGraph's savers."""
+        if self._given is None:
+            raise AttributeError(
+                f"this {type(self).__name__} opens connections by itself, several at a time, and so has no conn; for "
+                "SQL of your own open one, and to close the saver's call close() or aclose()"
+            )
+        return self._given
 
     # Life
 
@@ -206,13 +221,17 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         await self._aindex(keys)
 
     def close(self) -> None:
-        """Close what this saver opened; it cannot be used after that."""
+        """Close what this saver opened; it cannot be used after that. A tenant's is closed with that which made it."""
+        if self._is_of_tenant:
+            return
         if self._sweeper:
             self._sweeper.stop()
         self._driver.close()
 
     async def aclose(self) -> None:
-        """Close what this saver opened; it cannot be used after that."""
+        """Close what this saver opened; it cannot be used after that. A tenant's is closed with that which made it."""
+        if self._is_of_tenant:
+            return
         if self._sweeper:
             await asyncio.to_thread(self._sweeper.stop)
         await self._driver.aclose()
@@ -286,7 +305,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = self._driver.run(self._list_page(page, texts))
@@ -302,7 +321,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = await self._driver.arun(self._list_page(page, texts))
@@ -356,19 +375,22 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread to an id that has no checkpoints of its own."""
-        self._driver.run(copy_thread(self._dialect, thread_text(source_thread_id), thread_text(target_thread_id)))
+        self._driver.run(self._copy(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread to an id that has no checkpoints of its own."""
-        op = copy_thread(self._dialect, thread_text(source_thread_id), thread_text(target_thread_id))
-        await self._driver.arun(op)
+        await self._driver.arun(self._copy(source_thread_id, target_thread_id))
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    def prune(  # type: ignore[override]  # A slip in the name of a strategy is seen by type checkers, too.
+        self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
+    ) -> None:
         """Keep the newest checkpoint of each namespace with what it needs, or ("delete") nothing."""
         for op in self._prunes(thread_ids, strategy):
             self._driver.run(op)
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    async def aprune(  # type: ignore[override]  # A slip in the name of a strategy is seen by type checkers, too.
+        self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
+    ) -> None:
         """Keep the newest checkpoint of each namespace with what it needs, or ("delete") nothing."""
         for op in self._prunes(thread_ids, strategy):
             await self._driver.arun(op)
@@ -395,43 +417,55 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """A saver on the same connections that reads and writes the rows of one tenant only.
 
         Thread ids of different tenants, or of none, are never the same thread. On PostgreSQL the tables' row-level
-        security confines each statement a second time, unless the role owns the tables.
+        security confines each statement a second time, unless the role owns the tables. The connections stay this
+        saver's: neither `close` of the tenant's saver nor the end of its `with` closes them.
         """
         clone = copy(self)
+        clone._is_of_tenant = True
         clone._dialect = self._dialect.for_tenant(tenant_text(tenant))
         return clone
 
-    def reencrypt(self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None) -> Renewal:
-        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
-
-        Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
-
-        Args:
-            dry_run: Only count.
-            progress: Told after each page how many rows were seen.
-        """
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress)
-        return follow(pages, self._driver.run)
-
-    async def areencrypt(
-        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None
+    def reencrypt(
+        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
     ) -> Renewal:
         """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
 
-        Runs may go on meanwhile. It can be stopped at any time and begun again. Confined to the saver's tenant.
+        Runs may go on meanwhile. It can be stopped at any time and begun again.
 
         Args:
             dry_run: Only count.
             progress: Told after each page how many rows were seen.
+            tenants: Whether to go through what all tenants have, too. A tenant's saver does that tenant's.
         """
-        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress)
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
+        return follow(pages, self._driver.run)
+
+    async def areencrypt(
+        self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
+    ) -> Renewal:
+        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
+
+        Runs may go on meanwhile. It can be stopped at any time and begun again.
+
+        Args:
+            dry_run: Only count.
+            progress: Told after each page how many rows were seen.
+            tenants: Whether to go through what all tenants have, too. A tenant's saver does that tenant's.
+        """
+        pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
         return await afollow(pages, self._driver.arun)
 
     # Versions
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """The version after `current`: greater as text, and with a random end that no other branch has."""
-        number = 0 if current is None else int(str(current).partition(".")[0])
+        try:
+            number = 0 if current is None else int(str(current).partition(".")[0])
+        except ValueError:
+            raise ConfigError(
+                f"{current!r} is no channel version of LangGraph's: the thread is another framework's; a graph needs a "
+                "thread of its own"
+            ) from None
         # As wide as LangGraph's, so that a thread can move to another saver and go on there.
         return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"
 
@@ -456,6 +490,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
                 clear=self._clear,
                 compress=self._compress,
                 raw=self._on_unreadable == "raw",
+                on_inexact=self._on_inexact,
+                on_load=self._on_load,
             )
         return values
 
@@ -466,10 +502,9 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Encoded | Offload:
-        codec, parent = self._codec, self._stored_key(own_key_of(config))
-        return encode_checkpoint(
-            codec, config, checkpoint, metadata, new_versions, self._recent.of(parent, codec.cipher)
-        )
+        codec, key = self._codec, own_key_of(config)
+        before = self._recent.of(self._stored_key(key), codec.cipher)
+        return encode_checkpoint(codec, key, config, checkpoint, metadata, new_versions, before)
 
     def _put(self, encoded: Encoded) -> Operation[Encoded]:
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))
@@ -503,7 +538,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return self._concurrent_writers == "reject" and must_be_newest(self._place(row), row.run_id, row.parent_id)
 
     def _place(self, key: Key | CheckpointRow) -> Place:
-        return id(self._driver), self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
+        return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:
         names = texts("channel", channels, MAX_CHANNEL)
@@ -516,7 +551,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if config:
             thread_id, _, exact = key_of(config)
             checkpoint_ns = namespace_of(config)
-        if limit is not None and limit <= 0:
+        if limit == 0:
             return None
         size = PAGE if limit is None else min(limit, PAGE)
         return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)
@@ -524,14 +559,18 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _list_page(self, page: Page, filter: Mapping[str, str]) -> Operation[PageReply]:
         return list_page(self._dialect, self._codec, self.get_next_version, page, filter)
 
-    def _prunes(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Operation[None]]:
+    def _copy(self, source_thread_id: str, target_thread_id: str) -> Operation[None]:
+        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
+        check_kind("copy_thread", source, target)
+        return copy_thread(self._dialect, source, target)
+
+    def _prunes(self, thread_ids: Sequence[str], strategy: Strategy) -> Sequence[Operation[None]]:
         """An operation, and so a transaction, a thread."""
+        check_strategy(strategy)
         ids = list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID)))
         if strategy == "keep_latest":
             return [prune_thread(self._dialect, thread_id) for thread_id in ids]
-        if strategy in ("delete", "delete_all"):
-            return [delete_thread(self._dialect, thread_id) for thread_id in ids]
-        raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
+        return [delete_thread(self._dialect, thread_id) for thread_id in ids]
 
 
 def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:

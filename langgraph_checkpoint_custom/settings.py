@@ -21,6 +21,7 @@ DEFAULT_URL = "sqlite:///checkpoints.db"
 STRICT = "CHECKPOINT_STRICT"
 ALLOW = "CHECKPOINT_ALLOW"
 KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
+SCHEMA = "CHECKPOINT_SCHEMA"
 SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts with it what it stores itself.
 UNENCRYPTED = "unencrypted"
 _Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
@@ -119,6 +120,16 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        for word in words:
+            if text.lower() == word.lower():
+                return word
+        raise ConfigError(f"{name} is one of {', '.join(words)}, not {text!r}")
+
+    return read
+
+
 def _whole_number(name: str, text: str) -> int:
     try:
         return int(text)
@@ -156,15 +167,16 @@ def _class(path: str) -> tuple[str, str]:
 _ALL: _Readers = {
     "CHECKPOINT_CLEAR_METADATA": ("clear_metadata", _names),
     "CHECKPOINT_COMPRESS": ("compress", _yes_or_no),
-    "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _text),
-    "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _text),
+    "CHECKPOINT_CONCURRENT_WRITERS": ("concurrent_writers", _one_of("allow", "reject")),
+    "CHECKPOINT_ON_INEXACT": ("on_inexact", _one_of("store", "raise")),
+    "CHECKPOINT_ON_UNREADABLE": ("on_unreadable", _one_of("raise", "raw")),
 }
 _SQLITE: _Readers = {
     "CHECKPOINT_BUSY_TIMEOUT": ("busy_timeout", _seconds),
-    "CHECKPOINT_SYNCHRONOUS": ("synchronous", _text),
+    "CHECKPOINT_SYNCHRONOUS": ("synchronous", _one_of("OFF", "NORMAL", "FULL", "EXTRA")),
 }
 _POSTGRES: _Readers = {
-    "CHECKPOINT_SCHEMA": ("schema", _text),
+    SCHEMA: ("schema", _text),
     "CHECKPOINT_MIN_SIZE": ("min_size", _whole_number),
     "CHECKPOINT_MAX_SIZE": ("max_size", _whole_number),
     "CHECKPOINT_POOL_TIMEOUT": ("pool_timeout", _seconds),

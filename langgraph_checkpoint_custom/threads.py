@@ -16,6 +16,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.interrupts import waiting_threads
+from langgraph_checkpoint_custom.core.kinds import check_kind
 from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.model import (
     AFTER_ALL,
@@ -25,6 +26,7 @@ from langgraph_checkpoint_custom.core.model import (
     before_id,
     key_of,
     label_text,
+    limit_number,
     namespace_of,
     prefix_text,
     text,
@@ -44,6 +46,7 @@ from langgraph_checkpoint_custom.core.threads import (
     count_threads,
     history_page,
     runs_of_thread,
+    tenants,
     thread_exists,
     threads_page,
     write_places,
@@ -65,7 +68,7 @@ class ThreadMethods(ABC):
 
     # Keeping the store small
 
-    def sweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
+    def sweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
         """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
 
         What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
@@ -75,11 +78,13 @@ class ThreadMethods(ABC):
             keep: What to keep.
             dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
                 counted then, since only a prune finds out.
+            tenants: Whether to sweep the threads of all tenants, too, each with a `max_bytes` of its own. A tenant's
+                saver sweeps that tenant's.
         """
-        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
+        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
         return follow(operations, self._driver.run)
 
-    async def asweep(self, keep: Retention, *, dry_run: bool = False) -> Swept:
+    async def asweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
         """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
 
         What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
@@ -89,8 +94,10 @@ class ThreadMethods(ABC):
             keep: What to keep.
             dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
                 counted then, since only a prune finds out.
+            tenants: Whether to sweep the threads of all tenants, too, each with a `max_bytes` of its own. A tenant's
+                saver sweeps that tenant's.
         """
-        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run)
+        operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
         return await afollow(operations, self._driver.arun)
 
     # Threads, runs and checkpoints without values
@@ -113,7 +120,7 @@ class ThreadMethods(ABC):
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
@@ -138,7 +145,7 @@ class ThreadMethods(ABC):
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
@@ -146,13 +153,27 @@ class ThreadMethods(ABC):
                 yield found
             page, limit = _next(reply.after, len(reply.threads), limit)
 
+    def tenants(self) -> list[str]:
+        """The names of the tenants that have threads, for `for_tenant`, as far as the database's role sees them."""
+        return self._driver.run(tenants(self._dialect))
+
+    async def atenants(self) -> list[str]:
+        """The names of the tenants that have threads, for `for_tenant`, as far as the database's role sees them."""
+        return await self._driver.arun(tenants(self._dialect))
+
     def count_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """The number of threads, or of those that `threads` would give with a prefix and a filter."""
-        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
+        texts = wanted(filter)
+        if any("." in key for key in texts):  # A value inside another one, which no database decides.
+            return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
+        return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """The number of threads, or of those that `threads` would give with a prefix and a filter."""
-        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), wanted(filter)))
+        texts = wanted(filter)
+        if any("." in key for key in texts):  # A value inside another one, which no database decides.
+            return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
+        return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     def thread_exists(self, thread_id: str) -> bool:
         """Whether a thread has a checkpoint."""
@@ -179,7 +200,7 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> Iterator[CheckpointRecord]:
         """What `list` gives, as records without values and writes."""
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
             reply = self._driver.run(history_page(self._dialect, self._codec, page, texts))
@@ -195,7 +216,7 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointRecord]:
         """What `list` gives, as records without values and writes."""
-        texts = wanted(filter)
+        texts, limit = wanted(filter), limit_number(limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
             reply = await self._driver.arun(history_page(self._dialect, self._codec, page, texts))
@@ -230,11 +251,11 @@ class ThreadMethods(ABC):
         return await self._driver.arun(label(self._dialect, key_of(config), label_text(name)))
 
     def unlabel(self, thread_id: str, name: str) -> bool:
-        """Take a name from its checkpoint; whether there was such a one."""
+        """Take a name from its checkpoint; whether there was such a one, as `delete_checkpoint` tells it."""
         return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
     async def aunlabel(self, thread_id: str, name: str) -> bool:
-        """Take a name from its checkpoint; whether there was such a one."""
+        """Take a name from its checkpoint; whether there was such a one, as `delete_checkpoint` tells it."""
         return await self._driver.arun(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
     def labelled(self, thread_id: str, name: str) -> RunnableConfig:
@@ -344,11 +365,13 @@ class ThreadMethods(ABC):
     ) -> Operation[RunnableConfig]:
         if checkpoint_id is not None and run_id is not None:
             raise ConfigError("fork_thread takes a checkpoint_id or a run_id, not both")
+        source, target = thread_text(source_thread_id), thread_text(target_thread_id)
+        check_kind("fork_thread", source, target)
         return fork_thread(
             self._dialect,
             self._codec,
-            thread_text(source_thread_id),
-            thread_text(target_thread_id),
+            source,
+            target,
             None if checkpoint_id is None else text("checkpoint_id", checkpoint_id, MAX_ID),
             None if run_id is None else text("run_id", run_id, MAX_ID),
         )
@@ -362,12 +385,13 @@ class ThreadMethods(ABC):
         newest, the thread goes on from its parent, whose tasks run again.
 
         Returns:
-            Whether there was such a checkpoint.
+            Whether there was such a checkpoint. False as well if it had to be tried again, after the connection was
+            lost, and the first attempt had deleted it.
 
         Raises:
             CheckpointLabelled: It has a label.
         """
-        return self._driver.run(delete_checkpoint(self._dialect, _exact(config)))
+        return self._driver.run(self._deletion(config))
 
     async def adelete_checkpoint(self, config: RunnableConfig) -> bool:
         """Delete the checkpoint that a config names by its id, with the subgraph calls that it started.
@@ -376,12 +400,13 @@ class ThreadMethods(ABC):
         newest, the thread goes on from its parent, whose tasks run again.
 
         Returns:
-            Whether there was such a checkpoint.
+            Whether there was such a checkpoint. False as well if it had to be tried again, after the connection was
+            lost, and the first attempt had deleted it.
 
         Raises:
             CheckpointLabelled: It has a label.
         """
-        return await self._driver.arun(delete_checkpoint(self._dialect, _exact(config)))
+        return await self._driver.arun(self._deletion(config))
 
     def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
         """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
@@ -395,7 +420,7 @@ class ThreadMethods(ABC):
             CheckpointNotFound: There is no such checkpoint, or it was pruned.
             CheckpointLabelled: One that would go has a label.
         """
-        return self._driver.run(rollback(self._dialect, _root(thread_id, checkpoint_id)))
+        return self._driver.run(self._rollback(thread_id, checkpoint_id))
 
     async def arollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
         """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
@@ -409,7 +434,17 @@ class ThreadMethods(ABC):
             CheckpointNotFound: There is no such checkpoint, or it was pruned.
             CheckpointLabelled: One that would go has a label.
         """
-        return await self._driver.arun(rollback(self._dialect, _root(thread_id, checkpoint_id)))
+        return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
+
+    def _deletion(self, config: RunnableConfig) -> Operation[bool]:
+        key = _exact(config)
+        check_kind("delete_checkpoint", key.thread_id)
+        return delete_checkpoint(self._dialect, key)
+
+    def _rollback(self, thread_id: str, checkpoint_id: str) -> Operation[RunnableConfig]:
+        key = _root(thread_id, checkpoint_id)
+        check_kind("rollback", key.thread_id)
+        return rollback(self._dialect, key)
 
 
 def _exact(config: RunnableConfig) -> Key:
@@ -427,7 +462,7 @@ def _root(thread_id: str, checkpoint_id: str) -> Key:
 
 def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, limit: int | None) -> ThreadPage | None:
     prefix = prefix_text(prefix)
-    if limit is not None and limit <= 0:
+    if limit == 0:
         return None
     size = RECORDS if limit is None else min(limit, RECORDS)
     if isinstance(before, ThreadRecord):
@@ -442,7 +477,7 @@ def _first_records(
     if config:
         thread_id, _, exact = key_of(config)
         checkpoint_ns = namespace_of(config)
-    if limit is not None and limit <= 0:
+    if limit == 0:
         return None
     size = RECORDS if limit is None else min(limit, RECORDS)
     return first_page(thread_id, checkpoint_ns, exact, before_id(before), filter, size)

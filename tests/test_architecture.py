@@ -26,15 +26,17 @@ MAY_IMPORT = {
     "drivers": {"errors", "forks", "migrations", "core"},
     "lease": {"errors", "core"},
     "recent": {"core", "forks"},
-    "observed": {"core"},
+    "observed": {"errors", "core"},
     "otel": {"core", "observed"},
     "retention": {"errors", "core"},
     "threads": {"errors", "core", "retention"},
     "overlay": {"errors", "core"},
-    "saver": {"errors", "core", "lease", "observed", "recent", "retention", "threads"},
-    "sqlite": {"errors", "core", "dialects", "drivers", "saver"},
-    "postgres": {"errors", "core", "dialects", "drivers", "saver"},
-    "url": {"errors", "saver", "sqlite", "postgres"},
+    "options": {"errors", "core", "observed", "retention"},
+    "saver": {"errors", "core", "lease", "observed", "options", "recent", "retention", "threads"},
+    "sqlite": {"errors", "core", "dialects", "drivers", "options", "saver"},
+    "postgres": {"errors", "core", "dialects", "drivers", "options", "saver"},
+    "aio": {"sqlite", "postgres"},
+    "url": {"errors", "options", "saver", "sqlite", "postgres"},
     "adapters": {"errors", "core", "saver"},
     "exchange": {"errors", "core", "saver"},
     "moving": {"errors", "core", "adapters", "saver"},
@@ -106,7 +108,7 @@ def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
                 )
 
 
-# Statements that go through many threads; on a cluster, to all its servers. `docs/scaling.md` names them.
+# Statements that go through many threads, and so into all partitions. `docs/scaling.md` names them.
 ACROSS_THREADS = {
     "page_of_store",
     "threads_newest",
@@ -115,14 +117,13 @@ ACROSS_THREADS = {
     "searched_candidates",
     "select_interrupts",
     "select_next_thread",
-    "doom_runs",
-    "erase_run_writes",
+    "threads_of_runs",
     "claim_sweep",
 }
 # What goes on with the thread of the block before it, or names its threads otherwise.
 GOES_ON = (
     "schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
-    "erase_superseded",
+    "store_fork_", "erase_superseded",
 )  # fmt: skip
 GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page"}
 # What only the command line sends: `verify`, `stats` and `doctor` look at everything.
@@ -135,11 +136,13 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
         for name, body in load_blocks(f"{database}.sql").items():
             if name not in ACROSS_THREADS | GOING_ON and not name.startswith(GOES_ON + LOOKING_AROUND):
                 # By name, or as the first one by position.
-                bound = re.search(r"(?::|%\()thread_ids?\b|\(thread_id,[^)]*\)\nSELECT \?", body)
+                bound = re.search(
+                    r"(?::|%\()thread_ids?\b|\bthread_id = \?1\b|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES \()\?", body
+                )
                 assert bound, f"{name} in {database}.sql"
 
 
-def test_what_goes_to_all_servers_of_a_cluster_is_named() -> None:
+def test_what_goes_into_all_partitions_is_named() -> None:
     text = (PACKAGE.parent / "docs" / "scaling.md").read_text("utf-8")
     assert {name for name in ACROSS_THREADS if f"`{name}`" not in text} == set()
 

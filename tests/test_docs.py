@@ -7,20 +7,26 @@ import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver as OfficialAsyncPostgresSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as OfficialAsyncSqliteSaver
 
-from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors
+from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors, open_saver
+from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.core import model
+from langgraph_checkpoint_custom.core.maintain import copy_thread
+from langgraph_checkpoint_custom.exchange import export_file
 from langgraph_checkpoint_custom.saver import PAGE
 
 ROOT = Path(__file__).parents[1]
@@ -222,3 +228,64 @@ def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpoi
     for method, word in zip(methods, said.split("|")[1:], strict=True):
         has = any(getattr(saver, name) is not getattr(BaseCheckpointSaver, name) for name in (method, f"a{method}"))
         assert has == word.strip().startswith("yes"), method
+
+
+# A line of a block, or code in a line: what begins with the program's name and goes on with a command.
+PROGRAM = r"(?:langgraph-checkpoint|python -m langgraph_checkpoint_custom) (?=[a-z])"
+COMMANDS = sorted(
+    {
+        (path.name, command.partition(" | ")[0].partition(" > ")[0].strip())
+        for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+        for line in path.read_text("utf-8").splitlines()
+        for command in re.findall(rf"(?:^ *|`|&& ){PROGRAM}([^`]*)", line)
+    }
+)
+DESTROYING = ("delete", "prune", "rollback", "sweep")
+KEYS = {"KEY_2025": "0123456789abcdef", "KEY_2026": "fedcba9876543210"}
+CHECKPOINTS = ("1f0c4a52-7d5c-6f0e-8003-5d0b7a1c2e44", "1f0c4a53-0a10-6b1a-8004-9f1be0c3a511")
+
+
+def _prepare(name: str, arguments: list[str], serde: Any) -> None:
+    """A store with what the command is about."""
+    with open_saver(os.environ["CHECKPOINT_URL"], serde=serde) as saver:
+        for thread in ("1", "2", "3"):
+            where: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+            for checkpoint_id in CHECKPOINTS:
+                made = {**empty_checkpoint(), "id": checkpoint_id}
+                where = saver.put(where, made, {"source": "loop", "step": 1, "user": "ann"}, {})  # type: ignore
+        if "1-copy" in arguments and name != "copy":
+            saver.copy_thread("1", "1-copy")
+        if name == "unlabel":
+            saver.label({"configurable": {"thread_id": "1"}}, arguments[-1])
+        if name == "import":
+            export_file(saver, "all.zst")
+        if name == "delete":
+            saver._driver.run(copy_thread(saver._dialect, "1", "\x1ecubeloop/thread"))
+    if name == "migrate":
+        with OfficialSqliteSaver.from_conn_string("official.db") as official:
+            official.put({"configurable": {"thread_id": "9", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {})
+
+
+@pytest.mark.parametrize(("document", "command"), COMMANDS)
+def test_the_documents_commands_run(
+    document: str, command: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each on a store of its own; what would ask is told yes, and a PostgreSQL URL is that of an empty database."""
+    name, *arguments = shlex.split(command)
+    if name == "demo":
+        pytest.skip("tests/cli/test_demo.py runs it")
+    monkeypatch.chdir(tmp_path)
+    for variable, key in KEYS.items():
+        monkeypatch.setenv(variable, key)
+    serde = None
+    if name == "rekey":
+        monkeypatch.setenv("CHECKPOINT_ENCRYPTION_KEYS", "KEY_2026,KEY_2025")
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=KEYS["KEY_2025"].encode())
+    monkeypatch.setenv("CHECKPOINT_URL", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    _prepare(name, arguments, serde)
+    arguments = [
+        request.getfixturevalue("empty_postgres_url") if each.startswith("postgresql:") else each for each in arguments
+    ]
+    if name in DESTROYING and not {"--yes", "--dry-run"} & set(arguments):
+        arguments.append("--yes")
+    assert main([name, *arguments]) == 0

@@ -81,3 +81,11 @@ def test_sqlite_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert (done.stdout, done.stderr) == ("works\n", "")
+
+
+def test_importing_the_package_changes_nothing_of_psycopgs_log() -> None:
+    program = (
+        "import logging, langgraph_checkpoint_custom as package; package.PostgresSaver;"
+        "assert logging.getLogger('psycopg.pool').filters == []"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

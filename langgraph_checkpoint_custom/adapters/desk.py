@@ -12,6 +12,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.documents import Attempt
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 P = ParamSpec("P")
@@ -24,6 +25,11 @@ class Desk:
     """Runs operations in both colours; what it is of stays the caller's to close."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
+        if not isinstance(saver, CheckpointSaver):
+            raise ConfigError(
+                f"an adapter needs a saver of langgraph_checkpoint_custom, not a {type(saver).__name__}; make one with "
+                "open_saver(url)"
+            )
         self._saver = saver
 
     def run(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.core.documents import (
     misshapen,
     once,
     read_document,
+    replaced_document,
     store_document,
     threads_under,
 )
@@ -99,7 +100,7 @@ def put_value(
     """
 
     def steps() -> Steps[None]:
-        before = yield from read_document(d, codec, thread_id)
+        before = yield from replaced_document(d, codec, thread_id)
         yield from store_document(d, codec, change, (thread_id, ""), before, {_VALUE: value})
 
     yield from once(d, change, steps())

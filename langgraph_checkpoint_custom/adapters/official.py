@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -20,8 +20,19 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.core.moving import HeldCheckpoint, HeldWrite
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, StorageError
 
-# (checkpoint_ns, checkpoint_id) → the number of its writes.
-Places = Mapping[tuple[str, str], int]
+# Threads whose ids are read together: a round trip for them takes less time than reading the ids of their checkpoints.
+PAGE = 100
+
+
+class Counted(NamedTuple):
+    """How many writes a checkpoint has, and how many of them another one may replace: questions, answers, errors."""
+
+    writes: int
+    replaceable: int
+
+
+# By namespace and id.
+Places = Mapping[tuple[str, str], Counted]
 
 
 class OfficialStore(Protocol):
@@ -30,10 +41,11 @@ class OfficialStore(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def count(self) -> int: ...
-    def threads(self) -> Iterator[str]: ...
+    def threads(self) -> Iterator[Sequence[str]]: ...
     def snapshot(self) -> Any: ...
-    def places(self, thread_id: str) -> Places: ...
+    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]: ...
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None: ...
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]: ...
 
 
 def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
@@ -78,15 +90,11 @@ class OfficialSqlite:
 
     def count(self) -> int:
         """The number of threads."""
-        return sum(1 for _ in self.threads())
+        return sum(map(len, self.threads()))
 
-    def threads(self) -> Iterator[str]:
-        """Their ids, in order; each is looked up by itself, so nothing is held meanwhile."""
-        sql = "SELECT thread_id FROM checkpoints WHERE thread_id {} ? ORDER BY thread_id LIMIT 1"
-        row = self._file.execute(sql.format(">="), [""]).fetchone()
-        while row:
-            yield row[0]
-            row = self._file.execute(sql.format(">"), row).fetchone()
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Their ids, in order, a page at a time; nothing is held meanwhile."""
+        return _pages(lambda sql, after: self._file.execute(sql.format("?"), [after]).fetchall())
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -97,19 +105,22 @@ class OfficialSqlite:
         finally:
             self._file.execute("ROLLBACK")
 
-    def places(self, thread_id: str) -> Places:
-        """The checkpoints of a thread with the number of their writes, older ones first."""
-        rows = self._file.execute(
-            """
-            SELECT checkpoint_ns, checkpoint_id, (
-                SELECT count(*) FROM writes w WHERE w.thread_id = c.thread_id
-                AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+        """The checkpoints of threads with the number of their writes, older ones first."""
+        return _by_thread(
+            self._file.execute(
+                """
+                WITH w AS (
+                    SELECT thread_id, checkpoint_ns, checkpoint_id, count(*) AS count, sum(idx < 0) AS replaceable
+                    FROM writes WHERE thread_id IN (SELECT value FROM json_each(:ids)) GROUP BY 1, 2, 3
+                )
+                SELECT thread_id, checkpoint_ns, checkpoint_id, coalesce(w.count, 0), coalesce(w.replaceable, 0)
+                FROM checkpoints c LEFT JOIN w USING (thread_id, checkpoint_ns, checkpoint_id)
+                WHERE c.thread_id IN (SELECT value FROM json_each(:ids)) ORDER BY checkpoint_id, checkpoint_ns
+                """,
+                {"ids": json.dumps(thread_ids)},
             )
-            FROM checkpoints c WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns
-            """,
-            [thread_id],
         )
-        return {(ns, checkpoint_id): count for ns, checkpoint_id, count in rows}
 
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
         """A checkpoint with its values and writes."""
@@ -120,16 +131,21 @@ class OfficialSqlite:
         ).fetchone()
         if row is None:
             return None
-        writes = self._file.execute(
-            f"SELECT task_id, {self._path}, idx, channel, type, value FROM writes WHERE {where}", key
-        )
         return HeldCheckpoint(
             *key,
             row[0] or None,
             self._serde.loads_typed((row[1], row[2])),
             json.loads(row[3]) if row[3] is not None else {},
-            _writes(self._serde, writes),
+            self.read_writes(*key),
         )
+
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
+        """The writes of a checkpoint."""
+        sql = f"""
+            SELECT task_id, {self._path}, idx, channel, type, value FROM writes
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+        """
+        return _writes(self._serde, self._file.execute(sql, [thread_id, checkpoint_ns, checkpoint_id]))
 
 
 class OfficialPostgres:
@@ -173,15 +189,11 @@ class OfficialPostgres:
 
     def count(self) -> int:
         """The number of threads."""
-        return sum(1 for _ in self.threads())
+        return sum(map(len, self.threads()))
 
-    def threads(self) -> Iterator[str]:
-        """Their ids, in order; nothing is held meanwhile."""
-        sql = "SELECT thread_id FROM checkpoints WHERE thread_id {} %s ORDER BY thread_id LIMIT 1"
-        row = self._connection.execute(sql.format(">="), [""]).fetchone()
-        while row:
-            yield row[0]
-            row = self._connection.execute(sql.format(">"), row).fetchone()
+    def threads(self) -> Iterator[Sequence[str]]:
+        """Their ids, in order, a page at a time; nothing is held meanwhile."""
+        return _pages(lambda sql, after: self._connection.execute(sql.format("%s").encode(), [after]).fetchall())
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -189,20 +201,22 @@ class OfficialPostgres:
         with self._connection.transaction():
             yield
 
-    def places(self, thread_id: str) -> Places:
-        """The checkpoints of a thread with the number of their writes, older ones first."""
-        rows = self._connection.execute(
-            """
-            SELECT checkpoint_ns, checkpoint_id, coalesce(w.count, 0)
-            FROM checkpoints c LEFT JOIN (
-                SELECT checkpoint_ns, checkpoint_id, count(*) AS count FROM checkpoint_writes
-                WHERE thread_id = %(thread_id)s GROUP BY 1, 2
-            ) AS w USING (checkpoint_ns, checkpoint_id)
-            WHERE c.thread_id = %(thread_id)s ORDER BY checkpoint_id COLLATE "C", checkpoint_ns
-            """,
-            {"thread_id": thread_id},
+    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+        """The checkpoints of threads with the number of their writes, older ones first."""
+        return _by_thread(
+            self._connection.execute(
+                """
+                SELECT thread_id, checkpoint_ns, checkpoint_id, coalesce(w.count, 0), coalesce(w.replaceable, 0)
+                FROM checkpoints c LEFT JOIN (
+                    SELECT thread_id, checkpoint_ns, checkpoint_id,
+                        count(*) AS count, count(*) FILTER (WHERE idx < 0) AS replaceable
+                    FROM checkpoint_writes WHERE thread_id = ANY(%(ids)s) GROUP BY 1, 2, 3
+                ) AS w USING (thread_id, checkpoint_ns, checkpoint_id)
+                WHERE c.thread_id = ANY(%(ids)s) ORDER BY checkpoint_id COLLATE "C", checkpoint_ns
+                """,
+                {"ids": list(thread_ids)},
+            )
         )
-        return {(ns, checkpoint_id): count for ns, checkpoint_id, count in rows}
 
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
         """A checkpoint with its values and writes."""
@@ -231,13 +245,6 @@ class OfficialPostgres:
             """,
             {**key, "channels": list(versions), "versions": [_text(version) for version in versions.values()]},
         )
-        writes = self._one(
-            f"""
-            SELECT task_id, {self._path}, idx, channel, type, blob FROM checkpoint_writes
-            WHERE {where} AND checkpoint_id = %(checkpoint_id)s
-            """,
-            key,
-        )
         # A value that is not in the document leaves `true` there if it is a snapshot of a DeltaChannel.
         checkpoint["channel_values"] = {
             **(checkpoint.get("channel_values") or {}),
@@ -250,11 +257,50 @@ class OfficialPostgres:
             parent_id or None,
             checkpoint,
             metadata,
-            _writes(self._serde, writes),
+            self.read_writes(**key),
         )
+
+    def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
+        """The writes of a checkpoint."""
+        rows = self._one(
+            f"""
+            SELECT task_id, {self._path}, idx, channel, type, blob FROM checkpoint_writes
+            WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+            """,
+            {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id},
+        )
+        return _writes(self._serde, rows)
 
     def _one(self, sql: str, params: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
         return self._connection.execute(sql, params, binary=True).fetchall()
+
+
+# From one to the next by the primary key: a thread may have any number of checkpoints.
+_THREADS = f"""
+    WITH RECURSIVE t (thread_id, number) AS (
+        SELECT (SELECT thread_id FROM checkpoints WHERE thread_id {{order}} {{{{}}}} ORDER BY thread_id LIMIT 1), 1
+        UNION ALL
+        SELECT (SELECT c.thread_id FROM checkpoints c WHERE c.thread_id > t.thread_id ORDER BY c.thread_id LIMIT 1),
+            number + 1
+        FROM t WHERE t.thread_id IS NOT NULL AND number < {PAGE}
+    )
+    SELECT thread_id FROM t WHERE thread_id IS NOT NULL
+"""
+
+
+def _pages(ask: Callable[[str, str], Sequence[tuple[str]]]) -> Iterator[Sequence[str]]:
+    """The ids of all threads; `ask` takes a statement, in which {} is the parameter, and that."""
+    order, after = ">=", ""
+    while rows := ask(_THREADS.format(order=order), after):
+        yield [row[0] for row in rows]
+        order, after = ">", rows[-1][0]
+
+
+def _by_thread(rows: Iterable[tuple[Any, ...]]) -> Mapping[str, Places]:
+    found: dict[str, dict[tuple[str, str], Counted]] = {}
+    for thread_id, ns, checkpoint_id, writes, replaceable in rows:
+        found.setdefault(thread_id, {})[ns, checkpoint_id] = Counted(writes, replaceable)
+    return found
 
 
 def _writes(serde: SerializerProtocol, rows: Iterable[tuple[Any, ...]]) -> list[HeldWrite]:

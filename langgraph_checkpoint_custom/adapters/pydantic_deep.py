@@ -7,7 +7,7 @@ is in its metadata, so that what only counts or chooses reads no message. Whoeve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,11 +19,12 @@ from langgraph_checkpoint_custom.core.documents import (
     misshapen,
     no_version,
     once,
-    read_document,
+    replaced_document,
     store_document,
 )
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.kinds import thread_of
+from langgraph_checkpoint_custom.core.labels import label, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.model import MAX_ID, Key, Page, key_of, text
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.plain import plain
@@ -80,7 +81,7 @@ class DeepCheckpointStore:
 
     Checkpoints are in the order of `created_at`, and of equal ones in that in which their ids were saved first. A
     retention of the saver's takes each for one checkpoint of the session's thread: `keep_last` should not be below the
-    middleware's limit.
+    middleware's limit. What has a label of the saver's is neither counted nor evicted, and `remove` refuses it.
 
     Args:
         saver: Where they are stored; it stays the caller's to close.
@@ -139,9 +140,8 @@ class DeepCheckpointStore:
         )
 
     async def count(self) -> int:
-        """The number of checkpoints; with `pin_labels`, of those that may be evicted."""
-        found = await self._desk.arun(tell_deep_checkpoints, self._thread_id)
-        number = sum(not (self._pin_labels and one.pinned) for one in found)
+        """The number of checkpoints that may be evicted."""
+        number = await self._desk.arun(count_deep_checkpoints, self._thread_id, pin=self._pin_labels)
         if task := asyncio.current_task():
             self._counted[task] = number
         return number
@@ -170,18 +170,21 @@ def put_deep_checkpoint(
 ) -> Steps[None]:
     """Store a checkpoint, instead of one with the same id if there is such.
 
-    Trips: 4, or 5 if there is.
+    Trips: 4, or 6 if there is, and 2 for each label of it.
     """
 
     def steps() -> Steps[None]:
-        before = yield from read_document(d, codec, thread_id)
+        before = yield from replaced_document(d, codec, thread_id)
         earlier = yield from tell_deep_checkpoints(d, codec, thread_id, wanted({"id": told["id"]})).start()
         first, pinned = change.checkpoint_id, False
         for one in earlier:
             first, pinned = one.first, one.pinned or one.label != told["label"]
         new = {**told, "first": first, "pinned": pinned}
-        yield from store_document(d, codec, change, (thread_id, ""), before, {_MESSAGES: messages}, new)
+        key = yield from store_document(d, codec, change, (thread_id, ""), before, {_MESSAGES: messages}, new)
         for one in earlier:
+            for name in (yield from _labels(d, one.key)):  # They stay with what has the id.
+                yield from unlabel(d, thread_id, name).start()
+                yield from label(d, key, name).start()
             yield from delete_checkpoint(d, one.key).start()
 
     yield from once(d, change, steps())
@@ -200,16 +203,41 @@ def remove_deep_checkpoint(
 ) -> Steps[bool]:
     """Remove the oldest checkpoint that matches, unless there are fewer than so many.
 
-    Trips: 2, or 3 if there is one.
+    Without a filter, one that stays whatever comes is none of them.
+
+    Trips: 2, or 3 if there is one; without a filter one more.
     """
     found = yield from tell_deep_checkpoints(d, codec, thread_id, filter).start()
     if change.result and change.result not in [one.key for one in found]:
         return True  # By an earlier attempt.
-    found = [one for one in found if not (pin and one.pinned)]
+    if not filter:
+        found = list((yield from _evictable(d, thread_id, found, pin=pin)))
     if len(found) < max(at_least, 1):
         return False
     change.result = found[0].key
     return (yield from delete_checkpoint(d, found[0].key).start())
+
+
+@operation("snapshot")
+def count_deep_checkpoints(d: SqlDialect, codec: Values, thread_id: str, *, pin: bool) -> Steps[int]:
+    """The number of checkpoints that may be evicted.
+
+    Trips: 2 for 200 checkpoints.
+    """
+    found = yield from tell_deep_checkpoints(d, codec, thread_id).start()
+    return len((yield from _evictable(d, thread_id, found, pin=pin)))
+
+
+def _evictable(d: SqlDialect, thread_id: str, found: Sequence[_Told], *, pin: bool) -> Steps[Sequence[_Told]]:
+    """Those that are neither pinned nor labelled: whoever has labelled one in the saver wants to keep it."""
+    labels = yield from labels_of_thread(d, thread_id).start()
+    labelled = {key_of(config) for config in labels.values()}
+    return [one for one in found if one.key not in labelled and not (pin and one.pinned)]
+
+
+def _labels(d: SqlDialect, key: Key) -> Steps[Sequence[str]]:
+    labels = yield from labels_of_thread(d, key.thread_id).start()
+    return [name for name, config in labels.items() if key_of(config) == key]
 
 
 @operation("snapshot")

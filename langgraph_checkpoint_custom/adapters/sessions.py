@@ -6,9 +6,11 @@ The contract is the simple one of the TypeScript package `deepagentsdk`: save, l
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -21,6 +23,7 @@ from langgraph_checkpoint_custom.core.documents import (
     misshapen,
     once,
     read_document,
+    replaced_document,
     store_document,
     threads_under,
 )
@@ -30,7 +33,7 @@ from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.plain import plain
 from langgraph_checkpoint_custom.core.records import CheckpointRecord
 from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 _KIND = "session"
@@ -48,7 +51,7 @@ class SessionCheckpoint:
         messages: The conversation.
         state: What the agent keeps besides, by name, such as `todos` and `files`.
         interrupt: What waits for a human, if anything does.
-        created_at: When the session was saved first; by the clock then, if it came without.
+        created_at: When the session was saved first; by the clock then, if it came without. Text in ISO 8601 is taken.
         updated_at: When it was saved last; what it comes with is not stored.
     """
 
@@ -87,7 +90,8 @@ class SessionEvent(NamedTuple):
     messages: int
 
 
-OnSession = Callable[[SessionEvent], None]
+# The async methods await one that is async.
+OnSession = Callable[[SessionEvent], object]
 
 
 class SessionStore:
@@ -119,25 +123,35 @@ class SessionStore:
 
     def save(self, checkpoint: SessionCheckpoint) -> None:
         """Save a session; `created_at` stays that of the first save."""
+        hook = _sync("on_saved", self._on_saved)
         event = _event(checkpoint)
         self._desk.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
-        _call(self._on_saved, event)
+        _call(hook, event)
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
         """Save a session; `created_at` stays that of the first save."""
         event = _event(checkpoint)
         await self._desk.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
-        _call(self._on_saved, event)
+        await _acall(self._on_saved, event)
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """A session as it was saved last, or a version of it; None if there is none."""
+        hook = _sync("on_loaded", self._on_loaded)
         found = self._desk.run(read_session, self._thread_id(thread_id), "", version and _version(version))
-        return self._loaded(thread_id, found)
+        if found is None:
+            return None
+        checkpoint = _decoded(thread_id, found)
+        _call(hook, _event(checkpoint))
+        return checkpoint
 
     async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """A session as it was saved last, or a version of it; None if there is none."""
         found = await self._desk.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
-        return self._loaded(thread_id, found)
+        if found is None:
+            return None
+        checkpoint = _decoded(thread_id, found)
+        await _acall(self._on_loaded, _event(checkpoint))
+        return checkpoint
 
     def list(self) -> Sequence[str]:
         """The thread ids of all sessions, the one that was saved last first; none of them is read."""
@@ -173,24 +187,17 @@ class SessionStore:
 
     def restore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
+        hook = _sync("on_saved", self._on_saved)
         found = self._desk.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
-        return self._restored(thread_id, found)
+        checkpoint = _decoded(thread_id, found)
+        _call(hook, _event(checkpoint))
+        return checkpoint
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
         found = await self._desk.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
-        return self._restored(thread_id, found)
-
-    def _loaded(self, thread_id: str, found: Document | None) -> SessionCheckpoint | None:
-        if found is None:
-            return None
         checkpoint = _decoded(thread_id, found)
-        _call(self._on_loaded, _event(checkpoint))
-        return checkpoint
-
-    def _restored(self, thread_id: str, found: Document) -> SessionCheckpoint:
-        checkpoint = _decoded(thread_id, found)
-        _call(self._on_saved, _event(checkpoint))
+        await _acall(self._on_saved, _event(checkpoint))
         return checkpoint
 
     def _thread_id(self, thread_id: str) -> str:
@@ -215,7 +222,7 @@ def save_session(
     """
 
     def steps() -> Steps[None]:
-        before = yield from read_document(d, codec, thread_id)
+        before = yield from replaced_document(d, codec, thread_id)
         yield from _store(d, codec, change, thread_id, before, values, told)
 
     yield from once(d, change, steps())
@@ -237,7 +244,7 @@ def restore_session(
         if old is None:
             raise CheckpointNotFound(f"session {session!r} has no version {version!r}, or it was pruned; see history()")
         _decoded(session, old)  # It raises before anything is stored.
-        before = yield from read_document(d, codec, thread_id)
+        before = yield from replaced_document(d, codec, thread_id)
         told = yield from _store(d, codec, change, thread_id, before, old.values, old.metadata)
         return old._replace(metadata=told)
 
@@ -256,8 +263,6 @@ def _store(
     """Store all values of a version; returns what is told of it."""
     created_at = before and before.metadata.get("created_at")
     told = {**told, "created_at": created_at or told["created_at"] or change.at, "updated_at": change.at}
-    # Only what is large is shared with the version before: nothing of its state stays that is not in this one.
-    before = before and before._replace(values={}, versions={})
     yield from store_document(d, codec, change, (thread_id, ""), before, values, told)
     return told
 
@@ -272,7 +277,7 @@ def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, A
         "at_step": plain("a session's step", checkpoint.step),
         "messages": len(messages),
         "interrupted": interrupt is not None,
-        "created_at": checkpoint.created_at and checkpoint.created_at.isoformat(),
+        "created_at": _moment(checkpoint.created_at),
     }
 
 
@@ -318,9 +323,35 @@ def _event(checkpoint: SessionCheckpoint) -> SessionEvent:
     return SessionEvent(checkpoint.thread_id, checkpoint.step, len(checkpoint.messages))
 
 
+def _sync(name: str, hook: OnSession | None) -> OnSession | None:
+    """A hook that the sync methods can call."""
+    if iscoroutinefunction(hook) or iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004  # Its code.
+        raise ConfigError(f"{name} is an async function, which only asave, aload and arestore can await")
+    return hook
+
+
 def _call(hook: OnSession | None, event: SessionEvent) -> None:
     try:
         if hook is not None:
             hook(event)
     except Exception:  # The user's code: what was stored is stored.
         _LOG.exception("a session's hook failed")
+
+
+async def _acall(hook: OnSession | None, event: SessionEvent) -> None:
+    try:
+        if hook is not None and isawaitable(found := hook(event)):
+            await found
+    except Exception:  # The user's code: what was stored is stored.
+        _LOG.exception("a session's hook failed")
+
+
+def _moment(created_at: datetime | str | None) -> str | None:
+    """When a session was saved first, in ISO 8601; JSON has that as text."""
+    try:
+        if isinstance(created_at, str):
+            # Python 3.10 does not know the Z.
+            created_at = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", created_at))
+        return None if created_at is None else created_at.isoformat()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"created_at is a datetime or its text in ISO 8601, not {created_at!r}") from error

@@ -14,13 +14,17 @@ import typer
 from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, sweeping, tables, trying
 from langgraph_checkpoint_custom.cli.common import Refused
 from langgraph_checkpoint_custom.cli.output import complain
-from langgraph_checkpoint_custom.errors import CheckpointError
+from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
+from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
 # psycopg's pool logs each attempt to connect; the error that comes in the end says it once.
 _SILENCE = logging.NullHandler()
 
 # What typer raises for arguments that it cannot understand, whether it is click's own or the one that typer brings.
 _Refusal = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
+
+# What a command cannot be given as a serializer.
+_KEYS = f"Here, {KEYS} names the variables that have the keys; without it, the key is in {SERVERS_KEY}"
 
 app = typer.Typer(
     name="langgraph-checkpoint",
@@ -61,7 +65,8 @@ def run(argv: Sequence[str]) -> int:
         ImportError,
         OSError,
     ) as error:  # ImportError: an extra is missing; the message says which.
-        complain(str(error))
+        encrypted = isinstance(error, CorruptCheckpoint) and "+" in (error.type or "")
+        complain(f"{error}. {_KEYS}" if encrypted else str(error))
         return 2 if isinstance(error, Refused) else 1
     except _Refusal as error:
         # Without what may be a URL, and so have a password.

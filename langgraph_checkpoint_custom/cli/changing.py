@@ -12,19 +12,25 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from langgraph_checkpoint_custom.cli.common import (
+    AnyTenant,
     DryRun,
     Json,
     Namespace,
+    NoTenants,
     Refused,
     Tenant,
     Thread,
     Url,
     Yes,
     confirm,
+    everybody,
+    mention_tenants,
     opened,
     thread_as_typed,
+    whether_all,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, table, tell
+from langgraph_checkpoint_custom.core.kinds import check_kind
 from langgraph_checkpoint_custom.core.maintain import delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.model import KIND_MARK, MAX_ID, Key, config_of, text, thread_text
 from langgraph_checkpoint_custom.core.operation import Operation
@@ -39,7 +45,7 @@ Threads = Annotated[
     list[str] | None,
     typer.Argument(metavar="[THREAD]...", parser=thread_as_typed, help="ids of threads", show_default=False),
 ]
-All = Annotated[bool, typer.Option("--all", help="all threads of the tenant, or without one", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="all threads, those of all tenants, too", show_default=False)]
 
 
 @commands.command()
@@ -92,7 +98,8 @@ def prune(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Keep the newest checkpoints of each namespace, those with labels, and what they need; delete the others.
@@ -100,7 +107,7 @@ def prune(
     With --all, threads of other frameworks are left alone: there an older checkpoint can be a record of its own.
     """
     _on_threads(
-        _Asked(threads, every, dry_run, yes, url, tenant, as_json),
+        _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
         lambda saver, one: prune_thread(saver._dialect, one, keep),
         "Delete the history of {}?",
         but=KIND_MARK,
@@ -114,12 +121,13 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Delete everything of threads."""
     _on_threads(
-        _Asked(threads, every, dry_run, yes, url, tenant, as_json),
+        _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
         lambda saver, one: delete_thread(saver._dialect, one),
         "Delete {} for good?",
     )
@@ -137,8 +145,9 @@ def rollback(
 ) -> None:
     """Make a checkpoint the newest: all that came behind it goes, in all namespaces, and will not be applied again."""
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
+    check_kind("rollback", key.thread_id)
     _on_threads(
-        _Asked([thread], False, dry_run, yes, url, tenant, as_json),
+        _Asked([thread], False, dry_run, yes, url, tenant, False, as_json),
         lambda saver, one: rollback_thread(saver._dialect, key),
         f"Delete all that came behind checkpoint {checkpoint} of {{}}?",
     )
@@ -153,6 +162,7 @@ class _Asked(NamedTuple):
     yes: bool
     url: str | None
     tenant: str | None
+    no_tenants: bool
     as_json: bool
 
 
@@ -163,52 +173,81 @@ def _on_threads(
     named = asked.threads or []
     if asked.every == bool(named):
         raise Refused("name threads, or say --all")
+    tenants = whether_all(asked.tenant, asked.no_tenants) and asked.every
     with opened(asked.url, asked.tenant) as saver:
         for one in named:
             _must_be_there(saver, one)
 
         def total() -> int:
-            left_out = 0 if but is None else saver.count_threads(prefix=but)
-            return len(named) or saver.count_threads() - left_out
+            if named:
+                return len(named)
+            whose = everybody(saver, tenants)
+            left_out = 0 if but is None else sum(own.count_threads(prefix=but) for own in whose)
+            return sum(own.count_threads() for own in whose) - left_out
 
-        found: Iterable[str] = named or (one for one in _all_threads(saver) if but is None or not one.startswith(but))
+        def found() -> Iterator[_Thread]:
+            if named:
+                yield from (_Thread(saver, one) for one in named)
+                return
+            for own in everybody(saver, tenants):
+                for one in _all_threads(own):
+                    if but is None or not one.startswith(but):
+                        yield _Thread(own, one)
+
+        if asked.every:
+            mention_tenants(saver, asked.tenant, are_in=tenants)
         if asked.dry_run:
-            _rehearse(saver, found, operation, total, asked.as_json)
+            _rehearse(found(), operation, total, asked.as_json)
             return
         if not asked.yes:
             confirm(question.format(_named(named, total())), yes=False)
         done = 0
         with progress("threads", total) as report:
-            for done, one in enumerate(found, 1):
-                saver._driver.run(operation(saver, thread_text(one)))
+            for done, (own, one) in enumerate(found(), 1):
+                own._driver.run(operation(own, thread_text(one)))
                 report(done, "work")
     _done({"threads": done}, f"Done with {counted(done, 'thread')}.", asked.as_json)
 
 
+class _Thread(NamedTuple):
+    """A thread, and the saver of whose it is."""
+
+    saver: CheckpointSaver
+    thread_id: str
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose it is."""
+        return self.saver._dialect._tenant or None
+
+
 def _rehearse(
-    saver: CheckpointSaver,
-    threads: Iterable[str],
+    threads: Iterable[_Thread],
     operation: Callable[[CheckpointSaver, str], Operation[Any]],
     total: Callable[[], int | None],
     as_json: bool,
 ) -> None:
-    sizes: list[tuple[ThreadSize, ThreadSize]] = []
+    sizes: list[tuple[str | None, ThreadSize, ThreadSize]] = []
     with progress("threads", total) as report:
         for number, one in enumerate(threads, 1):
+            thread_id = thread_text(one.thread_id)
             try:
-                saver._driver.run(rehearse(saver._dialect, thread_text(one), operation(saver, thread_text(one))))
+                one.saver._driver.run(rehearse(one.saver._dialect, thread_id, operation(one.saver, thread_id)))
             except Rehearsed as told:
-                sizes.append((told.before, told.after))
+                sizes.append((one.tenant, told.before, told.after))
             report(number, "dry run")
     if as_json:
-        rows = [{"thread_id": one.thread_id, "before": one._asdict(), "after": two._asdict()} for one, two in sizes]
+        rows = [
+            {"thread_id": a.thread_id, "tenant": tenant, "before": a._asdict(), "after": b._asdict()}
+            for tenant, a, b in sizes
+        ]
         tell({"dry_run": True, "threads": rows})
         return
     table(
-        ("thread", "checkpoints", "would be", "writes", "would be", "size", "would be"),
+        ("tenant", "thread", "checkpoints", "would be", "writes", "would be", "size", "would be"),
         (
-            (a.thread_id, a.checkpoints, b.checkpoints, a.writes, b.writes, size(a.bytes), size(b.bytes))
-            for a, b in sizes
+            (tenant, a.thread_id, a.checkpoints, b.checkpoints, a.writes, b.writes, size(a.bytes), size(b.bytes))
+            for tenant, a, b in sizes
         ),
         right=("checkpoints", "writes", "size", "would be"),
     )

@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 import typer
 
+from langgraph_checkpoint_custom.core.migrate import check_schema
 from langgraph_checkpoint_custom.core.model import KIND_MARK
 from langgraph_checkpoint_custom.core.verbatim import verbatim
-from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
 
+# Tenants that are named.
+TENANTS = 5
+
 # As `safe` shows it.
 _SHOWN_MARK = repr(KIND_MARK)[1:-1]
+_FILE = "sqlite:///"
 
 
 def thread_as_typed(text: str) -> str:
@@ -39,6 +44,14 @@ Url = Annotated[
 Tenant = Annotated[
     str | None,
     typer.Option(help="the tenant whose threads are meant; by default those without one", show_default=False),
+]
+AnyTenant = Annotated[
+    str | None,
+    typer.Option(help="only the threads of this tenant; by default all threads", show_default=False),
+]
+NoTenants = Annotated[
+    bool,
+    typer.Option("--no-tenants", help="only the threads without a tenant; by default all", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)]
@@ -68,27 +81,61 @@ def given(url: str | None) -> str:
 
 
 @contextmanager
-def opened(url: str | None, tenant: str | None = None, *, may_be_new: bool = False) -> Iterator[CheckpointSaver]:
+def opened(
+    url: str | None,
+    tenant: str | None = None,
+    *,
+    may_be_new: bool = False,
+    may_be_anothers: bool = False,
+    schema: str | None = None,
+) -> Iterator[CheckpointSaver]:
     """The saver that the options and the environment ask for.
 
     Args:
         url: What came as `--url`.
         tenant: What came as `--tenant`.
         may_be_new: Whether a SQLite file that is not there is to be made.
+        may_be_anothers: Whether it is all right if there are no tables, since nothing makes any.
+        schema: What came as `--schema`.
     """
     where = given(url)
     if not may_be_new:
         must_exist(where)
     settings = settings_of(os.environ, where)
-    with open_saver(settings.url, **settings.all_options()) as saver:
+    options = settings.all_options() | ({} if schema is None else {"schema": schema})
+    with open_saver(settings.url, **options) as saver:
+        if not (may_be_new or may_be_anothers):
+            must_have_tables(saver)
         yield saver if tenant is None else saver.for_tenant(tenant)
 
 
 def must_exist(url: str) -> None:
     """Refuse to look into a SQLite file that looking would make."""
-    path = unquote(url.removeprefix("sqlite:///"))
-    if url.startswith("sqlite:///") and path != ":memory:" and not Path(path).exists():
+    path = unquote(url[len(_FILE) :])
+    if url.lower().startswith(_FILE) and path != ":memory:" and not Path(path).exists():
         raise ConfigError(f"there is no file {path!r}; setup makes one")
+
+
+def must_have_tables(saver: CheckpointSaver) -> None:
+    """Refuse a database without tables of ours: on SQLite to look would make them, in the file of another program."""
+    with suppress(SchemaOutdated):  # Those are made current by whatever comes, or it says so.
+        saver._driver.look(check_schema(saver._dialect))
+
+
+def whether_all(tenant: str | None, no_tenants: bool) -> bool:
+    """Whether a command is about the threads of all tenants."""
+    if tenant is not None and no_tenants:
+        raise Refused("--tenant is about one tenant, and --no-tenants about none; use one of them")
+    return tenant is None and not no_tenants
+
+
+def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool = False) -> None:
+    """Say whose threads are not among those that a command is about."""
+    from langgraph_checkpoint_custom.cli.output import counted, note
+
+    if tenant is None and not are_in and (names := saver.tenants()):
+        named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
+        note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME is about one")
 
 
 def without_classes(saver: S) -> S:
@@ -98,11 +145,23 @@ def without_classes(saver: S) -> S:
     return clone
 
 
-def rows_of(saver: CheckpointSaver) -> int:
+def everybody(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
+    """The saver, and, if tenants are meant, those of them all."""
+    names = saver.tenants() if tenants else ()
+    return [saver, *map(saver.for_tenant, names)]
+
+
+def count_all(saver: CheckpointSaver, tenants: bool, filter: dict[str, Any] | None = None) -> int:
+    """The number of threads, for a bar."""
+    return sum(own.count_threads(filter=filter) for own in everybody(saver, tenants))
+
+
+def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
     """The rows of all tables, for a bar."""
     from langgraph_checkpoint_custom.core.sizes import sizes_of_store
 
-    return sum(one.rows for one in saver._driver.run(sizes_of_store(saver._dialect, 1)).tables)
+    found = (own._driver.run(sizes_of_store(own._dialect, 1)) for own in everybody(saver, tenants))
+    return sum(one.rows for store in found for one in store.tables)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, opened, thread_as_typed
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, mention_tenants, opened, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit, time_of, when
 from langgraph_checkpoint_custom.core.model import thread_text
@@ -42,6 +42,7 @@ def stats(
     """
     with opened(url, tenant) as saver:
         if thread is None:
+            mention_tenants(saver, tenant)
             store = saver._driver.run(sizes_of_store(saver._dialect, limit))
             _tell_store(store) if as_json else _show_store(store)
         else:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, opened, rows_of
+from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, mention_tenants, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
 from langgraph_checkpoint_custom.core.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
 from langgraph_checkpoint_custom.core.verify import Verified, verify
@@ -34,7 +34,7 @@ def doctor(
     """Look for what is wrong: orphans, references to nothing, ids out of order, bloat, missing indexes."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, may_be_anothers=True) as saver:
         shape = saver._driver.look(verify(saver._dialect))
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)
@@ -43,6 +43,7 @@ def doctor(
         fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
         room = saver._driver.run(bloat(saver._dialect))
         left = _wrong(shape, counts, fixed)
+        mention_tenants(saver, tenant)
     if as_json:
         _tell(shape, counts, examples, room, fixed, ok=not left)
     else:

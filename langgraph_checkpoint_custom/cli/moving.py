@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import DryRun, Json, Tenant, Url, given, must_exist, opened, rows_of
+from langgraph_checkpoint_custom.cli.common import (
+    AnyTenant,
+    DryRun,
+    Json,
+    NoTenants,
+    Tenant,
+    Url,
+    count_all,
+    given,
+    mention_tenants,
+    must_exist,
+    must_have_tables,
+    opened,
+    rows_of,
+    whether_all,
+)
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
+from langgraph_checkpoint_custom.cli.reading import classes_of
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.settings import SERVERS_KEY, serde_of_key, settings_of
+from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY, serde_of_key, settings_of
+from langgraph_checkpoint_custom.sqlite import SqliteSaver
 from langgraph_checkpoint_custom.url import open_saver
 
 commands = typer.Typer()
@@ -26,14 +45,17 @@ TOLD = 20
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to make; it must not be there yet")],
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Write all threads to a file, while runs go on; one that was interrupted goes on where it was."""
     from langgraph_checkpoint_custom.exchange import export_file
 
-    with opened(url, tenant) as saver, progress("threads", saver.count_threads) as report:
-        done = export_file(saver, file, progress=lambda threads: report(threads, "export"))
+    tenants = whether_all(tenant, no_tenants)
+    with opened(url, tenant) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
+        done = export_file(saver, file, progress=lambda threads: report(threads, "export"), tenants=tenants)
+        mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
         tell({"file": str(file), "threads": done.threads, "rows": done.rows})
     else:
@@ -66,7 +88,8 @@ def import_(
 def migrate(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="the database to take everything from")],
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="read everything again and compare")] = True,
     tables: Annotated[
         str | None,
@@ -81,26 +104,60 @@ def migrate(
             show_default=False,
         ),
     ] = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Move in from LangGraph's own savers, or from tables of ours in another database; the source is only read.
 
-    It may run beside live traffic, and again: it takes what is new. The tables are made if there are none.
+    It may run beside live traffic, and again: it takes what is new. The tables are made if there are none. With
+    --dry-run everything is moved to a temporary file, and classes that cannot be found here are told.
     """
+    tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
         raise ConfigError("--tables is official or own")
     must_exist(source)
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
-    with opened(url, tenant, may_be_new=True) as target:
-        kind = tables or _kind(source, target, given(url))
+    with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:
+        kind = tables or _kind(source, target, "" if dry_run else given(url))
         target.setup()
-        moved = _migrate(source, target, serde, verify) if kind == "official" else _transfer(source, target)
+        if kind == "official":
+            moved = _migrate(source, target, serde, verify)
+        else:
+            moved = _transfer(source, target, tenant, tenants)
+        missing = _missing(target) if dry_run else []
     problems = moved.pop("problems")
     if as_json:
-        tell({"tables": kind, **moved, "problems": problems})
+        told = {"tables": kind, **moved, "problems": problems}
+        tell({"dry_run": True, **told, "missing_classes": missing} if dry_run else told)
     else:
-        say(", ".join(f"{number:,} {what}" for what, number in moved.items()) + ".")
+        numbers = ", ".join(f"{number:,} {what}" for what, number in moved.items())
+        say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
+    for name in missing:
+        complain(f"{name} cannot be found here; reading it raises CorruptCheckpoint")
     _end(problems)
+    if missing:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
+    """A saver on a file that is thrown away; what was encrypted is encrypted there, too."""
+    with TemporaryDirectory() as folder, SqliteSaver(Path(folder) / "dry-run.db", serde=serde) as saver:
+        yield saver
+
+
+def _missing(saver: CheckpointSaver) -> list[str]:
+    """The classes in a store that cannot be imported."""
+    from langgraph_checkpoint_custom.core.objects import UnreadableValue
+    from langgraph_checkpoint_custom.core.restored import find
+
+    missing = []
+    for module, name in sorted(classes_of(saver)[0]):
+        try:
+            find(module, name)
+        except UnreadableValue:
+            missing.append(f"{module}.{name}")
+    return missing
 
 
 def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> dict[str, Any]:
@@ -121,12 +178,16 @@ def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> 
     return {**found, **({"verified": moved.verified} if verify else {}), "problems": moved.problems}
 
 
-def _transfer(source: str, target: CheckpointSaver) -> dict[str, Any]:
+def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants: bool) -> dict[str, Any]:
     from langgraph_checkpoint_custom.exchange import transfer
 
     options = dict(settings_of(os.environ, source).options)
-    with open_saver(source, **options) as other, progress("threads", other.count_threads) as report:
-        done = transfer(other, target, progress=lambda threads: report(threads, "copy"))
+    with open_saver(source, **options) as opener:
+        must_have_tables(opener)
+        other = opener if tenant is None else opener.for_tenant(tenant)
+        with progress("threads", lambda: count_all(other, tenants)) as report:
+            done = transfer(other, target, progress=lambda threads: report(threads, "copy"), tenants=tenants)
+        mention_tenants(opener, tenant, are_in=tenants)
     return {"threads": done.threads, "rows": done.rows, "problems": done.problems}
 
 
@@ -155,7 +216,8 @@ def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
 @commands.command()
 def rekey(
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     key: Annotated[
         str | None,
         typer.Option(metavar="VARIABLE", help="the variable with the AES key to encrypt with", show_default=False),
@@ -178,6 +240,7 @@ def rekey(
 
     Without options the keys are those of CHECKPOINT_ENCRYPTION_KEYS: the first one encrypts, the others are old ones.
     """
+    tenants = whether_all(tenant, no_tenants)
     where = given(url)
     settings = settings_of(os.environ, where)
     options = settings.all_options() if not (key or old_key or unencrypted) and settings.keys else {}
@@ -187,13 +250,20 @@ def rekey(
         options = dict(settings.options)
         options["previous_serdes"] = [JsonPlusSerializer()] if unencrypted else []
         options["previous_serdes"] += [_serde(name) for name in old_key or ()]
-        options["serde"] = _serde(key or SERVERS_KEY)
+        name = key or (SERVERS_KEY if os.environ.get(SERVERS_KEY) else None)
+        options["serde"] = _serde(name) if name else None
     must_exist(where)
+    if not options["serde"]:
+        raise ConfigError(f"no key is given to encrypt with: use --key, or set {KEYS}")
     with open_saver(where, **options) as saver:
         found = saver if tenant is None else saver.for_tenant(tenant)
-        with progress("rows", lambda: rows_of(found)) as report:
+        must_have_tables(saver)
+        with progress("rows", lambda: rows_of(found, tenants=tenants)) as report:
             what = "dry run" if dry_run else "rekey"
-            rows, renewed, unreadable = found.reencrypt(dry_run=dry_run, progress=lambda rows: report(rows, what))
+            rows, renewed, unreadable = found.reencrypt(
+                dry_run=dry_run, progress=lambda rows: report(rows, what), tenants=tenants
+            )
+        mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
         told = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
         tell({"dry_run": True, **told} if dry_run else told)

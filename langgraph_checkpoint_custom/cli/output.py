@@ -31,6 +31,11 @@ def complain(message: str) -> None:
     print(f"error: {safe(message)}", file=sys.stderr)
 
 
+def note(message: str) -> None:
+    """Something that people should know and programs need not, in one line."""
+    print(f"note: {safe(message)}", file=sys.stderr)
+
+
 def say(text: str) -> None:
     """A line for people."""
     print(safe(text))

@@ -1,4 +1,7 @@
-"""`threads`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`: what is there. Nothing is imported or made."""
+"""`threads`, `tenants`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`: what is there.
+
+Nothing is imported or made.
+"""
 
 from __future__ import annotations
 
@@ -94,6 +97,17 @@ def threads(
         say(f"More with --before {_quoted(following)}")
     if hint:
         say(hint)
+
+
+@commands.command()
+def tenants(url: Url = None, as_json: Json = False) -> None:
+    """List the tenants that have threads; --tenant of the other commands names one."""
+    with opened(url) as saver:
+        found = saver.tenants()
+    if as_json:
+        tell({"tenants": found})
+    else:
+        table(("tenant",), [(name,) for name in found])
 
 
 def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
@@ -355,18 +369,15 @@ def diff(
         say(f"More than {limit}; see --limit")
 
 
-@commands.command()
-def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
-    """Find every class in the store, and print an allowlist for strict=True."""
-    from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
-
+def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+    """How often each class is in the store, by module and name, and what was not looked into."""
     from langgraph_checkpoint_custom.core.reencrypt import TABLES
     from langgraph_checkpoint_custom.core.types import types_page
 
     classes: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     rows = 0
-    with opened(url, tenant) as saver, progress("rows", lambda: rows_of(saver)) as report:
+    with progress("rows", lambda: rows_of(saver)) as report:
         for each in TABLES:
             after: Any = each.first
             while after is not None:
@@ -375,13 +386,23 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
                 unseen.update(page.unseen)
                 rows, after = rows + page.rows, page.after
                 report(rows, "types")
+    return classes, unseen
+
+
+@commands.command()
+def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
+    """Find every class in the store, and print an allowlist for strict=True."""
+    from langgraph_checkpoint_custom.core.serde import ALWAYS_ALLOWED
+
+    with opened(url, tenant) as saver:
+        classes, unseen = classes_of(saver)
     found = sorted(classes.items())
-    allow = [pair for pair, _ in found if pair not in SAFE_MSGPACK_TYPES]
+    allow = [pair for pair, _ in found if pair not in ALWAYS_ALLOWED]
     if as_json:
         tell(
             {
                 "classes": [
-                    {"module": m, "name": n, "count": count, "always_allowed": (m, n) in SAFE_MSGPACK_TYPES}
+                    {"module": m, "name": n, "count": count, "always_allowed": (m, n) in ALWAYS_ALLOWED}
                     for (m, n), count in found
                 ],
                 "allow": allow,
@@ -391,7 +412,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
         return
     table(
         ("class", "times", "strict=True"),
-        ((f"{m}.{n}", count, "reads it" if (m, n) in SAFE_MSGPACK_TYPES else "needs allow") for (m, n), count in found),
+        ((f"{m}.{n}", count, "reads it" if (m, n) in ALWAYS_ALLOWED else "needs allow") for (m, n), count in found),
         right=("times",),
     )
     for what, count in unseen.items():

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import DryRun, Json, Refused, Tenant, Url, Yes, confirm, opened
+from langgraph_checkpoint_custom.cli.common import (
+    AnyTenant,
+    DryRun,
+    Json,
+    NoTenants,
+    Refused,
+    Url,
+    Yes,
+    confirm,
+    count_all,
+    mention_tenants,
+    opened,
+    whether_all,
+)
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
 from langgraph_checkpoint_custom.core.operation import Operation, follow
@@ -36,7 +49,8 @@ def sweep(
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
-    tenant: Tenant = None,
+    tenant: AnyTenant = None,
+    no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
     """Delete idle threads, all but the newest checkpoints, or what is beyond a size, while runs go on."""
@@ -48,11 +62,12 @@ def sweep(
         max_bytes=None if max_bytes is None else _size(max_bytes),
         filter=wanted_of(where),
     )
+    tenants = whether_all(tenant, no_tenants)
     with opened(url, tenant) as saver:
         if not dry_run:
             confirm("Delete what is not to be kept?", yes=yes)
         seen, last = 0, ""
-        with progress("threads", lambda: saver.count_threads(filter=wanted_of(where))) as report:
+        with progress("threads", lambda: count_all(saver, tenants, wanted_of(where))) as report:
 
             def run(op: Operation[Any]) -> Any:
                 nonlocal seen, last
@@ -61,7 +76,10 @@ def sweep(
                     report(seen, "dry run" if dry_run else "work")
                 return saver._driver.run(op)
 
-            done = follow(sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run), run)
+            done = follow(
+                sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run, tenants=tenants), run
+            )
+        mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
         tell({"dry_run": dry_run, **asdict(done)})
         return

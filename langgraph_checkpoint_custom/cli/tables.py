@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import unquote
 
 import typer
@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.core.searchable import searchable_keys
 from langgraph_checkpoint_custom.core.verify import Privilege, Verified
 from langgraph_checkpoint_custom.core.verify import verify as verify_tables
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.settings import URL, settings_of
+from langgraph_checkpoint_custom.settings import SCHEMA, URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
 
 commands = typer.Typer()
@@ -36,29 +36,28 @@ def setup(
             min=1, help="PostgreSQL: make the large tables in so many partitions by thread", show_default=False
         ),
     ] = None,
-    distribute: Annotated[
-        Literal["citus"] | None,
-        typer.Option(help="Citus: spread the tables over the workers, by thread", show_default=False),
-    ] = None,
     searchable: Annotated[
         list[str] | None,
         typer.Option(help="a metadata key to find threads by; may be given several times", show_default=False),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False),
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    usual = partitions is None and distribute is None
-    with opened(url, may_be_new=usual) as saver:
-        if usual:
+    with opened(url, may_be_new=partitions is None, may_be_anothers=True, schema=schema) as saver:
+        if partitions is None:
             saver.setup(searchable=searchable or ())
         elif saver._dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
-            saver.setup(partitions=partitions, distribute=distribute, searchable=searchable or ())
+            saver.setup(partitions=partitions, searchable=searchable or ())
         else:
-            raise ConfigError("--partitions and --distribute are for PostgreSQL")
+            raise ConfigError("--partitions is for PostgreSQL")
         version = len(saver._dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})
@@ -69,7 +68,7 @@ def setup(
 @commands.command()
 def verify(url: Url = None, as_json: Json = False) -> None:
     """Compare the tables with those that this package ships, and see what this role may do; changes nothing."""
-    with opened(url) as saver:
+    with opened(url, may_be_anothers=True) as saver:
         found = saver._driver.look(verify_tables(saver._dialect))
         database, place = saver._dialect.system, saver._dialect.place
     found = found._replace(privileges=[*found.privileges, *_of_file(given(url))])

@@ -43,7 +43,7 @@ def renew_claim(d: SqlDialect, thread_id: str, token: str, ttl_seconds: float) -
         raise claim_lost(thread_id)
 
 
-@operation("write")
+@operation("write", tells=True)
 def release_claim(d: SqlDialect, thread_id: str, token: str) -> Steps[bool]:
     """End a claim; tells whether it was still held.
 

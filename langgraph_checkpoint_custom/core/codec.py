@@ -2,10 +2,10 @@
 
 Must not know: SQL, connections.
 
-Where a channel value goes is decided by its Python type, without encoding it: immutable scalars of up to
-`INLINE_BYTES` are part of the checkpoint document, everything else is a blob named by channel and channel version.
-So a large value that did not change costs nothing at a put, and a list that a node changed in place cannot slip into
-a later checkpoint under its old version.
+A small value is part of the checkpoint document, a larger one is a blob named by channel and channel version. So most
+checkpoints are one row that refers to nothing, and a large value that did not change costs nothing at a put. A value
+that did not change is stored as it was at its version: a small one by the bytes that the parent has, as long as they
+are known (`recent.py`). So a list that a node changed in place does not slip into a later checkpoint.
 
 The `thread_id` key of metadata is stored as None where it is the checkpoint's own thread, and in a list of one where it
 is anything else, so that a thread copied inside the database names its new thread when it is read.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import ValidationError
 
 from langgraph_checkpoint_custom.core.filter import project
 from langgraph_checkpoint_custom.core.model import (
@@ -39,8 +41,8 @@ from langgraph_checkpoint_custom.core.model import (
     Place,
     TupleRow,
     WriteRow,
+    channel_text,
     claim_of,
-    key_of,
     own_key_of,
     place_of_blob,
     place_of_checkpoint,
@@ -48,15 +50,23 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
     text,
 )
-from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue
+from langgraph_checkpoint_custom.core.objects import UnreadableValue, UnstorableValue, pack, said_by
 from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, done
-from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, as_divided, as_whole
-from langgraph_checkpoint_custom.core.values import InParts, Stored, Values
+from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, Known, Small, is_still
+from langgraph_checkpoint_custom.core.serde import MSGPACK
+from langgraph_checkpoint_custom.core.values import Large, Stored, Values
 from langgraph_checkpoint_custom.errors import CheckpointEncodeError, ConfigError, CorruptCheckpoint
 
-# Characters or bytes. A text of this length costs less to repeat in each superstep's document than a row of its own
-# with its index entry (about 200 bytes on either database).
+# Characters or bytes of a scalar, which is encoded with the document.
 INLINE_BYTES = 256
+# Bytes of an encoded value that is part of the document, and of all of them together: each is stored again with every
+# superstep. With four values of 1,000 bytes, of which one is new, a put takes 0.7 of the time that it takes with rows
+# of their own on PostgreSQL and 0.8 on SQLite, a get 0.9, and a checkpoint 2.6 times the bytes; of larger ones, more
+# bytes and on SQLite no less time.
+SMALL_VALUE = 1_024
+SMALL_VALUES = 4_096
+# What they are called in the document.
+SMALL = "small_values"
 
 T = TypeVar("T")
 
@@ -76,7 +86,12 @@ class Encoded(NamedTuple):
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
     claim: str | None
-    large: Mapping[str, Divided]
+    large: Mapping[str, Known]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one row that refers to nothing."""
+        return not (self.blobs or self.kept or self.replayed or self.claim)
 
     def without(self, lost: Sequence[str]) -> Encoded:
         """The same, storing these channels whole, since what it would share or keep of them is gone."""
@@ -118,10 +133,15 @@ def _encoded(place: Place, dumps: Callable[..., T], *args: Any) -> T:
     except UnstorableValue as error:
         raise CheckpointEncodeError(f"{_thing_at(place)} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
-        raise CheckpointEncodeError(
-            f"{_thing_at(place)} cannot be serialised ({type(error).__name__}: {error}); nothing was stored. Make the "
-            "value serialisable or pass a serde that knows it"
-        ) from error
+        # As msgpack says it; and pydantic, which quotes the value.
+        if type(error) in (TypeError, RecursionError) or isinstance(error, ValidationError):
+            raise CheckpointEncodeError(
+                f"{_thing_at(place)} cannot be serialised ({said_by(error)}); nothing was stored. Make the value "
+                "serialisable or pass a serde that knows it"
+            ) from error
+        if hasattr(error, "add_note"):  # Since Python 3.11.
+            error.add_note(f"{_thing_at(place)} cannot be serialised; nothing was stored")
+        raise  # As with LangGraph: whoever made the serializer, or the class, knows it.
 
 
 class _Open(NamedTuple):
@@ -192,31 +212,49 @@ def run_of(metadata: Mapping[str, Any]) -> str | None:
 
 def encode_checkpoint(
     codec: Values,
+    parent: Key,
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
-    before: Mapping[str, Divided] | None = None,
+    before: Mapping[str, Known] | None = None,
 ) -> Encoded | Offload:
-    """Encode a checkpoint with the values of the channels in `new_versions`.
+    """Encode a checkpoint, put with a config that names its parent, with the values of the channels in `new_versions`.
 
-    Large ones share what they have in common with those of the parent that are known, `before`. If it takes a while to
-    compress or encrypt them, that is left to do: it needs the caller's objects no more.
+    `before` is what is known of the parent's values, or None if that is nothing: large ones share what they have in
+    common with it. If it takes a while to compress or encrypt them, that is left to do: it needs the caller's objects
+    no more.
     """
-    thread_id, checkpoint_ns, parent_id = key_of(config)
+    thread_id, checkpoint_ns, parent_id = parent
     checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
     values = dict(checkpoint.get("channel_values") or {})  # `spare` may need them when the graph has dropped them.
     versions = dict(checkpoint.get("channel_versions") or {})
     whole = merge_metadata(config, metadata)
 
-    def add(blobs: list[BlobRow], opened: list[_Open], channel: str, shared: Divided | None = None) -> None:
+    room = SMALL_VALUES if codec.packs else 0
+
+    def is_small(channel: str, found: Stored | Large) -> bool:
+        nonlocal room
+        if isinstance(found, Large) or found.type != MSGPACK or len(found.value) > min(SMALL_VALUE, room):
+            return False
+        if isinstance(values.get(channel), _DeltaSnapshot):  # LangGraph leaves it out until the next: found by version.
+            return False
+        small[channel] = found.value
+        large[channel] = Small(version_key(versions[channel]), found.value)
+        room -= len(found.value)
+        return True
+
+    def encoded(channel: str, shared: Known | None = None) -> Stored | Large:
+        place = place_of_blob(checkpoint_ns, channel, version_key(versions[channel]))
+        return _encoded(place, codec.dumps_blob, values[channel], place, shared)
+
+    def add(blobs: list[BlobRow], opened: list[_Open], channel: str, found: Stored | Large) -> None:
         version = version_key(versions[channel])
         place = place_of_blob(checkpoint_ns, channel, version)
-        found = _encoded(place, codec.dumps_blob, values[channel], place, shared)
         stored = found if isinstance(found, Stored) else found.whole
         names = None
-        if isinstance(found, InParts):
-            large[channel] = found.divided
+        if isinstance(found, Large):
+            large[channel] = found.known
             names = found.names
             for name, part in found.new.items():
                 if codec.is_open(part):
@@ -230,32 +268,49 @@ def encode_checkpoint(
         blobs: list[BlobRow] = []
         opened: list[_Open] = []
         for channel in channels:
-            add(blobs, opened, channel)
+            known, value = large.get(channel), values[channel]
+            place = place_of_blob(checkpoint_ns, channel, version_key(versions[channel]))
+            in_parts = channel in new_versions and isinstance(known, Divided)
+            if in_parts and not _encoded(place, is_still, known, value, pack):
+                raise CheckpointEncodeError(
+                    f"channel {channel!r} was changed in place while it was being stored, and what it shared with the "
+                    "checkpoint before has been deleted meanwhile; nothing was stored"
+                )
+            add(blobs, opened, channel, encoded(channel))
         return done(_closed(codec, blobs, opened, lambda blobs: blobs))
 
-    large: dict[str, Divided] = {}
+    large: dict[str, Known] = {}
     inline: dict[str, Any] = {}
+    small: dict[str, bytes] = {}
     blobs: list[BlobRow] = []
     opened: list[_Open] = []
     kept: list[BlobRef] = []
     for channel, value in values.items():
         if channel not in versions:  # It cannot be found by a version later, so it stays with its checkpoint.
-            inline[text("channel", channel, MAX_CHANNEL)] = value
+            inline[channel_text(channel)] = value
         elif _is_inline(value):
             inline[channel] = value
     counters = whole.get("counters_since_delta_snapshot")
     delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
     for channel in sorted(versions):
-        text("channel", channel, MAX_CHANNEL)
+        channel_text(channel)
         if channel in inline:
             continue
         shared = before.get(channel) if before else None
         if channel in new_versions:
             if channel in values:
-                add(blobs, opened, channel, shared)
-                now = large.get(channel)
-                if shared and shared.is_stored and now and now.is_stored:
+                found = encoded(channel, shared)
+                if not is_small(channel, found):
+                    add(blobs, opened, channel, found)
+                if isinstance(shared, Divided) and isinstance(large.get(channel), Divided):
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
+        elif isinstance(shared, Small) and shared.version == version_key(versions[channel]):
+            if channel in values or channel in delta:
+                found = Stored(MSGPACK, shared.data)
+                if not is_small(channel, found):
+                    add(blobs, opened, channel, found)
+        elif before is None and room and channel in values and is_small(channel, encoded(channel)):
+            pass  # Nobody knows whether it is a blob: as it is now, it need not be.
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
             if shared and shared.version == kept[-1].version:
@@ -268,7 +323,7 @@ def encode_checkpoint(
     root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
     named = [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
     named += [ref[:2] for ref in kept if ref.required and not ref.begins]
-    document = {**checkpoint, "channel_values": inline}
+    document = {**checkpoint, "channel_values": inline, **({SMALL: small} if small else {})}
     stored = dict(whole)
     if "thread_id" in stored:
         stored["thread_id"] = None if stored["thread_id"] == thread_id else [stored["thread_id"]]
@@ -283,7 +338,7 @@ def encode_checkpoint(
         _id_or_none(root_id),
         run_of(whole),
         int(checkpoint.get("v", 1)),
-        list(inline),
+        [*inline, *small],
         sorted(delta),
         [channel for channel, _ in named],
         [version for _, version in named],
@@ -363,59 +418,93 @@ class Decoder:
     def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
         self._codec = codec
         self._place = (thread_id, checkpoint_ns, checkpoint_id)
-        # What can be known of the large values that were decoded, by channel.
-        self.large: dict[str, Callable[[], Divided]] = {}
+        # What can be known of the values that were decoded, by channel.
+        self.known: dict[str, Callable[[], Known]] = {}
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """The value of a channel; `find` gives a part of it, by channel and name."""
         channel, version = row.name or "", row.key or ""
         place = place_of_blob(self._place[1], channel, version)
         if row.path is None:
-            value = self._value(channel, row.type, row.value, place)
-            if known := as_whole(version, value, len(row.value or b"")):
-                self.large[channel] = lambda: known
+            value, known = self._value(self._codec.loads_blob, channel, row.type, row.value, place)
+            if known:
+                self.known[channel] = lambda: known
             return value
         names = row.path
         whole = self._stored(channel, row)
         # Parts that are alike have one name.
-        parts = [(name, self._stored(channel, find(channel, name))) for name in json.loads(names)]
-        value, contents = self._checked(
-            channel, whole.type, lambda: self._codec.loads_parts(whole, names, parts, place)
-        )
-        self.large[channel] = lambda: as_divided(version, names, contents, value)
-        return value
+        parts = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
+        try:
+            together = self._codec.loads_parts(whole, names, parts, place)
+        except Exception as error:
+            raise self._unreadable(error, channel, whole.type) from error
+        self.known[channel] = lambda: together.divided(version, names)
+        return together.value
+
+    def _names(self, channel: str, names: str) -> list[str]:
+        """The names of the parts of a value."""
+        try:
+            found = json.loads(names)
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise self.corrupt("what should name the parts of the stored value is no list of names", channel)
+        return found
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
         """The value of a write, which may be another checkpoint's."""
         _, checkpoint_ns, own = self._place
         channel = row.name or ""
         place = place_of_write(checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel)
-        return self._value(channel, row.type, row.value, place)
+        return self._value(self._codec.loads, channel, row.type, row.value, place)
 
     def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
         if row is None or row.type is None or row.value is None:
             raise self.corrupt("a part of the stored value is gone", channel)
         return Stored(row.type, row.value)
 
-    def _value(self, channel: str, type_: str | None, data: bytes | None, place: Place) -> Any:
+    def _value(
+        self,
+        loads: Callable[[str, bytes, Place], T],
+        channel: str,
+        type_: str | None,
+        data: bytes | None,
+        place: Place,
+    ) -> T:
         if type_ is None or data is None:
             raise self.corrupt("a stored value is missing its bytes", channel, type_)
-        return self._checked(channel, type_, lambda: self._codec.loads(type_, data, place))
-
-    def _checked(self, channel: str, type_: str, loads: Callable[[], T]) -> T:
         try:
-            return loads()
-        except UnreadableValue as error:
-            raise self.corrupt(f"a stored value cannot be read: {error}", channel, type_) from error
-        except Exception as error:
-            raise self.corrupt(
-                f"a stored value cannot be read ({type(error).__name__}: {error}); use the serde that wrote it",
-                channel,
-                type_,
-            ) from error
+            return loads(type_, data, place)
+        except Exception as error:  # Whatever a serializer says.
+            raise self._unreadable(error, channel, type_) from error
+
+    def _unreadable(self, error: Exception, channel: str, type_: str) -> CorruptCheckpoint:
+        if isinstance(error, UnreadableValue):
+            return self.corrupt(f"a stored value cannot be read: {error}", channel, type_)
+        return self.corrupt(
+            f"a stored value cannot be read ({said_by(error)}); use the serde that wrote it", channel, type_
+        )
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, with the values that are part of it."""
+        document = self.outline(type_, data)
+        small = document.pop(SMALL, None)
+        if small:
+            values, versions = document["channel_values"], document.get("channel_versions", {})
+            for channel, stored in small.items():
+                values[channel] = self.small(channel, stored)
+                self.known[channel] = partial(Small, version_key(versions.get(channel)), stored)
+        return document
+
+    def small(self, channel: str, stored: bytes) -> Any:
+        """The value of a channel that is part of the document."""
+        try:
+            return self._codec.unpack(stored)
+        except Exception as error:  # Whatever a serializer says.
+            raise self._unreadable(error, channel, MSGPACK) from error
+
+    def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
+        """The checkpoint document, in which small values are still bytes."""
         document = self._mapping("checkpoint", type_, data, place_of_checkpoint)
         if not isinstance(document.get("channel_values"), dict):
             raise self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
@@ -437,7 +526,7 @@ class Decoder:
     def _mapping(
         self, what: str, type_: str | None, data: bytes | None, place: Callable[[str, str], Place]
     ) -> dict[str, Any]:
-        value = self._value(what, type_, data, place(*self._place[1:]))
+        value = self._value(self._codec.loads, what, type_, data, place(*self._place[1:]))
         if not isinstance(value, dict):
             raise self.corrupt(f"the stored {what} is a {type(value).__name__}, not a dict", what, type_)
         return value

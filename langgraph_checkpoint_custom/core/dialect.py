@@ -11,12 +11,21 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
-from langgraph_checkpoint_custom.core.model import ABOVE_KINDS, AFTER_ALL, KIND_MARK, Key, Page, WriteRow
+from langgraph_checkpoint_custom.core.model import (
+    ABOVE_KINDS,
+    AFTER_ALL,
+    KIND_MARK,
+    CheckpointRow,
+    Key,
+    Page,
+    WriteRow,
+    right_above,
+)
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.store_statements import StoreStatements
 from langgraph_checkpoint_custom.core.thread_statements import ThreadStatements
@@ -28,24 +37,22 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Storing
 
     @abstractmethod
-    def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
-        """Store a new checkpoint whose parent has what it needs, and its blobs; the last statement's row says so.
-
-        None if `put_checkpoint` would not take longer.
-        """
+    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
+        """Store a checkpoint that refers to nothing; no row if it is there already, which `put_checkpoint` replaces."""
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """Store a checkpoint and its blobs, unless something it needs is gone; with `store_checked` if there is such.
 
-        The last statement's rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if
-        the parent is needed and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts,
-        ("claim", None) if the claim that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the
-        parent is not the newest. If there are any, nothing was stored.
+        The rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if the parent is needed
+        and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts, ("claim", None) if the claim
+        that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the parent is not the newest. If
+        there are any, nothing was stored. ("optional", channel) is in nobody's way: a kept blob that need not be there
+        is, which `store_checked` is to be told.
         """
 
     @abstractmethod
-    def store_checked(self, encoded: Encoded) -> Trip | None:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> Trip | None:
         """What is left to do after a `put_checkpoint` that found nothing in the way; None if that has stored it."""
 
     @abstractmethod
@@ -106,32 +113,27 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def lock_threads(self, thread_ids: Sequence[str]) -> Trip | None:
         """Let nobody else store or delete in these threads until the transaction ends; None if nobody can anyway."""
-        locks = self._locks(thread_ids)
-        return self._send(*locks) if locks else None
-
-    def _locks(self, thread_ids: Sequence[str]) -> list[Statement]:
         # In one order, so that no two wait for one another.
-        stored = sorted({self.stored_thread(thread_id) for thread_id in thread_ids})
-        return self._group("lock_threads", thread_ids=self.array(stored))
+        locks = [lock for thread_id in sorted(set(thread_ids)) for lock in self._lock(thread_id)]
+        return self._send(*locks) if locks else None
 
     def delete_thread(self, thread_id: str) -> Trip:
         """Delete every row of a thread."""
-        return self._trip("delete_thread", thread_id=thread_id)
+        return self._trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
+
+    def erase_superseded(self, thread_id: str) -> Trip:
+        """Delete all but the newest checkpoint of each namespace, if nothing else stays; the last row says so."""
+        return self._trip("erase_superseded", locks=self._lock(thread_id), thread_id=thread_id)
 
     def delete_superseded(self, thread_id: str, keep: int) -> Trip:
         """Delete what is older than the newest checkpoints of each namespace, or hide it where those still need it."""
-        return self._trip("doom_superseded", "sweep", thread_id=thread_id, keep=keep)
-
-    @abstractmethod
-    def erase_superseded(self, thread_id: str) -> Trip:
-        """Delete all but the newest checkpoint of each namespace, if nothing else is needed.
-
-        The last statement's row says that it is so. It takes a third of the time of `delete_superseded`.
-        """
+        locks = self._lock(thread_id)
+        return self._trip("doom_superseded", "sweep", locks=locks, thread_id=thread_id, keep=keep)
 
     def delete_idle(self, thread_id: str, newest: str) -> Trip:
         """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen."""
-        return self._trip("doom_idle", "sweep", thread_id=thread_id, newest=newest)
+        groups = "doom_idle", "sweep", "erase_idle_writes"
+        return self._trip(*groups, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
 
     def select_kept_places(self, thread_id: str) -> Trip:
         """A row for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
@@ -141,14 +143,21 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """The document of a checkpoint, without the values beside it."""
         return self._send(self.statement("select_document", **key._asdict()))
 
-    def delete_runs(self, run_ids: Sequence[str]) -> Trip:
-        """Delete the checkpoints and writes of runs, or hide the ones that a descendant still needs."""
-        return self._trip("doom_runs", "sweep", "erase_run_writes", run_ids=self.array(run_ids), thread_id=None)
+    def threads_of_runs(self, run_ids: Sequence[str]) -> Trip:
+        """The stored ids of the threads in which runs have stored something."""
+        return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
+
+    def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> Trip:
+        """Delete the checkpoints and writes of runs in a thread, or hide the ones that a descendant still needs."""
+        groups = "doom_runs", "sweep", "erase_run_writes"
+        locks = self._lock(thread_id)
+        return self._trip(*groups, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 
     def copy_thread(self, source: str, target: str) -> Trip:
         """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""
         return self._trip(
             "copy",
+            locks=self._lock(target),
             source=source,
             target=target,
             source_json=canonical(source),
@@ -159,7 +168,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Trip:
         """Claim a thread if it is free; the last statement's row is the token, owner and end of whoever has it."""
-        return self._trip("claim", thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds)
+        locks = self._lock(thread_id)
+        return self._trip("claim", locks=locks, thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds)
 
     def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> Trip:
         """Put off the end of a claim; no row if it is lost."""
@@ -181,5 +191,5 @@ def first_page(
     """The first page of a list, of checkpoint `exact` alone if that is given."""
     ceiling = before or AFTER_ALL
     if exact is not None:
-        ceiling = min(ceiling, f"{exact}\x01")  # Right above `exact`, since no id contains NUL.
+        ceiling = min(ceiling, right_above(exact))
     return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", filter, limit)

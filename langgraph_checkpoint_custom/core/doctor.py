@@ -2,10 +2,10 @@
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
-What the checks find is not always damage. Writes of a thread without checkpoints may be those of a run that has just
-begun, or one that was killed there; nothing tells. A value that nobody names is left when a checkpoint was stored again
-under its id with other versions. An import stores values before their checkpoints, and claims the thread for that time:
-what belongs to a thread with a claim is not mended.
+What the checks find is not always damage. A run that outlives the deletion of its thread, or of the checkpoint that it
+goes on from, stores what it has: nothing forbids it, unless it has a claim. Writes of a thread without checkpoints may
+be those of a run that has just begun, or one that was killed there; nothing tells. A value that nobody names is left
+when a checkpoint was stored again under its id with other versions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ CHECKS = (
     ),
     Check("part gone", "a value names a part that is not there; it cannot be read: restore a backup, or delete it"),
     Check("half deleted", "a checkpoint that a deletion has marked and left, which no code of this package does"),
-    Check("parent gone", "a checkpoint names a parent that is not there and was not pruned; its history ends there"),
+    Check(
+        "parent gone",
+        "a checkpoint's parent was deleted while a run went on from it; it is whole, and its history ends there",
+        wrong=False,
+    ),
     Check("id before its parent", "an id that sorts before its parent's: the newest checkpoint may be another one"),
     Check("value of nobody", "a value that no checkpoint names; --fix deletes it", mended=True),
     Check("part of nobody", "a part that no value names; --fix deletes it", mended=True),
@@ -131,17 +135,19 @@ def look(d: SqlDialect, table: Table, after: Mapping[str, Any], limit: int = PAG
 def mend(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
     """Delete values, parts and labels that are still nobody's; returns how many rows went.
 
-    Trips: 1.
+    Trips: 1 for each thread.
     Idempotent: yes.
     """
-    blobs = [
-        [one.stored, one.checkpoint_ns, *one.names[:2]]
-        for one in findings
-        if one.check in ("value of nobody", "part of nobody")
-    ]
-    labels = [[one.stored, one.names[1]] for one in findings if one.check == "label of nothing"]
-    replies = yield d.mend(json.dumps(blobs), json.dumps(labels))
-    return sum(len(rows) for rows in replies[-3:])
+    mended = 0
+    for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].mended}):
+        own = [one for one in findings if one.thread_id == thread_id]
+        blobs = [
+            [one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("value of nobody", "part of nobody")
+        ]
+        labels = [one.names[1] for one in own if one.check == "label of nothing"]
+        replies = yield d.mend(thread_id, json.dumps(blobs), json.dumps(labels))
+        mended += sum(map(len, replies))
+    return mended
 
 
 @operation("read")

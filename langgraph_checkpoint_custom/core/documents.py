@@ -10,8 +10,9 @@ has been read is still the newest when the next version is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -19,13 +20,13 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_rows
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
-from langgraph_checkpoint_custom.core.operation import Steps, done, operation
-from langgraph_checkpoint_custom.core.parts import Divided
-from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple
+from langgraph_checkpoint_custom.core.operation import Offload, Steps, done, operation
+from langgraph_checkpoint_custom.core.parts import Known
+from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple, threads_places
 from langgraph_checkpoint_custom.core.records import RECORDS, ThreadPage, ThreadRecord
-from langgraph_checkpoint_custom.core.threads import threads_page
+from langgraph_checkpoint_custom.core.threads import history_page, threads_page
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.core.write import put, put_writes
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
@@ -55,7 +56,7 @@ class Document(NamedTuple):
     metadata: Mapping[str, Any]
     entries: Sequence[Any]
     versions: Mapping[str, Any]
-    divided: Mapping[str, Divided]
+    divided: Mapping[str, Known]
 
 
 @dataclass
@@ -93,9 +94,9 @@ def read_document(
     Trips: 1.
     Raises: CorruptCheckpoint.
     """
-    divided: dict[str, Divided] = {}
+    divided: dict[str, Known] = {}
 
-    def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Divided]) -> None:
+    def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Known]) -> None:
         divided.update(known)
 
     found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()
@@ -110,6 +111,52 @@ def read_document(
         found.checkpoint["channel_versions"],
         divided,
     )
+
+
+def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Document | None]:
+    """The newest version of a document that is replaced whole, without its values: whether they can be read or not.
+
+    Trips: 1, or 3 if it cannot be read.
+    """
+    try:
+        before = yield from _caught(read_document(d, codec, thread_id))
+        return before and before._replace(values={}, versions={})
+    except CorruptCheckpoint:
+        (places,) = yield from threads_places(d, [thread_id]).start()
+        ids = [row[1] for row in places if row[0] == ""]
+        newest = first_page(thread_id, "", max(ids), None, {}, 1)
+        try:
+            (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
+            metadata = record.metadata
+        except (CorruptCheckpoint, ValueError):
+            metadata = {}
+        return Document(Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, {})
+
+
+def _caught(steps: Steps[T]) -> Steps[T]:
+    """The same steps, which raise what is wrong with a stored value even if that is found by a worker."""
+    try:
+        reply = None
+        while True:
+            try:
+                request = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            if isinstance(request, Offload):
+                reply = yield Offload(request.size, partial(_outcome, request.work))
+                if isinstance(reply, CorruptCheckpoint):
+                    raise reply
+            else:
+                reply = yield request
+    finally:
+        steps.close()
+
+
+def _outcome(work: Callable[[], T]) -> T | CorruptCheckpoint:
+    try:
+        return work()
+    except CorruptCheckpoint as error:
+        return error
 
 
 def store_document(
@@ -151,6 +198,7 @@ def store_document(
     config = config_of(*place, parent) if parent else {"configurable": dict(zip(_PLACE, place, strict=True))}
     encoded = encode_checkpoint(
         codec,
+        Key(*place, parent),
         config,
         checkpoint,
         CheckpointMetadata(**told),  # type: ignore[typeddict-item]  # It takes more keys than it names.

@@ -12,7 +12,8 @@ there may be keys that it does not show (an encrypting serializer must not leak 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +25,6 @@ LONGEST = 200
 MORE = "*"
 # json.dumps makes an encoder with each call that asks for more than its defaults, which takes longer than to encode.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.: /")
 
 
@@ -32,7 +32,7 @@ def canonical(value: Any) -> str | None:
     """The one JSON text of a value, or None if it is not JSON: equal values have equal texts."""
     kind = type(value)
     if kind is str:
-        return _CANONICAL(value)
+        return encode_basestring_ascii(value)
     if kind is dict and not value:
         return "{}"
     try:
@@ -71,7 +71,10 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
             shown[_shown(key)] = text if known else None
     if only is not None:
         shown[MORE] = None
-    return _COMPACT(shown)
+    pairs = (
+        f'"{key}":null' if text is None else f'"{key}":{encode_basestring_ascii(text)}' for key, text in shown.items()
+    )
+    return f"{{{','.join(pairs)}}}"
 
 
 def hide(shown: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:
@@ -82,6 +85,8 @@ def hide(shown: Mapping[str, str | None], only: Collection[str]) -> dict[str, st
 
 def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
     """The canonical texts of a filter's values, by key."""
+    if filter is not None and not isinstance(filter, Mapping):
+        raise ConfigError(f"a filter is a dict of metadata keys and values, not {filter!r}")
     texts: dict[str, str] = {}
     for key, value in (filter or {}).items():
         if not isinstance(key, str):
@@ -93,11 +98,28 @@ def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
     return texts
 
 
+def shown_keys(keys: Iterable[str]) -> list[str]:
+    """Keys as the projection has them, each once."""
+    return list(dict.fromkeys(map(_shown, keys)))
+
+
 def narrowing(texts: Mapping[str, str]) -> dict[str, str]:
-    """What a database compares the projection with."""
-    return {_shown(key): text for key, text in texts.items()}
+    """What a database compares the projection with, by an index or not.
+
+    A key with a dot is left to `matches`: it may be inside the value of another one.
+    """
+    return {_shown(key): text for key, text in texts.items() if "." not in key}
 
 
 def matches(metadata: Mapping[str, Any], texts: Mapping[str, str]) -> bool:
     """Whether stored metadata matches a filter."""
-    return all(canonical(metadata.get(key)) == text for key, text in texts.items())
+    return all(canonical(_value_of(metadata, key)) == text for key, text in texts.items())
+
+
+def _value_of(metadata: Mapping[str, Any], key: str) -> Any:
+    """The value of a key. `a.b` is also what the dict `a` has as `b`, as in the official SQLite saver."""
+    if key in metadata:
+        return metadata[key]
+    first, dot, rest = key.partition(".")
+    inner = metadata.get(first) if dot else None
+    return _value_of(inner, rest) if isinstance(inner, Mapping) else None

@@ -22,6 +22,7 @@ from langgraph_checkpoint_custom.core.filter import project
 from langgraph_checkpoint_custom.core.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.core.model import Key, config_of, place_of_metadata
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.thread_statements import Fork
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
 
@@ -37,10 +38,21 @@ def fork_thread(
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
     Trips: 2, or 1 if there is nothing left to do. The second is one transaction, and one read snapshot on the source.
+        Two more each time that another checkpoint becomes the newest between them, or somebody makes the target.
     Rows: the checkpoint and what it needs; of the source's other rows, the indexes and the names of delta channels.
     Idempotent: yes, as long as the target has not gone on.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
     """
+    config = None
+    while config is None:
+        config = yield from _fork(d, codec, source, target, checkpoint_id, run_id)
+    return config
+
+
+def _fork(
+    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+) -> Steps[RunnableConfig | None]:
+    """The same; None if another checkpoint is meant meanwhile, or the target comes, which may be by the same fork."""
     (rows,) = yield d.select_fork_point(source, target, checkpoint_id, run_id)
     found = {row[0]: row[1:] for row in rows}
     if "point" not in found:
@@ -70,12 +82,12 @@ def fork_thread(
         return {"metadata_type": new.type, "metadata": new.value, "metadata_filter": project(shown, codec.shown)}
 
     params = yield Offload(len(data), encoded)
-    refusal, *_ = yield d.fork_thread(source, target, point, params)
-    reasons = {reason for (reason,) in refusal}
-    if "exists" in reasons:
-        raise _exists(target)
-    if reasons:
-        raise checkpoint_not_found(Key(source, "", point))
+    fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)
+    refusal, *_ = yield d.fork_thread(fork)
+    if refusal:
+        return None
+    if rest := d.store_fork(fork):
+        yield rest
     return config_of(target, "", point)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
-from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.codec import SMALL, Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
@@ -201,7 +201,7 @@ def _seeds(
     seeds: dict[str, Any] = {}
     for run in runs:
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, run.checkpoint_id)
-        inline: Mapping[str, Any] = {}
+        document: Mapping[str, Any] = {}
         for channel in d.names(run.channels):
             blob = blobs.get((run.checkpoint_id, channel))
             if blob is not None:
@@ -209,8 +209,11 @@ def _seeds(
             else:
                 if run.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)
-                inline = inline or decoder.document(run.type, run.value)["channel_values"]
-                if channel not in inline:
+                document = document or decoder.outline(run.type, run.value)
+                if channel in (small := document.get(SMALL, {})):
+                    seeds[channel] = decoder.small(channel, small[channel])
+                elif channel in (values := document["channel_values"]):
+                    seeds[channel] = values[channel]
+                else:
                     raise decoder.corrupt("the stored value is gone", channel)
-                seeds[channel] = inline[channel]
     return seeds

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import TupleRow
+from langgraph_checkpoint_custom.core.model import Range, TupleRow, right_above
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
 from langgraph_checkpoint_custom.core.read import in_order
 from langgraph_checkpoint_custom.core.records import Interrupt, WaitingThread
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import StaleInterrupt
+
+# Threads that have ever asked something, in one statement.
+PAGE = 1_000
 
 
 def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
@@ -45,15 +49,19 @@ def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
 def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
     """The threads whose newest root checkpoint has an open interrupt, those that have waited longest first.
 
-    Trips: 1.
+    Trips: one for each thousand threads that have ever asked.
     Rows: two of each thread that has ever asked, and the documents and writes of those that have a question there.
-    Snapshot: one read snapshot.
+    Snapshot: one read snapshot for each thousand; a thread is in one of them.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.select_interrupts(prefix)
-    size = sum(len(row[8] or b"") for row in rows)
-    found: list[WaitingThread] = yield Offload(size, lambda: _waiting(d, codec, rows))
-    return found
+    found: list[WaitingThread] = []
+    ranges = d.ranges(prefix)
+    while ranges:
+        (rows,) = yield d.select_interrupts(ranges, PAGE)
+        ranges = [Range(right_above(row[1]), row[2]) for row in rows if row[0] == "more"]
+        size = sum(len(row[8] or b"") for row in rows)
+        found += yield Offload(size, partial(_waiting, d, codec, rows))
+    return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
 
 
 def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingThread]:
@@ -63,7 +71,7 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
         kind, thread_id, checkpoint_id, channel, task_id, path, idx, type_, value = row
         if kind == "checkpoint":
             heads.append(row)
-        else:
+        elif kind == "write":
             write = TupleRow(
                 kind, thread_id, "", checkpoint_id, channel, task_id, path, idx, type_, value, None, None, None, None
             )
@@ -79,9 +87,9 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
             ]
         )
         if interrupts:
-            since = _time(decoder.document(type_, data).get("ts"))
+            since = _time(decoder.outline(type_, data).get("ts"))
             found.append(WaitingThread(thread_id, checkpoint_id, since, tuple(interrupts)))
-    return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
+    return found
 
 
 def _time(text: object) -> datetime | None:

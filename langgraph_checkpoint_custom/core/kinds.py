@@ -38,5 +38,27 @@ def name_of(thread_id: str) -> tuple[str, ...]:
     return tuple(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in thread_id.split("/")[1:])
 
 
+# What no thread of a kind can do, since it would lose what is not in its versions; and what does it instead.
+_REFUSED = {
+    ("cubeloop", "rollback"): "its messages are a log without versions; CubeLoopCheckpointer.fork goes back to a run",
+    ("cubeloop", "fork_thread"): "its messages would not come along; CubeLoopCheckpointer.fork takes them",
+    (
+        "cubeloop",
+        "delete_checkpoint",
+    ): "its messages are one checkpoint, and the others its versions; prune drops these",
+}
+
+
+def check_kind(operation: str, thread_id: str, target: str | None = None) -> None:
+    """Raise ConfigError if an operation does not do with a thread what it says, or would make another kind of it."""
+    kind = kind_of(thread_id)
+    if (kind, operation) in _REFUSED:
+        reason = _REFUSED[kind or "", operation]
+        raise ConfigError(f"{operation} is not for thread {thread_id!r}, which is of the kind {kind}: {reason}")
+    if target is not None and kind_of(target) != kind:
+        own, other = (which or "LangGraph" for which in (kind, kind_of(target)))
+        raise ConfigError(f"{operation} makes no thread {target!r}, of the kind {other}, of one of the kind {own}")
+
+
 def _escaped(part: str) -> str:
     return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", part)

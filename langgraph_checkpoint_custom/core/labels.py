@@ -39,7 +39,7 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     return config_of(key.thread_id, checkpoint_ns, checkpoint_id)
 
 
-@operation("write")
+@operation("write", tells=True)
 def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     """Take a name from its checkpoint; tells whether there was such a one.
 

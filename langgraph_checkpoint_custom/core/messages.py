@@ -74,16 +74,26 @@ _PLAIN_MODELS = {
     if (place := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
 }
 _set = object.__setattr__
+_EXTRA = frozenset({"extra"})
+_new = object.__new__
 
 
-def made(module: str, name: str, stored: Any) -> Any:
-    """A message with these fields, or None if its class has to make it."""
+def made(module: str, name: str, stored: Any, given: Any = "", state: Any = None) -> Any:
+    """A message with these fields, or None if its class has to make it.
+
+    Of those that LangGraph has stored it is not known which fields were given; it says how its class makes them.
+    """
     known = _PLAIN_MODELS.get((module, name))
     if known is None or type(stored) is not dict or stored.keys() != known.fields:
         return None
-    message = known.model.__new__(known.model)
+    extra = None
+    if state is not None:
+        if state.keys() != _EXTRA:
+            return None
+        extra = state["extra"]
+    message = _new(known.model)
     _set(message, "__dict__", stored)
-    _set(message, "__pydantic_fields_set__", set(stored))
-    _set(message, "__pydantic_extra__", {} if known.extra else None)
+    _set(message, "__pydantic_fields_set__", set(given if type(given) is list else stored))
+    _set(message, "__pydantic_extra__", (extra or {}) if known.extra else None)
     _set(message, "__pydantic_private__", None)
     return message

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, SchemaMissing, SchemaOutdated, SchemaTooNew
 
-_RUN_SETUP = "run setup() on the saver, or `python -m langgraph_checkpoint_custom setup --url …`, once"
+_COMMAND = "python -m langgraph_checkpoint_custom"
+_USUAL_SCHEMA = "langgraph_checkpoint"
 
 
 @operation("migrate")
@@ -51,12 +53,18 @@ def check_schema(d: SqlDialect) -> Steps[None]:
     """
     applied = yield from _applied(d)
     if applied is None:
-        raise SchemaMissing(f"there are no checkpoint tables in {d.place}; {_RUN_SETUP}")
+        raise SchemaMissing(f"there are no checkpoint tables in {d.place}; {_run_setup(d)}")
     if len(applied) < len(d.migrations):
         raise SchemaOutdated(
             f"the tables in {d.place} are of version {max(applied, default=0)}, this package needs version "
-            f"{len(d.migrations)}; {_RUN_SETUP}"
+            f"{len(d.migrations)}; {_run_setup(d)}"
         )
+
+
+def _run_setup(d: SqlDialect) -> str:
+    """What to do, once."""
+    own = f"--schema {quote(d._schema)} " if d.system == "postgresql" and d._schema != _USUAL_SCHEMA else ""
+    return f"run setup() on the saver, or `{_COMMAND} setup {own}--url …`, once"
 
 
 def _applied(d: SqlDialect) -> Steps[set[int] | None]:
@@ -66,7 +74,8 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
         if taken is not None:
             raise SchemaForeign(
                 f"{d.place} already has a table {taken!r} that is not this package's (the official saver's, perhaps); "
-                "nothing was changed. Choose another schema or file"
+                f"nothing was changed. Choose another schema or file, and `{_COMMAND} migrate --from …` moves there "
+                "what the official saver has stored"
             )
         return None
     (rows,) = yield d.schema_numbers()

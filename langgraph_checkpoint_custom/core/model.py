@@ -8,7 +8,9 @@ sent; nothing behind this file checks them again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import index
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -41,6 +43,18 @@ AFTER_ALL = "\U0010ffff"
 
 # Behind a beginning of thread ids, above each of them: it is longer than they may be, of the greatest character.
 ABOVE_THREADS = AFTER_ALL * (MAX_THREAD_ID // len(AFTER_ALL.encode()) + 1)
+
+
+class Range(NamedTuple):
+    """Ids of threads from `bottom` up to below `top`."""
+
+    bottom: str
+    top: str
+
+
+def right_above(own_id: str) -> str:
+    """What comes next behind an id, since none contains NUL."""
+    return f"{own_id}\x01"
 
 
 class Key(NamedTuple):
@@ -211,6 +225,12 @@ def text(what: str, value: object, limit: int) -> str:
     return value
 
 
+@lru_cache(maxsize=4096, typed=True)
+def channel_text(value: Hashable) -> str:
+    """The name of a channel: a graph has the same few in each superstep."""
+    return text("channel", value, MAX_CHANNEL)
+
+
 def thread_text(value: object) -> str:
     """A thread id as text: `5` is `"5"`."""
     thread_id = text("thread_id", value, MAX_THREAD_ID)
@@ -243,10 +263,16 @@ def label_text(value: object) -> str:
     return name
 
 
-def texts(what: str, values: Sequence[object], limit: int) -> list[str]:
+class OneForMany(ConfigError, TypeError):
+    """One id where a sequence of ids belongs; LangGraph's savers raise a TypeError."""
+
+
+def texts(what: str, values: Iterable[object], limit: int) -> list[str]:
     """A sequence of ids as text; a single string is an error, since it would be read letter by letter."""
     if isinstance(values, (str, bytes)):
-        raise ConfigError(f"{what}s must be a sequence of ids, not one {type(values).__name__}; write [{values!r}]")
+        raise OneForMany(f"{what}s must be a sequence of ids, not one {type(values).__name__}; write [{values!r}]")
+    if not isinstance(values, Iterable):
+        raise OneForMany(f"{what}s must be a sequence of ids, not {type(values).__name__}")
     return [text(what, value, limit) for value in values]
 
 
@@ -289,6 +315,8 @@ def own_key_of(config: RunnableConfig) -> Key:
 def claim_of(config: RunnableConfig) -> str | None:
     """The token of the claim that a config comes with."""
     token = configurable(config).get(CLAIM_KEY)
+    if token == "":
+        raise ConfigError("the token of the claim is empty; pass lease.config, as saver.claim() gives it")
     return None if token is None else text("the token of a claim", token, MAX_ID)
 
 
@@ -311,10 +339,20 @@ def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Runnabl
     }
 
 
+def limit_number(limit: Any) -> int | None:
+    """How many at most; None for all. Below one it is none, as for `InMemorySaver`."""
+    try:
+        return None if limit is None else max(0, index(limit))
+    except TypeError:
+        raise ConfigError(f"limit is a whole number or None, not {limit!r}") from None
+
+
 def before_id(before: RunnableConfig | None) -> str | None:
     """The checkpoint id of `before`, which may come as a config or flat."""
     if not before:
         return None
+    if not isinstance(before, Mapping):
+        raise ConfigError(f"before is the config of a checkpoint, not a {type(before).__name__}")
     part: Mapping[str, Any] = before.get("configurable") or before
     value = part.get("checkpoint_id")
     return text("checkpoint_id of before", value, MAX_ID) if value else None

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
+import ormsgpack
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     Checkpoint,
@@ -16,10 +18,11 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     writes_sort_key,
 )
+from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
 from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, Key, WriteRow, config_of, place_of_write, text
-from langgraph_checkpoint_custom.core.objects import pack
+from langgraph_checkpoint_custom.core.objects import Extension, pack
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS
 from langgraph_checkpoint_custom.core.values import Values
 
@@ -44,6 +47,11 @@ class HeldCheckpoint(NamedTuple):
     checkpoint: dict[str, Any]
     metadata: dict[str, Any]
     writes: Sequence[HeldWrite]
+
+    @property
+    def key(self) -> Key:
+        """Where it is."""
+        return Key(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
 
     def as_tuple(self) -> CheckpointTuple:
         """What a saver returns of it."""
@@ -117,17 +125,16 @@ def held(found: CheckpointTuple) -> HeldCheckpoint:
     )
 
 
-def encode_held_writes(codec: Values, of: HeldCheckpoint) -> Iterable[tuple[Key, Sequence[WriteRow]]]:
+def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> Iterable[Sequence[WriteRow]]:
     """The writes of a checkpoint by task and path, each at the place it had."""
-    key = Key(of.thread_id, of.checkpoint_ns, of.checkpoint_id)
     tasks: dict[tuple[str, str], list[WriteRow]] = {}
-    for task_id, task_path, idx, channel, value in of.writes:
+    for task_id, task_path, idx, channel, value in writes:
         text("task_id", task_id, MAX_ID)
         text("channel", channel, MAX_CHANNEL)
-        place = place_of_write(of.checkpoint_ns, of.checkpoint_id, task_id, idx, channel)
+        place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
         row = WriteRow(channel, task_id, task_path, None, idx, *codec.dumps(value, place))
         tasks.setdefault((task_id, task_path), []).append(row)
-    return [(key, rows) for rows in tasks.values()]
+    return tasks.values()
 
 
 def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
@@ -157,7 +164,18 @@ def same(one: Any, other: Any) -> bool:
     """Whether two values are stored alike; the order of keys does not matter in a dict, nor whether NaN is NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    return pack(one) == pack(other)
+    if pack(one) == pack(other):
+        return True
+    with suppress(TypeError):  # LangGraph's serializer does not know which fields of an object were given.
+        return _in_langgraphs_words(one) == _in_langgraphs_words(other)
+    return False
+
+
+def _in_langgraphs_words(value: Any) -> bytes:
+    def word(part: Any) -> Any:
+        return ormsgpack.Ext(part.code, part.data) if type(part) is Extension else jsonplus._msgpack_default(part)
+
+    return ormsgpack.packb(value, default=word, option=jsonplus._option)
 
 
 def _whole(value: Any) -> Any:

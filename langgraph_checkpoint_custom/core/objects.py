@@ -1,42 +1,64 @@
-"""Objects in LangGraph's msgpack extensions: how each class is written, and made again.
+"""Objects in LangGraph's msgpack extensions: how each class is written.
 
 Must not know: which classes may be read, checkpoints.
+
+An extension begins as LangGraph's does: module, name and what it rebuilds the object from. Where the fields of the
+object are kept as they are, two elements follow, which LangGraph's serializer passes over: the method that is called,
+if any, and what else there is to know, by name (`restored.py` reads it). So anybody who has LangGraph's serializer can
+read what is written here, as well as that one does.
+
+Inside an object tuples, the dict-like classes of `collections` and keys of any kind are kept, since nothing validates
+them into what they were. Outside of objects they become what LangGraph makes of them: a list, a dict, text.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import logging
 import pathlib
 import re
 import sys
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from inspect import getattr_static
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import ormsgpack
+import pydantic
 from langgraph.checkpoint.serde import jsonplus
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.types import SendProtocol, _DeltaSnapshot
 from langgraph.store.base import Item
+from pydantic_core import PydanticUndefined
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 # Without OPT_REPLACE_SURROGATES, which turns half characters into question marks.
-_OPTIONS = (
-    ormsgpack.OPT_NON_STR_KEYS
+_INSIDE = (
+    ormsgpack.OPT_PASSTHROUGH_BIG_INT
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
+_OUTSIDE = (
+    _INSIDE & ~ormsgpack.OPT_PASSTHROUGH_TUPLE & ~ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+) | ormsgpack.OPT_NON_STR_KEYS
 _ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
+# What msgpack has keys of, besides text.
+_KEYS = frozenset({int, float, bool, type(None), bytes})
+FACTORIES = {each.__name__: each for each in (list, dict, set, frozenset, tuple, str, int, float, bool)}
 
 SINGLE = jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG
 POSITIONAL = jsonplus.EXT_CONSTRUCTOR_POS_ARGS
@@ -46,6 +68,7 @@ PYDANTIC_1 = jsonplus.EXT_PYDANTIC_V1
 PYDANTIC_2 = jsonplus.EXT_PYDANTIC_V2
 NUMPY = jsonplus.EXT_NUMPY_ARRAY
 DELTA = jsonplus.EXT_DELTA_SNAPSHOT
+_PLAIN = -1  # No extension: what msgpack has a word for.
 
 
 class UnstorableValue(TypeError):
@@ -56,16 +79,6 @@ class UnreadableValue(ValueError):
     """A stored object that cannot be made again; the message names its class and the way out."""
 
 
-# Writing: by class, since the questions take longer than the answer
-
-
-class Form(NamedTuple):
-    """The extension that stands for an object: its code, and what is in it."""
-
-    code: int
-    content: Any
-
-
 @dataclasses.dataclass(frozen=True)
 class Extension:
     """An extension that nobody has made an object of."""
@@ -74,244 +87,568 @@ class Extension:
     data: bytes
 
 
-_FORMS: WeakKeyDictionary[type, Callable[[Any], Form]] = WeakKeyDictionary()
-_FORMS[Extension] = lambda o: Form(o.code, ormsgpack.Fragment(o.data))
+def held(_: str, __: str, stored: Any, method: Any = None, state: Any = None) -> Any:
+    """What the content of an extension holds of an object, for those who make none of it."""
+    if isinstance(stored, dict) and isinstance(state, dict):
+        return {**stored, **state.get("other", {}), **state.get("extra", {}), **state.get("private", {})}
+    return stored
 
 
-def pack(obj: Any) -> bytes:
-    """A value in msgpack."""
-    return ormsgpack.packb(obj, default=_extension, option=_OPTIONS)
+class Packer:
+    """Writes values in msgpack.
+
+    Args:
+        exact: Whether an object that would not come back as it was is an error. Otherwise it is stored as LangGraph's
+            serializer stores it, and the log says so once for each class.
+    """
+
+    def __init__(self, *, exact: bool) -> None:
+        self._exact = exact
+
+    def pack(self, obj: Any) -> bytes:
+        """A value in msgpack."""
+        try:
+            return ormsgpack.packb(obj, default=self._object, option=_OUTSIDE)
+        except ormsgpack.MsgpackEncodeError:
+            worded, other = _worded(obj)
+            if not other:
+                raise
+            return ormsgpack.packb(worded, default=self._object, option=_OUTSIDE)
+
+    def _object(self, obj: Any) -> Any:
+        try:
+            cls = type(obj)
+            kind = _KINDS.get(cls)
+            if kind is None or kind.fields is None:
+                return self._extension(obj, cls, kind)
+            fields, given, state = kind.fields(obj, self)
+            content = (
+                [kind.module, kind.name, fields, given, state] if state else [kind.module, kind.name, fields, given]
+            )
+            try:
+                return ormsgpack.Ext(kind.code, self._inside(cls, content))
+            except ormsgpack.MsgpackEncodeError as error:
+                problem = cause_of(error)
+                if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_OWN_WORDS.get():
+                    raise
+                if (self._exact and isinstance(problem, UnstorableValue)) or str(problem) == RecursionError.__name__:
+                    raise
+            # A model may have words of its own for it; if not, this raises what it says about the same. Not again for
+            # what is in these words, which may be all that the model has, and so on.
+            anew = _ANEW | {key: state[key] for key in state if key == "args"}
+            before = _IN_OWN_WORDS.set(True)
+            try:
+                content = [kind.module, kind.name, kind.payload(obj), None, anew]
+                stored = ormsgpack.Ext(kind.code, self._inside(cls, content))
+            finally:
+                _IN_OWN_WORDS.reset(before)
+            self.inexact(cls, f"a field cannot be stored as it is ({problem})")
+            return stored
+        except Exception as error:
+            if not str(error).startswith(_DROPPED):
+                _FAILURE.set((UnstorableValue if isinstance(error, UnstorableValue) else TypeError, said_by(error)))
+            raise
+
+    def _extension(self, obj: Any, cls: type, kind: Kind | None) -> Any:
+        """What has no fields, or is of a class that is new here."""
+        if kind is None:
+            if cls is Extension:
+                return ormsgpack.Ext(obj.code, obj.data)
+            if cls is _Worded:
+                return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
+            if cls is _DeltaSnapshot:  # Its value is one of a channel.
+                return ormsgpack.Ext(DELTA, self.pack(obj.value))
+            kind = _kind_of(obj, cls)
+            if kind is None:  # A type that only a newer langgraph-checkpoint knows, an exception, or none.
+                return jsonplus._msgpack_default(obj)
+            if kind.lost:
+                self.inexact(cls, kind.lost)
+                return kind.payload(obj)
+            _KINDS[cls] = kind
+            if kind.fields is not None:
+                return self._object(obj)
+        content = kind.payload(obj)
+        if kind.code == _PLAIN:
+            return content
+        if kind.code == NUMPY:
+            return ormsgpack.Ext(NUMPY, self._inside(cls, content))
+        if kind.checked and not _can_be_made(kind.code, cls, content):
+            self.inexact(cls, "its constructor does not make it of what LangGraph stores of it")
+            return content
+        tail = kind.tail(obj, self) if kind.tail else ()
+        return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, content, *tail]))
+
+    def _inside(self, cls: type, content: list[Any]) -> bytes:
+        """What is in an extension; `_WORDED` has the classes of which it is known that msgpack has no word for all."""
+        if cls in _WORDED:
+            worded, _ = _worded(content)
+        else:
+            try:
+                data = ormsgpack.packb(content, default=self._object, option=_INSIDE)
+            except ormsgpack.MsgpackEncodeError:
+                worded, other = _worded(content)
+                if not other:
+                    raise
+            else:  # A bytearray is written as bytes, which begin with one of these.
+                binary = 0xC4 in data or 0xC5 in data or 0xC6 in data
+                if not (binary and _has_bytearray(content)):
+                    return data
+                worded, _ = _worded(content)
+            _WORDED.add(cls)
+        return ormsgpack.packb(worded, default=self._object, option=_INSIDE | ormsgpack.OPT_NON_STR_KEYS)
+
+    def storable(self, cls: type, held: Mapping[str, Any]) -> dict[str, Any]:
+        """Those attributes of an object that can be stored; it can be made without the others."""
+        found = {}
+        for name, value in held.items():
+            try:
+                found[name] = ormsgpack.Fragment(self._inside(cls, [value])[1:])
+            except ormsgpack.MsgpackEncodeError as error:
+                self.inexact(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
+        return found
+
+    def inexact(self, cls: type, lost: str) -> None:
+        """Objects of a class lose something."""
+        place = (cls.__module__, cls.__qualname__)
+        if self._exact:
+            raise UnstorableValue(f"{'.'.join(place)} would come back as something else: {lost}")
+        if place not in _WARNED and len(_WARNED) < _MOST_WARNED:
+            _WARNED.add(place)
+            _LOG.warning(
+                "%s.%s is stored as LangGraph's serializer stores it, and comes back as something else: %s. This is "
+                "said once for each class; on_inexact='raise' makes it an error",
+                *place,
+                lost,
+            )
 
 
-def _extension(obj: Any) -> Any:
-    cls = type(obj)
-    form = _FORMS.get(cls)
-    if form is None:
-        if isinstance(obj, BaseException):
-            return repr(obj)
-        form = _form_of(obj, cls)
-        if form is None:  # A type that only a newer langgraph-checkpoint knows, or none.
-            return jsonplus._msgpack_default(obj)
-        _FORMS[cls] = form
-    code, content = form(obj)
-    return ormsgpack.Ext(code, pack(content))
+EXACT = Packer(exact=True)
+AS_LANGGRAPH = Packer(exact=False)
+pack = EXACT.pack
+_WARNED: set[tuple[str, str]] = set()
+_MOST_WARNED = 1000  # Classes may be made without end.
 
 
-def _form_of(obj: Any, cls: type) -> Callable[[Any], Form] | None:
+# What ormsgpack says where the function that it calls has failed, and drops the error itself.
+_DROPPED = "Type is not msgpack serializable"
+_IN_OWN_WORDS: ContextVar[bool] = ContextVar("in_own_words", default=False)
+# Its kind and text, since an error holds the values that it was raised for.
+_FAILURE: ContextVar[tuple[type[TypeError], str]] = ContextVar("failure", default=(TypeError, _DROPPED))
+
+
+def cause_of(error: TypeError) -> TypeError:
+    """What was wrong when ormsgpack raised an error just now, without the values that may be in its text."""
+    kind, said = _FAILURE.get() if str(error).startswith(_DROPPED) else (TypeError, said_by(error))
+    return kind(said)
+
+
+def said_by(error: BaseException) -> str:
+    """What may be shown of an error: nothing of values, which are in the texts of pydantic and of other classes."""
+    if isinstance(error, pydantic.ValidationError):
+        wrong = {f"{'.'.join(map(str, each['loc'][:1]))}: {each['type']}" for each in error.errors(include_input=False)}
+        return f"{type(error).__name__}: {', '.join(sorted(wrong))}"
+    shown = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_SAYS)
+    return str(error) if shown else type(error).__name__
+
+
+_SAYS = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ")
+
+
+# What msgpack has no word for
+
+
+class _Worded(NamedTuple):
+    """A text, bytearray or dict in an extension."""
+
+    code: int
+    name: str
+    payload: Any
+
+
+_TEXT = ("utf-8", "surrogatepass")
+
+
+def _worded(value: Any) -> tuple[Any, bool]:
+    """A value in which half characters, bytearrays and dicts with keys that msgpack has not are extensions.
+
+    Also whether there was any, or a key that is no text.
+    """
+    kind = type(value)
+    if kind is str:
+        if value.isascii() or _is_unicode(value):
+            return value, False
+        return _Worded(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
+    if kind is bytearray:
+        return _Worded(SINGLE, "bytearray", bytes(value)), True
+    if kind is list:
+        found = [_worded(each) for each in value]
+        return [each for each, _ in found], any(other for _, other in found)
+    if kind is not dict:
+        return value, False
+    pairs = [(*_worded(key), *_worded(each)) for key, each in value.items()]
+    if all(type(key) is str or type(key) in _KEYS for key, *_ in pairs):
+        other = any(other or type(key) is not str for key, _, _, other in pairs)
+        return {key: each for key, _, each, _ in pairs}, other
+    return _Worded(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
+
+
+def _has_bytearray(values: Iterable[Any]) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind is bytearray:
+            return True
+        if (kind is dict and _has_bytearray(value.values())) or (kind is list and _has_bytearray(value)):
+            return True
+    return False
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# By class, since the questions take longer than the answer
+
+
+Fields = Callable[[Any, Packer], tuple[Any, list[str] | None, dict[str, Any]]]
+_ANEW = {"anew": True}
+
+
+class Kind(NamedTuple):
+    """How the objects of a class are stored.
+
+    Attributes:
+        code: The extension.
+        module: That of the class.
+        name: By which it will be found there.
+        payload: What LangGraph rebuilds an object from.
+        lost: What would not come back; the payload is stored then, without a class.
+        checked: Whether the constructor may want something else; it is asked for each object.
+        tail: What follows the payload, if anything does.
+        fields: Where the fields are kept as they are: they, the names of those that were given if that is known and
+            not all, and what else there is to know.
+    """
+
+    code: int
+    module: str
+    name: str
+    payload: Callable[[Any], Any]
+    lost: str = ""
+    checked: bool = False
+    tail: Callable[[Any, Packer], tuple[Any, ...]] | None = None
+    fields: Fields | None = None
+
+
+_KINDS: WeakKeyDictionary[type, Kind] = WeakKeyDictionary()
+_WORDED: set[type] = set()
+
+
+def _kind_of(obj: Any, cls: type) -> Kind | None:
     """How objects of a class are stored; the order of the questions is LangGraph's."""
-    if cls is _DeltaSnapshot:
-        return lambda o: Form(DELTA, o.value)
-    place = (cls.__module__, cls.__name__)
+    place = (cls.__module__, _name_of(cls) or cls.__name__)
+    lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
-    def single(make: Callable[[Any], Any]) -> Callable[[Any], Form]:
-        _check_named(cls)
-        return lambda o: Form(SINGLE, (*place, make(o)))
+    def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
+        checked = place not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
+        return Kind(code, *place, payload, lost, checked, **more)
 
-    def positional(make: Callable[[Any], Any]) -> Callable[[Any], Form]:
-        _check_named(cls)
-        return lambda o: Form(POSITIONAL, (*place, make(o)))
-
-    def keywords(make: Callable[[Any], Any]) -> Callable[[Any], Form]:
-        _check_named(cls)
-        return lambda o: Form(KEYWORDS, (*place, make(o)))
-
+    if (
+        issubclass(cls, (tuple, dict, list, str, int, float))
+        and not issubclass(cls, Enum)
+        and not hasattr(cls, "_asdict")
+    ):
+        return _kind_of_container(cls)
+    if issubclass(cls, pydantic.BaseModel):
+        return kind(PYDANTIC_2, lambda o: o.model_dump(), fields=_fields_of_model(cls))
     if callable(getattr(cls, "model_dump", None)):
-        _check_named(cls)
-        return lambda o: Form(PYDANTIC_2, (*place, o.model_dump(), "model_validate_json"))
+        return kind(PYDANTIC_2, lambda o: o.model_dump())
     if callable(getattr(cls, "get_secret_value", None)):
-        return single(lambda o: o.get_secret_value())
+        return kind(SINGLE, lambda o: o.get_secret_value())
     if callable(getattr(cls, "dict", None)):
-        _check_named(cls)
-        return lambda o: Form(PYDANTIC_1, (*place, o.dict()))
+        old = hasattr(cls, "__fields__") and hasattr(cls, "__private_attributes__")
+        return kind(PYDANTIC_1, lambda o: o.dict(), fields=_fields_of_old_model(cls) if old else None)
     if callable(getattr(cls, "_asdict", None)):
-        return keywords(lambda o: o._asdict())
+        named = issubclass(cls, tuple) and hasattr(cls, "_fields")
+        return kind(KEYWORDS, lambda o: dict(o._asdict()), fields=_fields_of_named_tuple(cls) if named else None)
     if issubclass(cls, pathlib.Path):
-        return positional(lambda o: o.parts)
+        return kind(POSITIONAL, lambda o: list(o.parts))
     if issubclass(cls, re.Pattern):
-        return lambda o: Form(POSITIONAL, ("re", "compile", (o.pattern, o.flags)))
+        return Kind(POSITIONAL, "re", "compile", lambda o: [o.pattern, o.flags])
     if issubclass(cls, UUID):
-        return single(lambda o: o.hex)
+        return kind(SINGLE, lambda o: o.hex)
     if issubclass(cls, (Decimal, *_ADDRESSES)):
-        return single(str)
-    if issubclass(cls, (set, frozenset, deque)):
-        return single(tuple)
+        return kind(SINGLE, str)
+    if issubclass(cls, deque):
+        return kind(SINGLE, list, tail=lambda o, _: () if o.maxlen is None else (None, {"maxlen": o.maxlen}))
+    if issubclass(cls, (set, frozenset)):
+        return kind(SINGLE, list)
     if issubclass(cls, datetime):
         if (*place, "fromisoformat") not in SAFE_MSGPACK_METHODS:
-            raise UnstorableValue(f"{'.'.join(place)} would come back as text; store a datetime.datetime")
-        return lambda o: Form(METHOD, (*place, o.isoformat(), "fromisoformat"))
+            lost = "only its text; store a datetime.datetime"
+        return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
     if issubclass(cls, timedelta):
-        return positional(lambda o: (o.days, o.seconds, o.microseconds))
+        return kind(POSITIONAL, lambda o: [o.days, o.seconds, o.microseconds])
     if issubclass(cls, date):
-        return positional(lambda o: (o.year, o.month, o.day))
+        return kind(POSITIONAL, lambda o: [o.year, o.month, o.day])
     if issubclass(cls, time):
         parts = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
-        return keywords(lambda o: {part: getattr(o, part) for part in parts})
+        return kind(KEYWORDS, lambda o: {part: getattr(o, part) for part in parts})
     if issubclass(cls, timezone):
-        return positional(lambda o: o.__getinitargs__())
+        return kind(POSITIONAL, lambda o: list(o.__getinitargs__()))
     if issubclass(cls, ZoneInfo):
-        return single(lambda o: o.key)
+        return kind(SINGLE, _key_of_zone)
     if issubclass(cls, Enum):
-        return single(lambda o: o.value)
+        return kind(SINGLE, lambda o: o.value)
     if isinstance(obj, SendProtocol):
-        return positional(_of_send)
+        return kind(POSITIONAL, _of_send)
     if dataclasses.is_dataclass(cls):
         names = [field.name for field in dataclasses.fields(cls)]
-        return keywords(lambda o: {name: getattr(o, name) for name in names})
+        fields = _fields_of_dataclass(cls) if _is_bare(cls) else None
+        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in names}, fields=fields)
     if issubclass(cls, Item):
-        return keywords(lambda o: {name: getattr(o, name) for name in Item.__slots__})
+        return kind(KEYWORDS, lambda o: {name: getattr(o, name) for name in Item.__slots__})
     numpy = sys.modules.get("numpy")
     if numpy is not None and issubclass(cls, numpy.ndarray):
-        return _of_array
+        return _kind_of_array(cls, numpy)
     return None
 
 
-def _check_named(cls: type) -> None:
-    """Whether a class will be found again by its module and name."""
-    found = getattr(sys.modules.get(cls.__module__), cls.__name__, None)
-    # By qualified name: a class that was defined again, in a notebook say, is the same one to the reader.
-    if not isinstance(found, type) or found.__qualname__ != cls.__qualname__:
-        raise UnstorableValue(
-            f"{cls.__module__}.{cls.__qualname__} cannot be found as {cls.__name__} in its module, where it is looked "
-            "up when it is read; define it there"
-        )
+def _name_of(cls: type) -> str | None:
+    """The name by which a class will be found in its module again, its path there if it is in another class."""
+    generic = getattr(cls, "__pydantic_generic_metadata__", None)
+    if generic and generic["args"]:  # Of such classes pydantic itself makes one, where there is none yet.
+        parts = (generic["origin"], *generic["args"])
+        return cls.__name__ if all(_is_class(part) and _name_of(part) for part in parts) else None
+    for name in (cls.__name__, cls.__qualname__):
+        found: Any = sys.modules.get(cls.__module__)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        # By qualified name: a class that was defined again, in a notebook say, is the same one to the reader.
+        if isinstance(found, type) and found.__qualname__ == cls.__qualname__:
+            return name
+    return None
 
 
-def _of_send(send: Any) -> tuple[Any, ...]:
+def _is_class(part: Any) -> bool:
+    return isinstance(part, type) and get_origin(part) is None  # list[int] is a type on Python 3.10.
+
+
+def _kind_of_container(cls: type) -> Kind | None:
+    if cls is int:  # Of more than 64 bits.
+        return Kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
+    if cls is tuple:
+        return Kind(SINGLE, "builtins", "tuple", list)
+    if cls is OrderedDict:
+        return Kind(SINGLE, "collections", "OrderedDict", _pairs)
+    if cls is Counter:
+        return Kind(SINGLE, "collections", "Counter", dict)
+    if cls is defaultdict:
+        return Kind(SINGLE, "collections", "defaultdict", _pairs, tail=_of_defaultdict)
+    if issubclass(cls, float):  # LangGraph's serializer knows none, but its PostgreSQL saver makes JSON of it.
+        return Kind(_PLAIN, "", "", float, lost="only its number, as a float")
+    # Another subclass is that what it extends, as it is outside of objects.
+    bases: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
+    base = next((base for base in bases if issubclass(cls, base)), None)
+    return Kind(_PLAIN, "", "", bases[base]) if base else None
+
+
+def _pairs(those: Mapping[Any, Any]) -> list[list[Any]]:
+    return [[key, value] for key, value in those.items()]
+
+
+def _of_defaultdict(those: defaultdict[Any, Any], packer: Packer) -> tuple[Any, ...]:
+    factory = those.default_factory
+    if factory is not None and factory not in FACTORIES.values():
+        packer.inexact(defaultdict, f"its default_factory {getattr(factory, '__qualname__', factory)!r}")
+        factory = None
+    return None, {"factory": getattr(factory, "__name__", None)}
+
+
+def _of_datetime(when: datetime, packer: Packer) -> tuple[Any, ...]:
+    zone = when.tzinfo
+    state: dict[str, Any] = {"fold": when.fold} if when.fold else {}
+    if zone is not None and (type(zone) is not timezone or len(zone.__getinitargs__()) > 1):  # type: ignore[attr-defined]
+        state |= packer.storable(type(zone), {"tzinfo": zone})
+    return ("fromisoformat", state) if state else ("fromisoformat",)
+
+
+def _key_of_zone(zone: ZoneInfo) -> str:
+    if zone.key is None:
+        raise UnstorableValue("a ZoneInfo that was read from a file has no key by which it could be found again")
+    return zone.key
+
+
+def _of_send(send: Any) -> list[Any]:
     timeout = getattr(send, "timeout", None)
-    return (send.node, send.arg) if timeout is None else (send.node, send.arg, timeout)
+    return [send.node, send.arg] if timeout is None else [send.node, send.arg, timeout]
 
 
-def _of_array(array: Any) -> Form:
-    if type(array).__name__ != "ndarray" or array.dtype.hasobject or array.dtype.names:
-        raise UnstorableValue(f"a numpy {type(array).__name__} of {array.dtype} would come back as another one")
+def _kind_of_array(cls: type, numpy: Any) -> Kind:
+    if cls is numpy.ndarray:
+        return Kind(NUMPY, "numpy", "ndarray", _of_array)
+    if cls is numpy.ma.MaskedArray:
+        return Kind(KEYWORDS, cls.__module__, cls.__name__, _of_masked_array)
+    return Kind(NUMPY, "numpy", "ndarray", lambda o: o.view(numpy.ndarray), "only its data, as a plain numpy.ndarray")
+
+
+def _of_array(array: Any) -> list[Any]:
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    return Form(NUMPY, (array.dtype.str, array.shape, order, array.tobytes(order="A")))
+    kind = array.dtype
+    found = [kind.str, list(array.shape), order]
+    if kind.kind == "O":
+        return [*found, array.ravel(order).tolist()]
+    return [*found, array.tobytes(order="A"), *_names_of(kind)]
 
 
-# Making
+def _names_of(kind: Any) -> list[Any]:
+    """The names and types of a structured array, if it is one."""
+    from langgraph_checkpoint_custom.core.restored import type_of_array  # It reads what is written here.
+
+    if kind.kind != "V" and not kind.hasobject:
+        return []
+    with suppress(ValueError):  # Fields that overlap cannot be told so.
+        names = [[list(each) for each in kind.descr]] if kind.names else []
+        if not kind.hasobject and type_of_array(kind.str, *names) == kind:
+            return names
+    raise UnstorableValue(f"a numpy array of {kind} would come back as another one")
 
 
-def find(module: str, name: str) -> Any:
-    """A class, or what is called in its place, by the name that was stored."""
-    try:
-        return getattr(sys.modules.get(module) or importlib.import_module(module), name)
-    except Exception as error:
-        raise UnreadableValue(
-            f"{module}.{name} is not there ({type(error).__name__}: {error}); bring the class back under that name, or "
-            "read what was stored of it with on_unreadable='raw'"
-        ) from error
-
-
-def changed(name: str, how: str) -> UnreadableValue:
-    """The error for a class that cannot be made from what was stored."""
-    return UnreadableValue(
-        f"{name} cannot be made from what was stored of it ({how}); bring the class back to where it could, or read "
-        "what was stored with on_unreadable='raw'"
-    )
-
-
-def make(code: int, target: Any, stored: Any, *method: str) -> Any:
-    """An object from the content of its extension."""
-    if code == SINGLE:
-        return _single(target, stored)
-    if code == POSITIONAL:
-        return _positional(target, stored)
-    if code == METHOD:
-        return getattr(target, method[0])(stored)
-    if code == KEYWORDS:
-        return _dataclass(target, stored) if dataclasses.is_dataclass(target) else target(**stored)
-    return _pydantic(target, stored)
-
-
-def _hashable(value: Any) -> Any:
-    """An element of a set: what is a list now was a tuple, since it was hashable."""
-    return tuple(map(_hashable, value)) if type(value) is list else value
-
-
-def array(dtype: str, shape: list[int], order: Any, data: bytes) -> Any:
-    """A numpy array."""
+def _of_masked_array(array: Any) -> dict[str, Any]:
     import numpy
 
-    # A copy, since what lies in the bytes could not be changed in place, as the original could.
-    return numpy.frombuffer(data, dtype=numpy.dtype(dtype)).reshape(shape, order=order).copy(order="K")
+    mask = numpy.ma.getmask(array)
+    return {
+        "data": numpy.asarray(array.data),
+        "mask": False if mask is numpy.ma.nomask else mask,
+        "fill_value": array._fill_value,
+        "hard_mask": bool(array.hardmask),
+    }
 
 
-def _single(target: Any, stored: Any) -> Any:
-    """What takes one argument; an argument that was a tuple comes as a list."""
-    if target in (set, frozenset):
-        return target(map(_hashable, stored))
-    if type(stored) is list and isinstance(target, type) and issubclass(target, Enum):
-        with suppress(ValueError):
-            return target(_hashable(stored))
-    return target(stored)
+# Fields as they are
 
 
-def _positional(target: Any, stored: list[Any]) -> Any:
-    if (target.__module__, target.__name__) == ("langgraph.types", "Send") and len(stored) > 2:
-        return target(*stored[:2], timeout=stored[2])
-    return target(*stored)
+def _fields_of_model(cls: type[pydantic.BaseModel]) -> Fields:
+    known = cls.model_fields
+    spared = {name for name, field in known.items() if field.exclude}  # LangGraph does not store them.
+    first = {name: each.default for name, each in cls.__private_attributes__.items()}
+    generic = cls.__pydantic_generic_metadata__["args"]
+    args = [[each.__module__, _name_of(each)] for each in generic]
+    names = known.keys()
+
+    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+        held, extra, private = o.__dict__, o.__pydantic_extra__, o.__pydantic_private__
+        state: dict[str, Any] = {}
+        if held.keys() != names:
+            held = {name: held[name] for name in held if name in known}
+            state = _beside(o, held, known)
+        given = _given(o.__pydantic_fields_set__, held)
+        if extra:
+            state["extra"] = extra
+        if private:
+            private = {name: each for name, each in private.items() if each is not first.get(name, PydanticUndefined)}
+            if private:
+                state["private"] = private
+        if args:
+            state["args"] = args
+        if not spared and (not state or state.keys().isdisjoint(_BESIDE)):
+            return held, given, state
+        stored = packer.storable(cls, {name: held[name] for name in spared & held.keys()})
+        rest = {name: stored.get(name, held[name]) for name in held if name in stored or name not in spared}
+        return rest, given, _storable(cls, state, packer, anew=len(rest) < len(held))
+
+    return fields
 
 
-def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
-    """A dataclass with the stored values, whatever its initialisation makes of them."""
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    if gone := stored.keys() - fields:
-        raise changed(f"{cls.__module__}.{cls.__name__}", f"it has no field {', '.join(sorted(gone))}")
+def _fields_of_old_model(cls: Any) -> Fields:
+    known = cls.__fields__
+
+    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+        held = {name: o.__dict__[name] for name in o.__dict__ if name in known}
+        state = _beside(o, held, known)
+        if private := {name: getattr(o, name) for name in cls.__private_attributes__ if hasattr(o, name)}:
+            state["private"] = private
+        return held, _given(o.__fields_set__, held), _storable(cls, state, packer)
+
+    return fields
+
+
+def _fields_of_dataclass(cls: Any) -> Fields:
+    known = [field.name for field in dataclasses.fields(cls)]
+
+    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+        held = {name: getattr(o, name) for name in known if hasattr(o, name)}
+        if len(held) == len(known) and len(getattr(o, "__dict__", ())) <= len(held):
+            return held, None, {}
+        return held, None, _storable(cls, _beside(o, held, known), packer)
+
+    return fields
+
+
+def _fields_of_named_tuple(cls: Any) -> Fields:
+    def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
+        held = dict(zip(cls._fields, o, strict=True))
+        return held, None, _storable(cls, _beside(o, held, cls._fields), packer)
+
+    return fields
+
+
+# What a class can do without where it cannot be stored; its constructor makes it then.
+_BESIDE = frozenset({"other", "private"})
+
+
+def _beside(o: Any, held: Collection[str], known: Collection[str]) -> dict[str, Any]:
+    """What there is to know of an object besides the fields that it holds: other attributes, fields without a value.
+
+    What the class makes itself, a cached property say, is made again.
+    """
+    own = getattr(o, "__dict__", {})
+    state: dict[str, Any] = {}
+    if others := {name: own[name] for name in own if name not in known and is_attribute(type(o), name)}:
+        state["other"] = others
+    if absent := [name for name in known if name not in held]:
+        state["absent"] = absent
+    return state
+
+
+def _storable(cls: type, state: dict[str, Any], packer: Packer, *, anew: bool = False) -> dict[str, Any]:
+    """What there is to know of an object; if not all of it can be stored, that it is to be made anew of its fields."""
+    for part in _BESIDE & state.keys():
+        stored = packer.storable(cls, state[part])
+        anew = anew or len(stored) < len(state[part])
+        state[part] = stored
+    return _ANEW | {key: state[key] for key in state if key == "args"} if anew else state
+
+
+def is_attribute(cls: type, name: str) -> bool:
+    """Whether a name is that of an attribute of objects, and not of a method, a property or such of the class."""
+    return not name.startswith("__") and not hasattr(getattr_static(cls, name, None), "__get__")
+
+
+def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:
+    """Which fields were given, in an order that does not depend on the process, so that it is the same bytes."""
+    found = [name for name in held if name in names]
+    if len(found) != len(names):
+        return found + sorted(names - held.keys())
+    return None if len(found) == len(held) else found
+
+
+def _can_be_made(code: int, cls: type, payload: Any) -> bool:
+    from langgraph_checkpoint_custom.core.restored import make  # It reads what is written here.
+
     try:
-        made = cls(**{name: value for name, value in stored.items() if fields[name].init})
+        return type(make(code, cls, payload)) is cls
+    except Exception:
+        return False
+
+
+def _is_bare(cls: type) -> bool:
+    """Whether an object can be made without its class having a hand in it; an exception, say, cannot."""
+    try:
+        object.__new__(cls)
     except TypeError:
-        if fields.keys() != stored.keys():
-            raise
-        made = object.__new__(cls)  # It is initialised from more than its fields.
-    for name, value in stored.items():
-        if getattr(made, name, dataclasses.MISSING) is not value:
-            object.__setattr__(made, name, value)
-    return made
-
-
-def _pydantic(cls: Any, stored: Any) -> Any:
-    """A pydantic model from its dump, validated, since that is what makes nested models again."""
-    if not isinstance(stored, dict) or getattr(cls, "__pydantic_root_model__", False):
-        return cls.model_validate(stored)
-    known = _known_fields(cls)
-    if known is not None and not stored.keys() <= known:
-        gone = ", ".join(sorted(map(str, stored.keys() - known)))
-        raise changed(f"{cls.__module__}.{cls.__name__}", f"it has no field {gone}")
-    try:
-        return cls(**stored)
-    except ValueError:
-        if not hasattr(cls, "model_validate"):
-            raise
-        try:  # A dump has the names of fields, where the constructor may want their aliases.
-            return cls.model_validate(stored, by_alias=True, by_name=True)
-        except TypeError:  # pydantic before 2.11
-            return cls.model_validate({_alias(cls, name): value for name, value in stored.items()})
-
-
-def _alias(cls: Any, name: str) -> str:
-    field = cls.model_fields.get(name)
-    return field.alias if field is not None and field.alias else name
-
-
-_KNOWN: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
-
-
-def _known_fields(cls: Any) -> frozenset[str] | None:
-    """The keys that a dump of a model may have; None if that may be any."""
-    try:
-        return _KNOWN[cls]
-    except KeyError:
-        return _KNOWN.setdefault(cls, _ask_known_fields(cls))
-
-
-def _ask_known_fields(cls: Any) -> frozenset[str] | None:
-    if not hasattr(cls, "model_fields"):  # pydantic 1
-        config = getattr(cls, "__config__", None)
-        any_key = config is None or str(getattr(config, "extra", "")).endswith("allow")
-        return None if any_key else frozenset(cls.__fields__)
-    if cls.model_config.get("extra") == "allow" or cls.__pydantic_decorators__.model_serializers:
-        return None
-    names = set(cls.model_fields) | set(cls.model_computed_fields)
-    for field in (*cls.model_fields.values(), *cls.model_computed_fields.values()):
-        names.update(alias for alias in (field.alias, getattr(field, "serialization_alias", None)) if alias)
-    return frozenset(names)
+        return False
+    return True

@@ -10,7 +10,6 @@ caller's objects is read before the operation is made: steps may start later, on
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -35,11 +34,11 @@ class Later(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One SQL statement with its parameters; `params` is a list where it runs once for each."""
+    """One SQL statement with its parameters, by name or by position; `params` is a list where it runs once for each."""
 
     name: str
     sql: str
-    params: Params | Later | Sequence[Params | tuple[Any, ...]]
+    params: Params | tuple[Any, ...] | Later | Sequence[Params | tuple[Any, ...]]
 
     def values(self) -> Any:
         """The parameters, to be sent."""
@@ -49,23 +48,23 @@ class Statement(NamedTuple):
 class Trip(NamedTuple):
     """Statements sent together and atomic together; the reply is a list of rows for each of them.
 
-    `around` is sent too, its first before them and its second after, and is not part of the reply. `share` says how it
-    can be one with other trips, if it can.
+    What is sent `before` and `after` them, such as a lock, is not part of the reply. `share` says how it can be one
+    with other trips, if it can.
     """
 
     statements: Sequence[Statement]
-    around: tuple[Statement, Statement] | None = None
+    before: Sequence[Statement] = ()
+    after: Sequence[Statement] = ()
     share: Share | None = None
 
     def sent(self) -> Sequence[Statement]:
         """All statements, in order."""
-        if self.around is None:
-            return self.statements
-        return [self.around[0], *self.statements, self.around[1]]
+        return [*self.before, *self.statements, *self.after] if self.before else self.statements
 
     def reply(self, replies: Sequence[Any]) -> Sequence[Any]:
         """What is answered, of the replies to all statements."""
-        return replies if self.around is None else replies[1:-1]
+        first = len(self.before)
+        return replies[first : first + len(self.statements)] if first else replies
 
 
 class Share(NamedTuple):
@@ -102,7 +101,7 @@ OFFLOAD_BYTES = 65_536
 Steps = Generator[Trip | Offload, Any, T]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # Not frozen: that makes it four times as dear, and there is one for each call.
 class Operation(Generic[T]):
     """A named unit of work; `start` gives fresh steps each time, so a driver may begin again."""
 
@@ -111,6 +110,9 @@ class Operation(Generic[T]):
     start: Callable[[], Steps[T]]
     arguments: Callable[[], Mapping[str, Any]] = dict
     """What it was made of, by name."""
+    tells: bool = False
+    """Whether the result is if something was changed. It is True, too, if an earlier attempt may have changed it, whose
+    answer was lost."""
 
 
 class Driver(Protocol):
@@ -128,13 +130,14 @@ class Driver(Protocol):
 
 
 def operation(
-    access: Access, *, locks: Sequence[str] = ()
+    access: Access, *, locks: Sequence[str] = (), tells: bool = False
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that makes an `Operation`.
 
     Args:
         access: What it does to the database.
         locks: For an "exclusive" one, which arguments name the threads that it locks, in the dialect `d`.
+        tells: Whether its result is if it has changed something.
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
@@ -152,7 +155,7 @@ def operation(
                 return (yield from function(*args, **kwargs))
 
             start = locked if locks else lambda: function(*args, **kwargs)
-            return Operation(function.__name__, access, start, arguments)
+            return Operation(function.__name__, access, start, arguments, tells)
 
         return make
 
@@ -176,7 +179,7 @@ def done(found: T | Offload) -> T:
 
 def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
     """Answer each request of a generator; returns what it returns."""
-    with closing(steps):
+    try:
         reply = None
         while True:
             try:
@@ -184,11 +187,13 @@ def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             reply = answer(request)
+    finally:
+        steps.close()
 
 
 async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[Any]]) -> T:
     """Answer each request of a generator, awaiting the answers; returns what it returns."""
-    with closing(steps):
+    try:
         reply = None
         while True:
             try:
@@ -196,3 +201,5 @@ async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[A
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             reply = await answer(request)
+    finally:
+        steps.close()

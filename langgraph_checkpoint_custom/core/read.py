@@ -18,14 +18,14 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
-from langgraph_checkpoint_custom.core.parts import Divided
+from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
 
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, Mapping[str, Divided]], None]
+Note = Callable[[Key, CipherProtocol | None, Mapping[str, Known]], None]
 
 
 class PageReply(NamedTuple):
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 def size_of(rows: Iterable[TupleRow]) -> int:
     """The bytes that rows bring to be decoded."""
-    return sum(len(row.value or b"") + len(row.value2 or b"") for row in rows)
+    return sum([len(row.value or b"") + len(row.value2 or b"") for row in rows])
 
 
 def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
@@ -114,13 +114,13 @@ def list_page(
 
 
 @operation("read")
-def thread_places(d: SqlDialect, thread_id: str) -> Steps[Sequence[Row]]:
-    """The namespace, id and number of writes of each checkpoint of a thread, hidden ones too.
+def threads_places(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
+    """Of each of these threads, the namespace, id and number of writes of each checkpoint, hidden ones too.
 
     Trips: 1.
     """
-    (rows,) = yield d.select_places(thread_id)
-    return rows  # type: ignore[no-any-return]  # What a trip answers is not typed.
+    found = yield d.select_places(thread_ids)
+    return found  # type: ignore[no-any-return]  # What a trip answers is not typed.
 
 
 def _part(
@@ -164,7 +164,7 @@ def build_tuples(
         values = document["channel_values"]
         stated = document.get("channel_versions", {})
         for channel, version in zip(d.names(head.channels), d.names(head.versions), strict=True):
-            if version_key(stated.get(channel)) != version:
+            if stated.get(channel) != version and version_key(stated.get(channel)) != version:
                 raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
             blob = blobs.get((thread_id, checkpoint_ns, channel, version))
             if blob is None:
@@ -177,9 +177,9 @@ def build_tuples(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
-        if note and decoder.large:
+        if note:
             key = Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
-            note(key, codec.cipher, {channel: known() for channel, known in decoder.large.items()})
+            note(key, codec.cipher, {channel: known() for channel, known in decoder.known.items()})
         tuples.append(
             CheckpointTuple(
                 config_of(*place),

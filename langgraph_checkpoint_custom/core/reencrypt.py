@@ -3,7 +3,8 @@
 Must not know: SQL, connections. No object is made of what is stored: only its bytes are decrypted and encrypted.
 
 Each page is read, and a row is replaced if its bytes are still those that were read. What runs store meanwhile has the
-new key anyway. A row that cannot be decrypted stays as it is and is reported.
+new key anyway; a copy or a fork has what it was made of, and may come where the walk has been. So it goes through all
+rows again until there is nothing left to do. A row that cannot be decrypted stays as it is and is reported.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from langgraph_checkpoint_custom.core.model import (
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Steps, operation
+from langgraph_checkpoint_custom.core.threads import everybody
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 # Rows a page: their values are in memory twice.
 PAGE = 50
+
+# Times that all rows are looked at, at most: as long as somebody stores with the old key, there is always one more.
+PASSES = 10
 
 # Rows that are reported at most.
 UNREADABLE = 100
@@ -131,18 +136,36 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_r
 
 
 def reencryption(
-    d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None]
-) -> Generator[Operation[PageDone], PageDone, Renewal]:
+    d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
+) -> Generator[Operation[Any], Any, Renewal]:
     """The operations of `reencrypt`, page after page; each is to be run and answered with its result."""
-    rows = renewed = 0
-    unreadable: list[CorruptCheckpoint] = []
-    for table in TABLES:
-        after: Key | None = table.first
-        while after is not None:
-            page, after = yield reencrypt_page(d, codec, table, after, dry_run)
-            rows, renewed = rows + page.rows, renewed + page.renewed
-            unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
-            progress(rows)
+    done = Renewal(0, 0, [])
+    for each in (yield from everybody(d, tenants)):
+        before = done.rows
+        found = yield from _reencryption(each, codec, dry_run, progress, before)
+        unreadable = [*done.unreadable, *found.unreadable][:UNREADABLE]
+        done = Renewal(before + found.rows, done.renewed + found.renewed, unreadable)
+    return done
+
+
+def _reencryption(
+    d: SqlDialect, codec: Values, dry_run: bool, progress: Callable[[int], None], before: int
+) -> Generator[Operation[PageDone], PageDone, Renewal]:
+    """The operations for the rows of one tenant, or of none."""
+    seen = renewed = 0
+    for _ in range(PASSES):
+        rows, at_first = 0, renewed
+        unreadable: list[CorruptCheckpoint] = []
+        for table in TABLES:
+            after: Key | None = table.first
+            while after is not None:
+                page, after = yield reencrypt_page(d, codec, table, after, dry_run)
+                rows, renewed = rows + page.rows, renewed + page.renewed
+                unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
+                seen = max(seen, rows)  # Another pass looks at the same rows: nothing that is to be told again.
+                progress(before + seen)
+        if dry_run or renewed == at_first:
+            break
     return Renewal(rows, renewed, unreadable)
 
 
@@ -158,7 +181,7 @@ def _changes(
         except UnreadableValue as error:
             unreadable.append(
                 CorruptCheckpoint(
-                    f"a stored value cannot be read: {error}",
+                    f"a stored value{f' of tenant {d._tenant!r}' if d._tenant else ''} cannot be read: {error}",
                     thread_id=key["thread_id"],
                     checkpoint_ns=key["checkpoint_ns"],
                     checkpoint_id=key.get("checkpoint_id", ""),

@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.core.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointLabelled
 
 
-@operation("write")
+@operation("write", tells=True)
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
 

@@ -10,11 +10,11 @@ since a database uses such an index only for the expression that it was made wit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from langgraph_checkpoint_custom.core.filter import narrowing
+from langgraph_checkpoint_custom.core.filter import shown_keys
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
 
@@ -28,9 +28,9 @@ _PLAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 def searchable_keys(keys: Sequence[str]) -> list[str]:
     """The keys that a setup is asked for, each once, as the projection has them."""
-    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+    if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
         raise ConfigError(f"searchable is a list of metadata keys, such as ['user'], not {keys!r}")
-    return list(narrowing(dict.fromkeys(keys, "")))
+    return shown_keys(keys)
 
 
 def index_of(key: str) -> str:

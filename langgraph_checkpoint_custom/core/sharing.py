@@ -96,8 +96,8 @@ class Lanes(Generic[M]):
     def leave(self, kind: Hashable, shares: Iterable[Share]) -> list[M]:
         """Come back from a trip; gives the group that is on the way instead, which may be nobody."""
         lane = self._lanes[kind]
-        lane.away.difference_update(share.key for share in shares)
-        group = lane.take()
+        lane.away.difference_update([share.key for share in shares])
+        group = lane.take() if lane.waiting else []
         if not group:
             lane.going -= 1
             if not lane.going:

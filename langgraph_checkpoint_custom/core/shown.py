@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom.core.objects import (
     PYDANTIC_2,
     SINGLE,
     Extension,
+    held,
 )
 from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.verbatim import Raw, unpacked
@@ -58,9 +59,9 @@ def object_of(extension: Extension) -> Object | None:
             dtype, shape, _, values = content
             return Object("numpy", "ndarray", code, {"dtype": dtype, "shape": shape, "bytes": len(values)})
         if SINGLE <= code <= PYDANTIC_2:
-            module, name, stored, *method = content
+            module, name, _, *method = content
             if isinstance(module, str) and isinstance(name, str):
-                return Object(module, name, code, stored, str(method[0]) if method else "")
+                return Object(module, name, code, held(*content), str(method[0]) if method else "")
     except (ValueError, TypeError):
         pass
     return None

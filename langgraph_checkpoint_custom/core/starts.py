@@ -24,7 +24,7 @@ from typing import Literal
 
 ConcurrentWriters = Literal["allow", "reject"]
 Place = tuple[int, str, str]
-"""A store, a thread and a namespace."""
+"""The number of a saver and its copies, a thread and a namespace."""
 
 Start = tuple[str | None, ...]
 """The parents that a fork on purpose may go on from although they are not the newest."""
@@ -33,14 +33,20 @@ _FORKS: ContextVar[Mapping[Place, Start]] = ContextVar("langgraph_checkpoint_cus
 _OF_RUNS: OrderedDict[tuple[Place, str], Start] = OrderedDict()
 # Runs of which that is kept, about 5 MB of them; nobody has as many at work at once in one process.
 RUNS = 10_000
+# Places of which that is kept in a context; a worker may go from thread to thread in the same one for ever.
+PLACES = 250
 
 
 def note_read(
     place: Place, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
 ) -> None:
     """Note that a checkpoint was read, by which run if it has an id, and whether it was an older one."""
-    known = _FORKS.get({})
-    _FORKS.set({**known, place: _start(known.get(place), checkpoint_id, parent_id, older=older)})
+    forks = dict(_FORKS.get({}))  # Other contexts have the same one.
+    start = _start(forks.pop(place, None), checkpoint_id, parent_id, older=older)
+    while len(forks) >= PLACES:
+        del forks[next(iter(forks))]
+    forks[place] = start
+    _FORKS.set(forks)
     if run_id is not None:
         _OF_RUNS[place, run_id] = _start(_OF_RUNS.pop((place, run_id), None), checkpoint_id, parent_id, older=older)
         if len(_OF_RUNS) > RUNS:

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache
 from importlib.resources import files
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.model import ABOVE_THREADS, TENANT_MARK, TupleRow
+from langgraph_checkpoint_custom.core.model import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
 from langgraph_checkpoint_custom.core.operation import Row, Statement, Trip
 from langgraph_checkpoint_custom.migrations import Migration
 
@@ -72,7 +73,8 @@ class Statements(ABC):
         self.place = place
         self._schema = schema
         self._tenant = ""
-        self._around: tuple[Statement, Statement] | None = None
+        self._enter: Sequence[Statement] = ()
+        self._leave: Sequence[Statement] = ()
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
         self._reads |= {name: "\n".join(blocks[part] for part in parts) for name, parts in _READS.items()}
 
@@ -94,7 +96,7 @@ class Statements(ABC):
 
     def rows(self, reply: Sequence[Row]) -> list[TupleRow]:
         """The rows of a reply, with the thread ids that the caller knows."""
-        rows = map(TupleRow._make, reply)
+        rows = map(tuple.__new__, repeat(TupleRow), reply)  # What `_make` does, in C.
         if not self._tenant:
             return list(rows)
         return [row._replace(thread_id=row.thread_id and self.shown_thread(row.thread_id)) for row in rows]
@@ -124,22 +126,36 @@ class Statements(ABC):
                     params[name] = self.stored_thread(params[name])
         return params
 
-    def _send(self, *statements: Statement) -> Trip:
-        return Trip(statements, self._around)
+    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> Trip:
+        return Trip(statements, (*self._enter, *locks) if locks else self._enter, self._leave)
 
-    def _ranges(self, prefix: str = "") -> dict[str, Any]:
-        """The ranges of stored thread ids that begin so and are this tenant's, from `bottoms` up to below `tops`."""
+    def _lock(self, thread_id: str) -> Sequence[Statement]:
+        """Hold the lock of a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
+        return self._locks("lock_thread", thread_id)
+
+    def _share(self, thread_id: str) -> Sequence[Statement]:
+        """Share the lock of a thread with others until the transaction ends; nobody holds it alone meanwhile."""
+        return self._locks("share_thread", thread_id)
+
+    def _locks(self, name: str, thread_id: str) -> Sequence[Statement]:
+        return [self.statement(name, thread_id=thread_id, schema=self._schema)] if name in self._blocks else []
+
+    def ranges(self, prefix: str = "") -> Sequence[Range]:
+        """Where the stored ids of threads are that begin so and are this tenant's."""
         bottom = self.stored_thread(prefix)
         if bottom:
-            return {"bottoms": self.array([bottom]), "tops": self.array([bottom + ABOVE_THREADS])}
+            return [Range(bottom, bottom + ABOVE_THREADS)]
+        return [Range("", TENANT_MARK), Range(chr(ord(TENANT_MARK) + 1), ABOVE_THREADS)]
+
+    def _within(self, ranges: Sequence[Range]) -> dict[str, Any]:
         return {
-            "bottoms": self.array(["", chr(ord(TENANT_MARK) + 1)]),
-            "tops": self.array([TENANT_MARK, ABOVE_THREADS]),
+            "bottoms": self.array([each.bottom for each in ranges]),
+            "tops": self.array([each.top for each in ranges]),
         }
 
-    def _trip(self, *groups: str, **params: Any) -> Trip:
+    def _trip(self, *groups: str, locks: Sequence[Statement] = (), **params: Any) -> Trip:
         """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
-        return self._send(*(statement for group in groups for statement in self._group(group, **params)))
+        return self._send(*(statement for group in groups for statement in self._group(group, **params)), locks=locks)
 
     def _group(self, group: str, **params: Any) -> list[Statement]:
         return [

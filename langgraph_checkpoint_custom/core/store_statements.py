@@ -93,15 +93,15 @@ class StoreStatements(Statements):
         """A row for each thing that has room in it: its name, what is used, what is not."""
         return self._send(self.statement("doctor_bloat", schema=self._schema))
 
-    def mend(self, keys: str, labels: str) -> Trip:
-        """Delete blobs and labels that are nobody's, of these; the last three statements' rows are those that went."""
-        return self._trip("mend", keys=keys, labels=labels)
+    def mend(self, thread_id: str, keys: str, labels: str) -> Trip:
+        """Delete blobs and labels of a thread that are nobody's, of these; the statements' rows are those that went."""
+        return self._trip("mend", locks=self._lock(thread_id), thread_id=thread_id, keys=keys, labels=labels)
 
     # Moving
 
-    def select_places(self, thread_id: str) -> Trip:
-        """A row for each checkpoint of a thread: its namespace, its id, the number of its writes."""
-        return self._send(self.statement("select_places", thread_id=thread_id))
+    def select_places(self, thread_ids: Sequence[str]) -> Trip:
+        """Of each thread a row for each checkpoint: its namespace, its id, the number of its writes."""
+        return self._send(*(self.statement("select_places", thread_id=thread_id) for thread_id in thread_ids))
 
     def select_next_thread(self, after: str) -> Trip:
         """The stored id of the first thread behind one; of more than one row, the first is meant."""
@@ -118,16 +118,22 @@ class StoreStatements(Statements):
             )
         )
 
+    def select_next_tenant(self, after: str) -> Trip:
+        """The stored id of the first thread of the first tenant behind one; a tenant knows of no other."""
+        behind = chr(ord(TENANT_MARK) + 1)
+        start = f"{TENANT_MARK}{after}{behind}" if after else TENANT_MARK
+        bottom, top = TENANT_MARK, behind
+        if self._tenant:
+            bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self._tenant}{behind}"
+        return self._send(self.statement("select_next_thread", after=start, bottom=bottom, top=top))
+
     def export_rows(self, kind: str, thread_id: str, after: Mapping[str, Any], limit: int) -> Trip:
         """A page of the rows of a thread behind a key: the columns of the key, and then the others, see `exchange`."""
         return self._send(self.statement(f"export_{kind}s", **after, thread_id=thread_id, limit=limit))
 
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Trip:
-        """Store rows of a thread by their kinds, unless there are such with the same keys."""
-        return self._send(
-            *self._group("import_lock", thread_id=thread_id),
-            *(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows),
-        )
+        """Store rows of a thread by their kinds, unless there are such."""
+        return self._send(*(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows))
 
     # Storing anew
 

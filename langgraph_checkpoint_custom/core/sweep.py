@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 
 class KeptPlace(NamedTuple):
@@ -37,26 +38,25 @@ def kept_places(d: SqlDialect, thread_id: str) -> Steps[list[KeptPlace]]:
 
 @operation("read")
 def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
-    """When LangGraph made a checkpoint; None if its document does not say, or is gone.
+    """When LangGraph made a checkpoint; None if its document does not say, cannot be read, or is gone.
 
     Trips: 1.
-    Raises: CorruptCheckpoint.
     """
     (rows,) = yield d.select_document(key)
     if not rows:
         return None
     ((type_, data),) = rows
-    text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").document(type_, data).get("ts")
     try:
+        text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").outline(type_, data).get("ts")
         time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, CorruptCheckpoint):
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 @operation("write")
 def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
-    """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen.
+    """Delete a thread with every row of it, unless it has a label or a newer checkpoint than the one that was seen.
 
     Trips: 1.
     Idempotent: yes.

@@ -6,19 +6,48 @@ Must not know: connections, results.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.core.filter import canonical
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.model import Key, Range
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.core.searchable import about, index_of
 from langgraph_checkpoint_custom.core.statements import Statements
 
 # The sweep_ blocks in two parts: what is needed is spared, and the rest goes.
-SPARE = "sweep_lock_blobs", "sweep_labels", "sweep_spare_needed"
+SPARE = "sweep_labels", "sweep_spare_needed"
 REMOVE = "sweep_writes", "sweep_parents", "sweep_parts", "sweep_blobs", "sweep_checkpoints"
+
+
+class Fork(NamedTuple):
+    """What a fork copies to where, with the columns of its metadata.
+
+    Unless it was `named`, the checkpoint has to be the newest one, or the last of a run, when it is copied.
+    """
+
+    source: str
+    target: str
+    checkpoint_id: str
+    metadata: Mapping[str, Any]
+    named: bool = True
+    run_id: str | None = None
+
+
+def fork_params(fork: Fork) -> dict[str, Any]:
+    """Its statements' parameters."""
+    return {
+        "source": fork.source,
+        "target": fork.target,
+        "thread_id": fork.target,
+        "checkpoint_id": fork.checkpoint_id,
+        "named": fork.named,
+        "run_id": fork.run_id,
+        "source_json": canonical(fork.source),
+        "target_json": canonical(fork.target),
+        **fork.metadata,
+    }
 
 
 class ThreadStatements(Statements):
@@ -29,7 +58,7 @@ class ThreadStatements(Statements):
     def select_threads(self, page: ThreadPage) -> Trip:
         """The rows of one page of threads: what the records of their newest checkpoints are made of."""
         params = page._asdict() | {"filter": json.dumps(page.filter)}
-        return self._send(self._read("threads_matching", params | self._ranges(page.prefix)))
+        return self._send(self._read("threads_matching", params | self._within(self.ranges(page.prefix))))
 
     def select_newest_threads(self, page: ThreadPage, reach: int) -> Trip:
         """As `select_threads` without a filter, of the threads that so many newest checkpoints are of."""
@@ -49,7 +78,9 @@ class ThreadStatements(Statements):
 
     def count_threads(self, prefix: str, filter: Mapping[str, str]) -> Trip:
         """A row with the number of threads that match, and a row for each that the database cannot decide on."""
-        return self._send(self._read("threads_counted", {"filter": json.dumps(filter)} | self._ranges(prefix)))
+        return self._send(
+            self._read("threads_counted", {"filter": json.dumps(filter)} | self._within(self.ranges(prefix)))
+        )
 
     def count_searched_threads(self, filter: Mapping[str, str], key: str) -> Trip:
         """As `count_threads`, of the threads that an index finds by a key of the filter."""
@@ -94,7 +125,7 @@ class ThreadStatements(Statements):
 
     def label_checkpoint(self, key: Key, name: str) -> Trip:
         """Label a checkpoint unless the name is taken; its id if so, and whose the name is otherwise."""
-        return self._trip("label_checkpoint", **key._asdict(), name=name)
+        return self._trip("label_checkpoint", locks=self._share(key.thread_id), **key._asdict(), name=name)
 
     def delete_label(self, thread_id: str, name: str) -> Trip:
         """Delete a label; no row if there is none."""
@@ -107,38 +138,34 @@ class ThreadStatements(Statements):
     def delete_checkpoint(self, key: Key) -> Trip:
         """Delete or hide a checkpoint; the second statement's row says that it is there, the third's what refuses."""
         groups = "doom_checkpoint", "find_checkpoint", "refuse_labelled", *SPARE, "erase_open_writes", *REMOVE
-        return self._trip(*groups, **key._asdict())
+        return self._trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def delete_later(self, key: Key) -> Trip:
         """Delete what is behind a checkpoint; the replies are as those of `delete_checkpoint`."""
         erase = "erase_later_writes", "erase_open_writes"
         groups = "doom_later", "find_checkpoint", "refuse_labelled", *SPARE, *erase, *REMOVE
-        return self._trip(*groups, **key._asdict())
+        return self._trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> Trip:
         """The metadata of the checkpoint to fork from, and of the target's newest one."""
         return self._trip("select_fork_point", source=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id)
 
-    def fork_thread(self, source: str, target: str, checkpoint_id: str, metadata: Mapping[str, Any]) -> Trip:
-        """Copy a checkpoint, with other metadata, and what it needs; the first rows say what is in the way."""
-        return self._trip(
-            "fork_thread",
-            *SPARE,
-            *REMOVE,
-            source=source,
-            target=target,
-            thread_id=target,
-            checkpoint_id=checkpoint_id,
-            source_json=canonical(source),
-            target_json=canonical(target),
-            **metadata,
-        )
+    def fork_thread(self, fork: Fork) -> Trip:
+        """Copy a checkpoint, with other metadata, and what it needs, if nothing is in the way; `store_fork` comes next.
+
+        The first statement's rows say what is: the target "exists", or the checkpoint is "gone"; nothing is copied.
+        """
+        return self._trip("fork_thread", *SPARE, *REMOVE, locks=self._lock(fork.target), **fork_params(fork))
+
+    def store_fork(self, fork: Fork) -> Trip | None:
+        """What is left to do after a `fork_thread` that found nothing in the way; None if that has copied it."""
+        return None
 
     # Questions to a human
 
-    def select_interrupts(self, prefix: str) -> Trip:
-        """The newest checkpoints with interrupts beside them, of threads whose ids begin so, and their writes."""
-        return self._trip("select_interrupts", **self._ranges(prefix))
+    def select_interrupts(self, ranges: Sequence[Range], limit: int) -> Trip:
+        """The newest checkpoints with interrupts beside them, of the first threads in each range, and their writes."""
+        return self._trip("select_interrupts", **self._within(ranges), limit=limit)
 
     def select_write_places(self, key: Key) -> Trip:
         """Of the writes beside a checkpoint what they are ordered by: path, task and index."""

@@ -12,7 +12,7 @@ where all have come. A graph made of `Pregel` itself, with channels of other nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import writes_sort_key
@@ -21,11 +21,12 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
-from langgraph_checkpoint_custom.core.model import Key, Page
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.model import TENANT_MARK, Key, Page
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Steps, operation
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.searchable import first_searchable
 from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 # Checkpoints that a page of threads is looked for among: at first, which takes some ten milliseconds if it is in vain;
 # then, going through them at a thirtieth of that each; and how many times more each time after that.
@@ -55,7 +56,7 @@ class HistoryReply(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """A row of `select_runs`: the last checkpoint of a run, or, with a `channel`, a value of it."""
+    """A row of `select_runs`: the last checkpoint of a run; with a `name`, a value of it, or, for "", its document."""
 
     last_id: str
     run_id: str | None
@@ -72,15 +73,19 @@ class _Last(NamedTuple):
 
 
 @operation("read")
-def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str]) -> Steps[ThreadsReply]:
+def threads_page(
+    d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str], *, even_unreadable: bool = False
+) -> Steps[ThreadsReply]:
     """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
+
+    `even_unreadable` gives threads whose metadata cannot be read as if they had none, so that they match no filter.
 
     Trips: 1; without a filter one more for the last page, or if few threads have the newest thousand checkpoints, and
         one for each time that twenty times as many are not enough; with a filter, 2 if few threads match.
     Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
         these are not enough, those that have the value of a searchable key, or else two or three of each thread.
     Snapshot: one read snapshot over the page.
-    Raises: CorruptCheckpoint.
+    Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
     asked = page._replace(filter=narrowing(wanted))
     if asked.prefix:
@@ -102,13 +107,35 @@ def threads_page(d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping
     if len(rows) == page.limit:
         last = rows[-1]
         after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
-    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted))
+    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted, even_unreadable=even_unreadable))
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
 
 
 def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
     """The rows of `select_recent_threads`, and whether no checkpoints are left to look at."""
     return (rows[:-1], False) if rows and rows[-1][0] is None else (rows, True)
+
+
+@operation("read")
+def tenants(d: SqlDialect) -> Steps[list[str]]:
+    """The tenants that have threads, by name.
+
+    Trips: one for each, and one.
+    """
+    found: list[str] = []
+    while True:
+        (rows,) = yield d.select_next_tenant(found[-1] if found else "")
+        if not rows:
+            return found
+        found.append(rows[0][0].split(TENANT_MARK)[1])
+
+
+def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
+    """Whose threads "all threads" are: those of nobody and of each tenant; of a tenant's saver, that tenant's."""
+    if d._tenant or not tenants_too:
+        return [d]
+    names = yield tenants(d)
+    return [d, *map(d.for_tenant, names)]
 
 
 @operation("read")
@@ -197,13 +224,18 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 def _records(
-    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str]
+    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str], *, even_unreadable: bool = False
 ) -> Sequence[CheckpointRecord]:
     """The records that match a filter, newest first."""
     found = []
     for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
         place = d.shown_thread(stored), checkpoint_ns, checkpoint_id
-        metadata = Decoder(codec, *place).metadata(type_, data)
+        try:
+            metadata = Decoder(codec, *place).metadata(type_, data)
+        except CorruptCheckpoint:
+            if not even_unreadable:
+                raise
+            metadata = {}
         if matches(metadata, wanted):
             found.append(CheckpointRecord(*place, parent_id, run_id, metadata))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
@@ -231,12 +263,21 @@ def _runs(d: SqlDialect, codec: Values, thread_id: str, rows: Sequence[_Last]) -
 
 
 def _waits(decoder: Decoder, row: _Last) -> bool:
-    """Whether a value of a channel means that a task is to be started."""
+    """Whether a value means that a task is to be started."""
     if row.path is not None:
         return True
-    value = decoder.blob(row, lambda *_: None)
-    if row.name == TASKS:
+    if row.name:
+        return _starts(row.name, decoder.blob(row, lambda *_: None))
+    return any(_starts(*each) for each in decoder.document(row.type, row.value)["channel_values"].items())
+
+
+def _starts(channel: str, value: Any) -> bool:
+    if channel == TASKS:
         return bool(value)
     # Those that have come, of `join:a+b:c`; once all have, their names are as long as the list of all names.
-    names = (row.name or "").removeprefix(_JOIN).rpartition(":")[0]
-    return isinstance(value, (set, frozenset, list, tuple)) and len("+".join(map(str, value))) == len(names)
+    names = channel.removeprefix(_JOIN).rpartition(":")[0] if channel.startswith(_JOIN) else None
+    return (
+        names is not None
+        and isinstance(value, (set, frozenset, list, tuple))
+        and len("+".join(map(str, value))) == len(names)
+    )

@@ -11,7 +11,7 @@ that they hold the same objects, and so on. For other classes encoding the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, starmap
 from operator import attrgetter, is_
 from typing import Any
@@ -34,13 +34,13 @@ _PLAIN = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 # Bytes of the dicts and lists of a part; more are not held a second time.
-LARGE = 16_384
+LARGE = 65_536
 
 
 class Unchanged:
     """Objects that cannot be changed and messages, and what these held; all together, since there are many."""
 
-    __slots__ = ("_empty", "_encoded", "_fields", "_large", "_models", "_names", "_small")
+    __slots__ = ("_empty", "_encoded", "_fields", "_large", "_models", "_small")
 
     def __init__(
         self,
@@ -52,7 +52,6 @@ class Unchanged:
         large: Sequence[tuple[Any, Sequence[Any]]],
     ) -> None:
         self._models = models
-        self._names = _names(models)
         self._fields = fields
         self._empty = empty
         self._small = small
@@ -60,12 +59,14 @@ class Unchanged:
         self._large = large
 
     @staticmethod
-    def hold(marks: Sequence[Unchanged]) -> bool:
+    def hold(those: Iterable[Unchanged | None]) -> bool:
         """Whether they hold the same now, in all of these; a few passes for all take a third of those for each."""
+        marks = [mark for mark in those if mark and mark is not _ALWAYS]
         models = list(chain.from_iterable([mark._models for mark in marks]))
+        held = [model.__dict__ for model in models]
         return (
-            _names(models) == list(chain.from_iterable([mark._names for mark in marks]))
-            and all(map(is_, _fields(models), chain.from_iterable([mark._fields for mark in marks])))
+            sum(map(len, held)) == sum([len(mark._fields) for mark in marks])
+            and all(map(is_, _values(held), chain.from_iterable([mark._fields for mark in marks])))
             and not any(chain.from_iterable([mark._empty for mark in marks]))
             and not any(map(_EXTRA, models))
             and _encoded(list(chain.from_iterable([mark._small for mark in marks])))
@@ -82,7 +83,7 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     for model in models:
         if type(model) not in MODELS or model.__pydantic_extra__:
             return None
-    fields = list(_fields(models))
+    fields = list(_values([model.__dict__ for model in models]))
     containers = [value for value in fields if type(value) not in _FIXED]
     if not _CONTAINERS.issuperset(map(type, containers)):
         return None
@@ -111,12 +112,8 @@ def _encoded(containers: Sequence[Any]) -> bytes | None:
     return data[1 if len(containers) < 16 else 3 if len(containers) < 2**16 else 5 :]
 
 
-def _names(models: Sequence[Any]) -> list[str]:
-    return list(chain.from_iterable([model.__dict__ for model in models]))
-
-
-def _fields(models: Sequence[Any]) -> Iterator[Any]:
-    return chain.from_iterable([model.__dict__.values() for model in models])
+def _values(held: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+    return chain.from_iterable([fields.values() for fields in held])
 
 
 def _has(container: Any, leaves: Sequence[Any]) -> bool:

@@ -32,8 +32,19 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.core.model import Place
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.core.parts import Divided, contents, divide, is_large, put_together
-from langgraph_checkpoint_custom.core.serde import MSGPACK, Faithful, faithful
+from langgraph_checkpoint_custom.core.parts import (
+    LEAST,
+    Divided,
+    Known,
+    Together,
+    Whole,
+    as_whole,
+    contents,
+    divide,
+    is_large,
+    put_together,
+)
+from langgraph_checkpoint_custom.core.serde import MSGPACK, Faithful, OnInexact, OnLoad, faithful
 from langgraph_checkpoint_custom.errors import ConfigError
 
 DIVIDED = "p"
@@ -61,8 +72,8 @@ class Stored(NamedTuple):
     value: bytes
 
 
-class InParts(NamedTuple):
-    """A value that was cut: the bytes of its own row, the names of its parts, and by name those that are new.
+class Large(NamedTuple):
+    """A large value: the bytes of its own row, the names of its parts, and by name those that are new.
 
     Without names it is stored in one piece.
     """
@@ -70,7 +81,7 @@ class InParts(NamedTuple):
     whole: Stored
     names: str | None
     new: Mapping[str, Stored]
-    divided: Divided
+    known: Known
 
 
 class Ciphers(NamedTuple):
@@ -105,7 +116,12 @@ class Values:
         earlier: What may have encrypted what is read, besides.
         clear: Metadata keys that may be read in the database although the serializer encrypts.
         compress: Whether to compress what is large and not encrypted.
-        raw: Whether to give what the serializer gives where that is not what was stored.
+        raw: Whether to give what was stored of an object that cannot be made.
+        on_inexact: Whether to store what would not come back as it was as LangGraph stores it, or to raise.
+        on_load: What objects of these classes are made of instead.
+
+    Raises:
+        ConfigError: The serializer makes objects where `on_load` cannot be asked.
     """
 
     def __init__(
@@ -116,16 +132,19 @@ class Values:
         clear: Collection[str] = (),
         compress: bool = True,
         raw: bool = False,
+        on_inexact: OnInexact = "raise",
+        on_load: OnLoad | None = None,
     ) -> None:
         self.serde = serde
         self._cipher, inner = _parts(serde)
         self._given = inner
-        self._serde = inner if raw else faithful(inner)
+        self._serde = faithful(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
         self._earlier = earlier
         self._clear = clear
         self._compress = compress
         self._raw = raw
         self._reads_plain = self._cipher is None or earlier.plain or raw
+        self._unpack = self._serde.unpack if self._reads_plain and isinstance(self._serde, Faithful) else None
 
     @property
     def cipher(self) -> CipherProtocol | None:
@@ -142,6 +161,15 @@ class Values:
         """Whether what a serializer of any kind stores cannot be read: one that encrypts, around another or not."""
         stored = bytes(self._given.dumps_typed(PROBE)[1])
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
+
+    @property
+    def packs(self) -> bool:
+        """Whether a value's bytes are msgpack, which `unpack` reads by itself."""
+        return isinstance(self._serde, Faithful)
+
+    def unpack(self, data: bytes) -> Any:
+        """The value of bytes with the type msgpack and no layers; raises what the serializer raises."""
+        return self._serde.loads_typed((MSGPACK, data)) if self._unpack is None else self._unpack(data)
 
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as its row has it; raises what the serializer raises."""
@@ -162,27 +190,33 @@ class Values:
         """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
         return self._close(*stored, place) if names is None else self._close(*stored, (*place, names), DIVIDED)
 
-    def dumps_blob(self, value: Any, place: Place, before: Divided | None = None) -> Stored | InParts:
+    def dumps_blob(self, value: Any, place: Place, before: Known | None = None) -> Stored | Large:
         """A channel value as bytes or, if it is a large one, as parts that it may share with the value before.
 
         They are as those of `dumps_open`, and those of a value in parts are to be closed in any case.
         """
-        found = self._divide(value, place, before) if before and before.is_stored else None
-        if found is None or not found[0].is_stored:
-            whole = self.dumps_open(value)
-            if found is None and is_large(value, len(whole.value)):
-                found = self._divide(value, place, before)
-            if found is None or not found[0].is_stored:
-                return InParts(whole, None, {}, found[0]) if found else whole
-        divided, new = found
-        parts = {name: Stored(MSGPACK, data) for name, data in new.items()}
-        return InParts(Stored(MSGPACK, contents(divided)), divided.names, parts, divided)
+        if isinstance(before, Divided) and (found := self._divide(value, place, before)):
+            return found
+        whole = self.dumps_open(value)
+        if not is_large(value, len(whole.value)):
+            return whole
+        if isinstance(before, Whole) and before.is_like(whole.value) and (found := self._divide(value, place)):
+            return found
+        return Large(whole, None, {}, as_whole(place[-1], whole.value))
 
     def loads(self, type_: str, data: bytes, place: Place) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
-        if type_ == MSGPACK and self._reads_plain:  # As most are: there may be many.
-            return self._serde.loads_typed((type_, data))
+        if type_ == MSGPACK and self._unpack is not None:  # As most are: there may be many.
+            return self._unpack(data)
         return self._serde.loads_typed(self._open(type_, data, place))
+
+    def loads_blob(self, type_: str, data: bytes, place: Place) -> tuple[Any, Whole | None]:
+        """A channel value in one piece, and what to know of it if it is a large one; raises as `loads` does."""
+        if len(data) < LEAST:
+            return self.loads(type_, data, place), None
+        own, plain = self._open(type_, data, place)
+        value = self._serde.loads_typed((own, plain))
+        return value, as_whole(place[-1], plain) if is_large(value, len(plain)) else None
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """The values of bytes with the type msgpack and no layers; raises as `loads` does, but not of which value."""
@@ -190,17 +224,15 @@ class Values:
             return self._serde.loads_many(stored)
         return [self.loads(MSGPACK, data, ()) for data in stored]
 
-    def loads_parts(
-        self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place
-    ) -> tuple[Any, bytes]:
-        """The value of parts, and what `as_divided` has to know; raises as `loads` does."""
+    def loads_parts(self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place) -> Together:
+        """The value of parts; raises as `loads` does."""
         stored = self._open(*whole, (*place, names), DIVIDED)[1]
 
         def opened(named: tuple[str, Stored]) -> bytes:
             name, part = named
             return self._open(*part, (*place[:-1], name))[1]
 
-        return put_together(stored, parts, opened, lambda data: self._serde.loads_typed((MSGPACK, data))), stored
+        return put_together(stored, parts, opened, lambda data: self._serde.loads_typed((MSGPACK, data)))
 
     def uncovered(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes] | None:
         """The serializer's own type and bytes, or None for what only puts parts together.
@@ -222,13 +254,18 @@ class Values:
         renewed = self._close(*self._open(type_, data, place, form), place, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
-    def _divide(self, value: Any, place: Place, before: Divided | None) -> tuple[Divided, Mapping[str, bytes]] | None:
+    def _divide(self, value: Any, place: Place, before: Divided | None = None) -> Large | None:
         if not isinstance(self._serde, Faithful):
             return None
         try:
-            return divide(value, place[-1], before, pack)
+            found = divide(value, place[-1], before, pack)
         except MsgpackEncodeError:
             return None  # The serializer may have another form for it, or says what is wrong.
+        if found is None:
+            return None
+        divided, new = found
+        parts = {name: Stored(MSGPACK, data) for name, data in new.items()}
+        return Large(Stored(MSGPACK, contents(divided)), divided.names, parts, divided)
 
     def _close(self, type_: str, data: bytes, place: Place, form: str = "") -> Stored:
         if self._cipher is not None:

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.core.serde import MSGPACK, Faithful
 from langgraph_checkpoint_custom.errors import ConfigError
 
 # What the serializer reads without making an object of a class.
-_PLAIN = ("null", "bytes", "bytearray")
+_PLAIN = ("null", "bytes", "bytearray", MSGPACK)
 
 
 class Raw(NamedTuple):
@@ -46,13 +46,14 @@ class Verbatim(Faithful):
         kind, stored = data
         if kind in _PLAIN:
             return super().loads_typed(data)
-        if kind == MSGPACK:
-            value = unpacked(stored)
-            if pack(value) == stored:
-                return value
         if "+" in kind:
             raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
         return Raw(kind, bytes(stored))
+
+    def unpack(self, stored: bytes) -> Any:
+        """A value of plain types and extensions, or a `Raw` if that would be other bytes."""
+        value = unpacked(stored)
+        return value if pack(value) == stored else Raw(MSGPACK, bytes(stored))
 
 
 def unpacked(data: bytes) -> Any:

@@ -20,9 +20,9 @@ from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNot
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with the values that are new in it; returns it as it was stored.
 
-    Trips: 1; two more if a value that the parent held is gone, because the thread was pruned or deleted while a run
-        went on from there: it is stored again from the checkpoint itself. Two more if the parent is hidden and a
-        `DeltaChannel` needs it. One more if the checkpoint is there already.
+    Trips: 1; on SQLite, where they are no round trips, 2 if it has blobs. One more if a value that it keeps is gone,
+        because the thread was pruned or deleted while a run went on from there: it is stored again from the checkpoint
+        itself. Two more if the parent is hidden and a `DeltaChannel` needs it. One more if the checkpoint is there.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
     Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
@@ -30,16 +30,17 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
-    if not (encoded.claim or only_newest) and (short := d.insert_checkpoint(encoded)):
-        reply = yield short
-        if reply[-1]:
+    if encoded.is_whole and not only_newest:
+        (stored,) = yield d.insert_checkpoint(encoded.row)
+        if stored:
             return encoded
     parent_is_whole = False
     while True:
-        reply = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
-        problems = [tuple(row) for row in reply[-1]]
+        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
+        optional = [channel for what, channel in rows if what == "optional"]
+        problems = [tuple(row) for row in rows if row[0] != "optional"]
         if not problems:
-            if rest := d.store_checked(encoded):
+            if rest := d.store_checked(encoded, optional):
                 yield rest
             return encoded
         newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import Self
 
@@ -29,10 +29,6 @@ DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 # Tables with a row or more for each superstep.
 _GROWING = ("checkpoints", "blobs", "writes")
-# All that have a thread in their key, the first one being what the others are put beside.
-_OF_THREADS = (*_GROWING, "labels", "claims")
-
-Distribute = Literal["citus"]
 
 
 def _partitioned(sql: str, partitions: int) -> list[str]:
@@ -56,21 +52,6 @@ def _partitioned(sql: str, partitions: int) -> list[str]:
     return statements
 
 
-def _distributed(schema: str) -> list[str]:
-    """The statements that spread the tables over Citus' workers, a thread's rows together."""
-
-    def quoted(table: str) -> str:
-        name = in_schema(f"{DEFAULT_SCHEMA}.{table}", schema)
-        return "'" + name.replace("'", "''") + "'"
-
-    first, *others = map(quoted, _OF_THREADS)
-    return [
-        f"SELECT create_reference_table({quoted('tenant_roles')})",
-        f"SELECT create_distributed_table({first}, 'thread_id')",
-        *(f"SELECT create_distributed_table({other}, 'thread_id', colocate_with => {first})" for other in others),
-    ]
-
-
 def in_schema(sql: str, schema: str) -> str:
     """SQL that names the tables in `langgraph_checkpoint`, for tables in another schema."""
     quoted = '"' + schema.replace('"', '""') + '"'
@@ -82,11 +63,6 @@ def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
     """The statements for a schema, and its migrations."""
     escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
     blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
-    blocks["insert_checkpoint_with_blobs"] = f"{blocks.pop('insert_blobs')}\n{blocks['insert_checkpoint']}"
-    blocks["erase_superseded"] = f"{blocks.pop('heads_newest')}\n{blocks['erase_superseded']}"
-    heads = blocks.pop("heads_superseded")
-    for name in ("doom_superseded", "doom_superseded_kept"):
-        blocks[name] = f"{heads}\n{blocks[name]}"
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
         for migration in load_migrations("postgres")
@@ -104,26 +80,22 @@ class PostgresDialect(SqlDialect):
     def __init__(self, schema: str) -> None:
         super().__init__(*_texts_in(schema), place=f"schema {schema!r}", schema=schema)
 
-    def laid_out(self, partitions: int | None, distribute: Distribute | None) -> Self:
-        """The same, making tables in partitions, or on many servers, where there are none yet."""
-        if partitions is not None and not 1 <= partitions <= 1024:
+    def laid_out(self, partitions: int | None) -> Self:
+        """The same, making tables in partitions where there are none yet."""
+        if partitions is None:
+            return self
+        if not 1 <= partitions <= 1024:
             raise ConfigError(f"partitions must be from 1 to 1,024, not {partitions!r}")
-        if distribute not in (None, "citus"):
-            raise ConfigError(f"distribute is 'citus' or None, not {distribute!r}")
         clone = copy(self)
         first, *later = self.migrations
-        statements = list(first.statements)
-        if partitions is not None:
-            statements = [made for sql in statements for made in _partitioned(sql, partitions)]
-        if distribute:
-            statements += _distributed(self._schema.replace("%", "%%"))
+        statements = [made for sql in first.statements for made in _partitioned(sql, partitions)]
         clone.migrations = [first._replace(statements=tuple(statements)), *later]
         return clone
 
     def for_tenant(self, tenant: str) -> Self:
         """Confined by their keys, and a second time by the row-level security of the tables."""
         clone = super().for_tenant(tenant)
-        clone._around = clone.statement("enter_tenant"), clone.statement("leave_tenant")
+        clone._enter, clone._leave = [clone.statement("enter_tenant")], [clone.statement("leave_tenant")]
         return clone
 
     def shipped(self) -> Sequence[str]:
@@ -148,28 +120,21 @@ class PostgresDialect(SqlDialect):
         """As always; many who begin at once look together."""
         return _the_same_for_all(super().schema_numbers())
 
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
-        """One statement, which is shorter where there are no blobs, or nothing has to be there already."""
-        if encoded.kept or encoded.replayed:
-            statement = self._later("extend_checkpoint", lambda: _with_blobs(encoded) | _kept(encoded))
-        elif encoded.blobs:
-            statement = self._later("insert_checkpoint_with_blobs", lambda: _with_blobs(encoded))
-        else:
-            statement = self._later("insert_checkpoint", lambda: _columns(encoded.row))
-        row = encoded.row
-        size = len(row.checkpoint) + len(row.metadata) + sum(len(blob.value) for blob in encoded.blobs)
-        # In one namespace checkpoints have blobs in common, and the next one looks for its parent.
-        key = row.thread_id, row.checkpoint_ns
-        kind = "insert_checkpoints", self._tenant
-        return self._send(statement)._replace(share=Share(kind, key, size, encoded, self._insert_checkpoints))
+    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
+        """One statement, which can be one for many."""
+        statement = self._later("insert_checkpoint", lambda: _columns(row))
+        share = Share(
+            ("insert_checkpoints", self._tenant),
+            row[:3],
+            len(row.checkpoint) + len(row.metadata),
+            row,
+            self._insert_checkpoints,
+        )
+        return self._send(statement)._replace(share=share)
 
-    def _insert_checkpoints(self, parts: Sequence[Encoded]) -> Merged:
+    def _insert_checkpoints(self, parts: Sequence[CheckpointRow]) -> Merged:
         # In one order, so that no two groups wait for one another.
-        ordered = sorted(parts, key=lambda part: part.row[:2])
-        rows = [part.row for part in ordered]
-        blobs = [(member, blob) for member, part in enumerate(ordered, 1) for blob in part.blobs]
-        required = [[ref for ref in part.kept if ref.required] for part in ordered]
-        optional = [[ref for ref in part.kept if not ref.required] for part in ordered]
+        rows = sorted(parts, key=lambda row: row[:3])
         statement = self.statement(
             "insert_checkpoints",
             **self._keys([Key(*row[:3]) for row in rows]),
@@ -179,67 +144,43 @@ class PostgresDialect(SqlDialect):
             formats=_numbers([row.format for row in rows]),
             inline_channels=_texts([_texts(row.inline_channels) for row in rows]),
             delta_channels=_texts([_texts(row.delta_channels) for row in rows]),
-            blob_channels=_texts([_texts(row.blob_channels) for row in rows]),
-            blob_versions=_texts([_texts(row.blob_versions) for row in rows]),
             checkpoint_types=_texts([row.checkpoint_type for row in rows]),
             checkpoints=ManyBytes(row.checkpoint for row in rows),
             metadata_types=_texts([row.metadata_type for row in rows]),
             metadata=ManyBytes(row.metadata for row in rows),
             metadata_filters=_texts([row.metadata_filter for row in rows]),
-            kept_channels=_texts(
-                [
-                    _texts([ref.channel for ref in refs]) if part.kept or part.replayed else None
-                    for part, refs in zip(ordered, required, strict=True)
-                ]
-            ),
-            kept_versions=_texts([_texts([ref.version for ref in refs]) for refs in required]),
-            kept_begins=_texts([_texts([ref.begins for ref in refs]) for refs in required]),
-            optional_channels=_texts([_texts([ref.channel for ref in refs]) for refs in optional]),
-            optional_versions=_texts([_texts([ref.version for ref in refs]) for refs in optional]),
-            members=_numbers([member for member, _ in blobs]),
-            channels=_texts([blob.channel for _, blob in blobs]),
-            versions=_texts([blob.version for _, blob in blobs]),
-            types=_texts([blob.type for _, blob in blobs]),
-            values=ManyBytes(blob.value for _, blob in blobs),
-            parts=_texts([blob.parts for _, blob in blobs]),
         )
 
         def split(reply: Sequence[Any]) -> Sequence[Any]:
             stored = {tuple(row) for row in reply[0]}
-            keys = ((self.stored_thread(part.row.thread_id), part.row.checkpoint_ns) for part in parts)
-            return [[[[True]] if key in stored else []] for key in keys]
+            return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in parts]
 
         return Merged(self._send(statement), split)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
-        """One statement for the checkpoint and its blobs."""
+        """One statement for the checkpoint and its blobs, behind the thread's lock."""
+        thread_id = encoded.row.thread_id
         params = {
-            **_with_blobs(encoded),
-            **_kept(encoded),
+            **_columns(encoded.row),
+            **_blobs(encoded),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        locks = [self.statement("put_lock", **params)] if only_newest else []
-        return self._send(*locks, self.statement("put_checkpoint", **params))
+        # Of two that have to be the newest, the second has to see the first.
+        locks = self._lock(thread_id) if only_newest else self._share(thread_id)
+        return self._send(self.statement("put_checkpoint", **params), locks=locks)
 
-    def store_checked(self, encoded: Encoded) -> None:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
         """Nothing: one statement checks and stores."""
-
-    def erase_superseded(self, thread_id: str) -> Trip:
-        """One statement, if nobody else is at work on the thread."""
-        return self._send(
-            self.statement("erase_superseded_lock", thread_id=thread_id),
-            self.statement("erase_superseded", thread_id=thread_id),
-        )
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""
         statement = self._later("insert_writes", lambda: _with_writes(key, rows, claim))
         if claim is not None:
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
-            return self._send(statement, lost)
+            return self._send(statement, lost, locks=self._share(key.thread_id))
         share = Share(
             ("insert_writes", self._tenant),
             (*key, rows[0].task_id),
@@ -350,22 +291,13 @@ def _columns(row: CheckpointRow) -> dict[str, Any]:
     }
 
 
-def _kept(encoded: Encoded) -> dict[str, Any]:
-    """What a checkpoint refers to, as lists."""
-    kept = [ref for ref in encoded.kept if ref.required]
-    optional = [ref for ref in encoded.kept if not ref.required]
+def _blobs(encoded: Encoded) -> dict[str, Any]:
+    """What a checkpoint refers to, and its new blobs, as lists."""
     return {
-        "kept_channels": _texts([ref.channel for ref in kept]),
-        "kept_versions": _texts([ref.version for ref in kept]),
-        "kept_begins": _texts([ref.begins for ref in kept]),
-        "optional_channels": _texts([ref.channel for ref in optional]),
-        "optional_versions": _texts([ref.version for ref in optional]),
-    }
-
-
-def _with_blobs(encoded: Encoded) -> dict[str, Any]:
-    """The columns of a checkpoint, and those of its new blobs as lists."""
-    return _columns(encoded.row) | {
+        "kept_channels": _texts([ref.channel for ref in encoded.kept]),
+        "kept_versions": _texts([ref.version for ref in encoded.kept]),
+        "kept_begins": _texts([ref.begins for ref in encoded.kept]),
+        "kept_required": _texts(["t" if ref.required else "f" for ref in encoded.kept]),
         "channels": _texts([blob.channel for blob in encoded.blobs]),
         "versions": _texts([blob.version for blob in encoded.blobs]),
         "types": _texts([blob.type for blob in encoded.blobs]),

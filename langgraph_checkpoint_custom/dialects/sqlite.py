@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from json.encoder import encode_basestring
 from types import MappingProxyType
@@ -11,9 +11,10 @@ from typing import Any
 
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import Key, WriteRow
+from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.statements import load_blocks
+from langgraph_checkpoint_custom.core.thread_statements import REMOVE, SPARE, Fork, fork_params
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 
 # json.dumps would make an encoder with each call.
@@ -64,9 +65,9 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return _DECODE(value)[0] if value else []
 
-    def insert_checkpoint(self, encoded: Encoded) -> Trip | None:
-        """Blobs and checkpoint."""
-        return None if encoded.kept or encoded.replayed else self.store_checked(encoded)
+    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
+        """One statement."""
+        return self._send(self._insert(row))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """What is gone; nobody else writes between this and what follows."""
@@ -76,7 +77,7 @@ class SqliteDialect(SqlDialect):
             "checkpoint_ns": row.checkpoint_ns,
             "checkpoint_id": row.checkpoint_id,
             "parent_id": row.parent_id,
-            "kept": self.array([ref for ref in encoded.kept if ref.required]),
+            "kept": _ENCODE(encoded.kept),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
@@ -84,29 +85,31 @@ class SqliteDialect(SqlDialect):
         }
         return self._send(self.statement("put_gone", **params))
 
-    def store_checked(self, encoded: Encoded) -> Trip:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> Trip:
         """Blobs and checkpoint."""
-        return self._send(*self._put_blobs(encoded), self.statement("put_checkpoint", **self._columns(encoded)))
-
-    def _columns(self, encoded: Encoded) -> dict[str, Any]:
         row = encoded.row
-        return row._asdict() | {
-            "inline_channels": self.array(row.inline_channels),
-            "delta_channels": self.array(row.delta_channels),
-            "blob_channels": self.array(row.blob_channels),
-            "blob_versions": self.array(row.blob_versions),
-            "optional": self.array([ref for ref in encoded.kept if not ref.required]),
-        }
+        if optional:
+            found = [ref for ref in encoded.kept if ref.channel in optional and not ref.required]
+            row = row._replace(
+                blob_channels=[*row.blob_channels, *(ref.channel for ref in found)],
+                blob_versions=[*row.blob_versions, *(ref.version for ref in found)],
+            )
+        place = self.stored_thread(row.thread_id), row.checkpoint_ns
+        blobs = [place + blob for blob in encoded.blobs]
+        put = [Statement("put_blobs", self._blocks["put_blobs"], blobs)] if blobs else []
+        return self._send(*put, self._insert(row))
 
-    def _put_blobs(self, encoded: Encoded) -> list[Statement]:
-        row = encoded.row
-        place = {"thread_id": self.stored_thread(row.thread_id), "checkpoint_ns": row.checkpoint_ns}
-        each = [place | blob._asdict() for blob in encoded.blobs]
-        return [Statement("put_blobs", self._blocks["put_blobs"], each)] if each else []
+    def _insert(self, row: CheckpointRow) -> Statement:
+        values = self.stored_thread(row.thread_id), *row[1:7], *map(self.array, row[7:11]), *row[11:]
+        return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
 
-    def erase_superseded(self, thread_id: str) -> Trip:
-        """A statement for each table."""
-        return self._trip("erase_superseded", thread_id=thread_id)
+    def fork_thread(self, fork: Fork) -> Trip:
+        """What is in the way; nobody else writes between this and what follows."""
+        return self._send(self.statement("fork_thread", **fork_params(fork)))
+
+    def store_fork(self, fork: Fork) -> Trip:
+        """The copies."""
+        return self._trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """Some rows at a time, in one transaction; all are of one task."""

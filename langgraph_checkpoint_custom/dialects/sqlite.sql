@@ -47,36 +47,14 @@ CREATE INDEX IF NOT EXISTS searchable_key ON checkpoints (
     checkpoint_id
 )
 
--- name: put_checkpoint
--- differs: what is gone is told first, by put_gone, where anything has to be checked; the blobs go before it, by
--- put_blobs. The row says that all is stored.
+-- name: insert_checkpoint
+-- Parameters go by position.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
-WITH found AS MATERIALIZED (
-    SELECT o.value ->> 0 AS channel, o.value ->> 1 AS version FROM json_each(:optional) AS o
-    WHERE EXISTS (
-        SELECT 1 FROM blobs b
-        WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
-        AND b.channel = o.value ->> 0 AND b.version = o.value ->> 1
-    )
-    ORDER BY 1
-)
-SELECT
-    :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :run_id, :format,
-    :inline_channels, :delta_channels,
-    CASE :optional WHEN '[]' THEN :blob_channels ELSE (
-        SELECT json_group_array(value)
-        FROM (SELECT value FROM json_each(:blob_channels) UNION ALL SELECT channel FROM found)
-    ) END,
-    CASE :optional WHEN '[]' THEN :blob_versions ELSE (
-        SELECT json_group_array(value)
-        FROM (SELECT value FROM json_each(:blob_versions) UNION ALL SELECT version FROM found)
-    ) END,
-    :checkpoint_type, :checkpoint, :metadata_type, :metadata, :metadata_filter
-WHERE true
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
@@ -86,17 +64,10 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     metadata_filter = excluded.metadata_filter
 RETURNING true
 
--- name: put_blobs
--- differs: see put_checkpoint.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-VALUES (:thread_id, :checkpoint_ns, :channel, :version, :type, :value, :parts)
-ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
-
 -- name: put_gone
--- differs: see put_checkpoint.
-SELECT 'value', k.value ->> 0 FROM json_each(:kept) AS k
-WHERE NOT EXISTS (
+-- differs: what is in the way, a part of put_checkpoint in postgres.sql; and 'optional', which of those values are there.
+SELECT CASE WHEN k.value ->> 2 THEN 'value' ELSE 'optional' END, k.value ->> 0 FROM json_each(:kept) AS k
+WHERE (k.value ->> 2) <> EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
@@ -126,6 +97,12 @@ SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM claims WHERE thread_id = :thread_id AND token = :claim
 )
 
+-- name: put_blobs
+-- differs: then these and insert_checkpoint, if there is nothing.
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
+
 -- name: insert_writes
 -- differs: `rows` is repeated, and parameters go by position: of 50 writes each takes 3 µs, and 7 if it is run by itself
 -- with names.
@@ -133,8 +110,10 @@ INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path,
 SELECT ?, ?, ?, ?, ?, ?, column1, column2, column3, column4 FROM (VALUES (?, ?, ?, ?)) AS rows
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
-SET task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel,
-    type = excluded.type, value = excluded.value
+SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.type, value = excluded.value,
+    run_id = CASE
+        WHEN writes.type = excluded.type AND writes.value = excluded.value THEN writes.run_id ELSE excluded.run_id
+    END
 WHERE excluded.idx < 0
 
 -- name: select_lost_claim
@@ -488,20 +467,23 @@ CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoin
 WHERE likelihood(r.top IS NOT NULL, 0.00001)
 AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.open = :asked OR instr(r.open, json_quote(w.channel)))
 
--- name: delete_thread_checkpoints
+-- name: delete_thread
 DELETE FROM checkpoints WHERE thread_id = :thread_id
 
 -- name: delete_thread_writes
+-- differs: as what follows, a part of delete_thread in postgres.sql.
 DELETE FROM writes WHERE thread_id = :thread_id
 
 -- name: delete_thread_blobs
+-- differs: as delete_thread_writes.
 DELETE FROM blobs WHERE thread_id = :thread_id
 
 -- name: delete_thread_labels
+-- differs: as delete_thread_writes.
 DELETE FROM labels WHERE thread_id = :thread_id
 
 -- name: heads_newest
--- Starts each of the erase_superseded_ statements; see postgres.sql.
+-- differs: starts each of the erase_superseded_ statements; see postgres.sql.
 WITH plain AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
     AND NOT EXISTS (
@@ -582,9 +564,11 @@ WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (
 SELECT 1 FROM plain
 
 -- name: doom_superseded
--- Everything but the newest checkpoints of each namespace, `keep` of them. The namespace of a subgraph call (it has a task
--- id behind a colon, unlike that of a subgraph with checkpointer=True) goes whole once the root checkpoint that started
--- the call does not stay: it is stored, or an older one that was deleted. A newer one is still to come.
+-- Everything but what stays: the newest checkpoints of each namespace, `keep` of them; those with a label; and, of each
+-- subgraph with a memory of its own, the one that a run from a labelled checkpoint goes on from, or from one that stays next
+-- to the newest. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph with
+-- checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an older
+-- one that was deleted. A newer one is still to come.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
         SELECT checkpoint_ns, checkpoint_id, root_id,
@@ -596,74 +580,65 @@ WITH heads AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
     WHERE h.place = 1 AND instr(h.checkpoint_ns, ':') > 0
     AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND h.root_id NOT IN (SELECT l.checkpoint_id FROM labels l WHERE l.thread_id = :thread_id AND l.checkpoint_ns = '')
     AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT 1 FROM checkpoints r
         WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
-)
-UPDATE checkpoints SET doomed = 1
-WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) NOT IN (
-    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
-    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
-)
-
--- name: doom_superseded_kept
--- What stays all the same: checkpoints with a label and, of each subgraph with a memory of its own, the one that a run
--- from such a root checkpoint goes on from, or from one that stays beside the newest.
-WITH points AS MATERIALIZED (
+), points AS MATERIALIZED (
     SELECT checkpoint_id FROM labels WHERE thread_id = :thread_id AND checkpoint_ns = ''
     UNION
-    SELECT n.checkpoint_id FROM (
-        SELECT checkpoint_id FROM checkpoints
-        WHERE thread_id = :thread_id AND checkpoint_ns = '' AND NOT hidden AND :keep > 1
-        ORDER BY checkpoint_id DESC LIMIT :keep - 1 OFFSET 1
-    ) AS n
-), memories AS MATERIALIZED (
-    SELECT DISTINCT checkpoint_ns FROM checkpoints
-    WHERE thread_id = :thread_id AND checkpoint_ns <> '' AND instr(checkpoint_ns, ':') = 0
-    AND EXISTS (SELECT 1 FROM points)
+    SELECT checkpoint_id FROM heads WHERE checkpoint_ns = '' AND place > 1
 ), kept AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id FROM heads WHERE checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+    UNION
     SELECT checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :thread_id
     UNION
-    SELECT m.checkpoint_ns, (
+    SELECT h.checkpoint_ns, (
         SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id < p.checkpoint_id
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < p.checkpoint_id
         AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
-    FROM points p CROSS JOIN memories m
+    FROM points p CROSS JOIN heads h
+    WHERE h.place = 1 AND h.checkpoint_ns <> '' AND instr(h.checkpoint_ns, ':') = 0
 )
-UPDATE checkpoints SET doomed = 0
-WHERE thread_id = :thread_id AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id FROM kept)
-AND doomed AND NOT hidden
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id
+AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
+    SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k WHERE k.checkpoint_id IS NOT NULL
+))
 
 -- name: doom_idle
--- All of a thread.
-UPDATE checkpoints SET doomed = 1 WHERE thread_id = :thread_id
-
--- name: doom_idle_kept
--- Nothing of it, if a run has gone on, or somebody has set a label, meanwhile.
-UPDATE checkpoints SET doomed = 0
-WHERE thread_id = :thread_id AND (
-    EXISTS (
-        SELECT 1 FROM checkpoints n WHERE n.thread_id = :thread_id AND n.checkpoint_id > :newest AND NOT n.hidden
-    )
-    OR EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+-- All of a thread, unless a run has gone on, or somebody has set a label, since it was looked at.
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND NOT EXISTS (
+    SELECT 1 FROM checkpoints n WHERE n.thread_id = :thread_id AND n.checkpoint_id > :newest AND NOT n.hidden
 )
+AND NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
+
+-- name: erase_idle_writes
+-- After the sweep: writes whose checkpoint was never stored go with their thread; nothing would ever name them again.
+DELETE FROM writes WHERE thread_id = :thread_id
+AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id)
+
+-- name: threads_of_runs
+-- The threads in which runs have stored something.
+SELECT c.thread_id FROM json_each(:run_ids) AS r
+CROSS JOIN checkpoints c ON c.run_id = r.value AND c.run_id IS NOT NULL AND +c.tenant = :tenant
+UNION
+SELECT w.thread_id FROM json_each(:run_ids) AS r
+CROSS JOIN writes w ON w.run_id = r.value AND w.run_id IS NOT NULL AND +w.tenant = :tenant
+ORDER BY 1
 
 -- name: doom_runs
--- The checkpoints of the runs, labels or not, and what is hidden beside them, since it may have been kept for their sake
--- alone.
+-- The checkpoints of the runs, labels or not, and what is hidden in their namespaces, since it may have been kept for their
+-- sake alone.
 UPDATE checkpoints SET doomed = 1
-WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
-    FROM (
-        SELECT DISTINCT o.thread_id, o.checkpoint_ns FROM json_each(:run_ids) AS r
-        CROSS JOIN checkpoints o ON o.run_id = r.value AND o.run_id IS NOT NULL AND +o.tenant = :tenant
-    ) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-    AND (c.hidden OR c.run_id IN (SELECT value FROM json_each(:run_ids)))
+WHERE thread_id = :thread_id AND (hidden OR run_id IN (SELECT value FROM json_each(:run_ids)))
+AND checkpoint_ns IN (
+    SELECT c.checkpoint_ns FROM checkpoints c
+    WHERE c.thread_id = :thread_id AND c.run_id IN (SELECT value FROM json_each(:run_ids))
 )
 
 -- The sweep_ blocks delete what is doomed, in this order.
@@ -818,20 +793,17 @@ DELETE FROM checkpoints WHERE doomed
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
 WITH delta AS MATERIALIZED (
-    SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.value AS channel
+    SELECT DISTINCT p.checkpoint_ns, u.value AS channel
     FROM (
-        SELECT DISTINCT o.thread_id, o.checkpoint_ns FROM json_each(:run_ids) AS r
-        CROSS JOIN writes o ON o.run_id = r.value AND o.run_id IS NOT NULL AND +o.tenant = :tenant
+        SELECT DISTINCT o.checkpoint_ns FROM writes o
+        WHERE o.thread_id = :thread_id AND o.run_id IN (SELECT value FROM json_each(:run_ids))
     ) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.checkpoint_ns
     CROSS JOIN json_each(c.delta_channels) AS u
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+    WHERE likelihood(p.checkpoint_ns IS NOT NULL, 0.00001)
 )
 DELETE FROM writes AS w
-WHERE w.rowid IN (
-    SELECT o.rowid FROM json_each(:run_ids) AS r
-    CROSS JOIN writes o ON o.run_id = r.value AND o.run_id IS NOT NULL AND +o.tenant = :tenant
-)
+WHERE w.thread_id = :thread_id AND w.run_id IN (SELECT value FROM json_each(:run_ids))
 AND NOT EXISTS (
     SELECT 1 FROM checkpoints c
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
@@ -844,7 +816,7 @@ AND NOT EXISTS (
         WHEN '__pregel_tasks' THEN c.format < 4
         ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
         AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
-        AND (w.thread_id, w.checkpoint_ns, w.channel) IN (SELECT thread_id, checkpoint_ns, channel FROM delta)
+        AND (w.checkpoint_ns, w.channel) IN (SELECT checkpoint_ns, channel FROM delta)
     END
 )
 
@@ -855,6 +827,13 @@ WHERE t.thread_id = :target AND NOT EXISTS (
     SELECT 1 FROM checkpoints s
     WHERE s.thread_id = :source AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
     AND s.parent_id IS t.parent_id AND s.hidden = t.hidden
+)
+UNION ALL
+SELECT t.checkpoint_id FROM writes t
+WHERE t.thread_id = :target AND NOT EXISTS (
+    SELECT 1 FROM writes s
+    WHERE s.thread_id = :source AND s.checkpoint_ns = t.checkpoint_ns AND s.checkpoint_id = t.checkpoint_id
+    AND s.task_id = t.task_id AND s.idx = t.idx AND s.type = t.type AND s.value = t.value
 )
 LIMIT 1
 
@@ -1103,7 +1082,8 @@ SELECT 1 FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns LI
 
 -- name: select_runs
 -- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
--- channels with a value, which tell what is left to do; of two kinds of them, the value tells. One in parts is not empty.
+-- channels with a value, which tell what is left to do; of two kinds of them, the value tells, which may be part of the
+-- document. One in parts is not empty.
 WITH runs AS MATERIALIZED (
     SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
     FROM checkpoints
@@ -1129,6 +1109,13 @@ CROSS JOIN json_each(c.blob_channels) AS n ON n.value = '__pregel_tasks' OR subs
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = '' AND b.channel = n.value
     AND b.version = c.blob_versions ->> n.key
 WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
+UNION ALL
+SELECT r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, c.checkpoint_type, c.checkpoint, NULL
+FROM runs r
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
+WHERE likelihood(r.last_id IS NOT NULL, 0.00001) AND EXISTS (
+    SELECT 1 FROM json_each(c.inline_channels) AS n WHERE n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
+)
 
 -- name: rows_record
 -- For a page_ block: what a record of a checkpoint is made of.
@@ -1172,26 +1159,44 @@ WHERE thread_id = :thread_id ORDER BY name
 -- among the sweep_ blocks, once it is known what is spared.
 
 -- name: doom_checkpoint
--- With a checkpoint of the root's go the subgraph calls that it started.
-UPDATE checkpoints SET doomed = 1
-WHERE thread_id = :thread_id AND EXISTS (
-    SELECT 1 FROM checkpoints t
+-- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
+-- is the newest then run again: what these have started goes as well, and what subgraphs with a memory have stored since.
+-- Not if what goes is of another branch.
+WITH gone AS MATERIALIZED (
+    SELECT t.parent_id, (
+        SELECT max(n.checkpoint_id) FROM checkpoints n
+        WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND n.checkpoint_id <> :checkpoint_id
+        AND NOT n.hidden
+    ) AS other_id
+    FROM checkpoints t
     WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
     AND NOT t.hidden
-) AND (
+), again AS MATERIALIZED (
+    SELECT coalesce(g.other_id, :checkpoint_id) AS first_id FROM gone g
+    WHERE :checkpoint_ns = '' AND (
+        g.other_id IS NULL
+        OR (g.other_id < :checkpoint_id AND (g.parent_id IS NULL OR g.parent_id = g.other_id))
+    )
+)
+UPDATE checkpoints SET doomed = 1
+WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
     (checkpoint_ns = :checkpoint_ns AND (hidden OR checkpoint_id = :checkpoint_id))
     OR (:checkpoint_ns = '' AND instr(checkpoint_ns, ':') > 0 AND root_id = :checkpoint_id)
+    OR (
+        checkpoint_ns <> '' AND EXISTS (SELECT 1 FROM again)
+        AND (hidden OR root_id >= (SELECT first_id FROM again))
+    )
 )
 
 -- name: doom_later
 -- In all namespaces.
 UPDATE checkpoints SET doomed = 1
-WHERE thread_id = :thread_id AND EXISTS (
+WHERE thread_id = :thread_id AND (
+    hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
+) AND EXISTS (
     SELECT 1 FROM checkpoints t
     WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
     AND NOT t.hidden
-) AND (
-    hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
 )
 
 -- name: find_checkpoint
@@ -1293,16 +1298,21 @@ LEFT JOIN (
 ) AS n
 
 -- name: fork_thread
--- differs: tells first what is in the way. What follows needs no condition of its own: the operation raises and all is
--- rolled back.
+-- differs: only tells what is in the way; the store_fork_ blocks are sent if nothing is.
 SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
 UNION ALL
 SELECT 'gone' WHERE NOT EXISTS (
     SELECT 1 FROM checkpoints
     WHERE thread_id = :source AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
+    AND (:named OR checkpoint_id = (  -- It is still the one that is meant.
+        SELECT n.checkpoint_id FROM checkpoints n
+        WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND NOT n.hidden
+        AND (:run_id IS NULL OR n.run_id = :run_id)
+        ORDER BY n.checkpoint_id DESC LIMIT 1
+    ))
 )
 
--- name: fork_thread_checkpoints
+-- name: store_fork_checkpoints
 -- differs: see fork_thread. What may be needed is copied hidden and doomed, and the sweep_ blocks that follow spare what
 -- is. If the checkpoint is the newest one, its superstep is open: the writes beside it and the subgraph calls that it
 -- started belong to it; otherwise they belong to what came behind it. Of a subgraph with a memory of its own, the
@@ -1400,7 +1410,7 @@ CROSS JOIN checkpoints r ON r.thread_id = :source AND r.checkpoint_ns = k.checkp
 WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
--- name: fork_thread_blobs
+-- name: store_fork_blobs
 -- differs: see fork_thread.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
@@ -1414,7 +1424,7 @@ CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_n
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
--- name: fork_thread_parts
+-- name: store_fork_parts
 -- differs: see fork_thread.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
@@ -1428,7 +1438,7 @@ CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_n
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
--- name: fork_thread_writes
+-- name: store_fork_writes
 -- differs: see fork_thread.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
 SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
@@ -1441,22 +1451,23 @@ WHERE t.thread_id = :target AND (t.doomed OR NOT EXISTS (
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 
 -- name: select_interrupts
--- From thread to thread among those that have ever asked something. Of each the newest checkpoint of the root, if there is
--- a question beside it, and what kinds of writes are; only questions come with their values.
-WITH RECURSIVE found (thread_id, top) AS (
+-- From thread to thread among those that have ever asked something, so many in each range; `more` says where to go on. Of
+-- each the newest checkpoint of the root, if there is a question beside it, and what kinds of writes are; only questions
+-- come with their values.
+WITH RECURSIVE found (thread_id, top, number) AS (
     SELECT (
         SELECT w.thread_id FROM writes w
         WHERE w.channel = '__interrupt__' AND w.thread_id >= r.value AND w.thread_id < :tops ->> r.key
         ORDER BY w.thread_id LIMIT 1
-    ), :tops ->> r.key
+    ), :tops ->> r.key, 1
     FROM json_each(:bottoms) AS r
     UNION ALL
     SELECT (
         SELECT w.thread_id FROM writes w
         WHERE w.channel = '__interrupt__' AND w.thread_id > f.thread_id AND w.thread_id < f.top
         ORDER BY w.thread_id LIMIT 1
-    ), f.top
-    FROM found f WHERE f.thread_id IS NOT NULL
+    ), f.top, f.number + 1
+    FROM found f WHERE f.thread_id IS NOT NULL AND f.number < :limit
 ), heads AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_id, c.checkpoint_type, c.checkpoint
     FROM found f
@@ -1482,6 +1493,9 @@ SELECT
 FROM heads h
 CROSS JOIN writes w ON w.thread_id = h.thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = h.checkpoint_id
 WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
+UNION ALL
+SELECT 'more', thread_id, top, NULL, NULL, NULL, NULL, NULL, NULL
+FROM found WHERE number = :limit AND thread_id IS NOT NULL
 
 -- name: select_write_places
 SELECT task_path, task_id, idx FROM writes
@@ -1706,21 +1720,17 @@ SELECT * FROM (
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
 FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
 
--- The mend_ blocks delete values that nobody has, and then their parts, in this order.
+-- The mend_ blocks delete values of a thread that nobody has, and then their parts, in this order.
 
 -- name: mend_values
 DELETE FROM blobs WHERE rowid IN (
     SELECT b.rowid FROM json_each(:keys) AS k
-    CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
-        AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
+        AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
     WHERE substr(b.version, 1, 2) <> '#/' AND NOT EXISTS (
         SELECT 1 FROM checkpoints c
         CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
         WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns AND n.value = b.channel AND v.value = b.version
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM claims h
-        WHERE h.thread_id = b.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
     )
 )
 RETURNING version
@@ -1728,16 +1738,12 @@ RETURNING version
 -- name: mend_parts
 DELETE FROM blobs WHERE rowid IN (
     SELECT b.rowid FROM json_each(:keys) AS k
-    CROSS JOIN blobs b ON b.thread_id = k.value ->> 0 AND b.checkpoint_ns = k.value ->> 1
-        AND b.channel = k.value ->> 2 AND b.version = k.value ->> 3
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
+        AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
     WHERE substr(b.version, 1, 2) = '#/' AND NOT EXISTS (
         SELECT 1 FROM blobs o CROSS JOIN json_each(o.parts) AS n
         WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
         AND n.value = b.version
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM claims h
-        WHERE h.thread_id = b.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
     )
 )
 RETURNING version
@@ -1745,14 +1751,10 @@ RETURNING version
 -- name: mend_labels
 DELETE FROM labels WHERE (thread_id, name) IN (
     SELECT l.thread_id, l.name FROM json_each(:labels) AS k
-    CROSS JOIN labels l ON l.thread_id = k.value ->> 0 AND l.name = k.value ->> 1
+    CROSS JOIN labels l ON l.thread_id = :thread_id AND l.name = k.value
     WHERE NOT EXISTS (
         SELECT 1 FROM checkpoints c
         WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM claims h
-        WHERE h.thread_id = l.thread_id AND h.expires_at > (julianday('now') - 2440587.5) * 86400.0
     )
 )
 RETURNING name

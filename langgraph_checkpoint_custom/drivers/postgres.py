@@ -1,12 +1,9 @@
-"""PostgreSQL over psycopg 3: one round trip a trip, prepared statements where they are safe, bounded retry.
+"""PostgreSQL over psycopg 3: one round trip a trip, bounded retry.
 
 A trip of one statement is sent as it is; several go as `BEGIN` … `COMMIT` in one pipeline, which is one round trip and
 one transaction (the implicit transaction of a bare pipeline is not atomic on every engine that speaks this protocol).
-On a caller's connection that is in a transaction, or that begins one by itself, trips are savepoints in it.
-
-A prepared statement lives in one server process. A pooler such as PgBouncer lends that process to others, so statements
-are prepared only on connections that are known to be direct: the process id that the connection was told at its start
-is the one that answers. That is asked once a connection.
+On a caller's connection that is in a transaction, trips are savepoints in it. Without autocommit the first trip begins
+that transaction, as whatever is sent does in psycopg, and the caller ends it.
 """
 
 from __future__ import annotations
@@ -38,59 +35,53 @@ from langgraph_checkpoint_custom.core.operation import (
 )
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
-from langgraph_checkpoint_custom.drivers import postgres_arrays  # noqa: F401  # Registers what psycopg is to do.
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
+from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Session
 from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
+from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ClosedError,
+    ConfigError,
     ConnectionLost,
     Contention,
     RetryableError,
     SchemaMissing,
     StorageError,
+    closed,
+    no_list_of_names,
 )
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
 
-# Statements that a run sends again and again; the others are planned afresh, knowing their arrays.
-HOT = frozenset(
-    {
-        "insert_checkpoint",
-        "insert_checkpoint_with_blobs",
-        "extend_checkpoint",
-        "put_checkpoint",
-        "erase_superseded",
-        "insert_writes",
-        "page_latest",
-        "page_exact",
-        "page_of_namespace",
-        "page_of_thread",
-        "select_delta_values",
-    }
-)
-
-# Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
-MANY = frozenset({"insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
-
-# The process that answers, and if that is the expected one, so that the session is ours alone: generic plans, and no
-# compiler. Otherwise PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so
-# finds the generic plan dear; that was 440 of 700 µs. And it compiles what seems dear since rows are guessed: where it
-# comes with LLVM, as Debian's does, a history of 200 steps took 70 ms instead of 3, and 1.5 s in partitions.
+# The process that answers, and if that is the expected one, so that the session is ours alone: generic plans, by
+# index, no compiler, and NULL in the text of an array is none. Otherwise PostgreSQL plans the put statement anew each
+# time, since it guesses ten rows in each array and so finds the generic plan dear; that was 440 of 700 µs. In a
+# generic plan it takes a range of ids for a 200th of a thread, so that to read and sort all of it can seem cheaper
+# than to follow the index, which is four times as dear a page by default, and each page of a list would read the
+# whole thread. And it compiles what seems dear since rows are guessed: where it comes with LLVM, as Debian's does, a
+# history of 200 steps took 70 ms instead of 3, and 1.5 s in partitions.
 _WHO = """
 SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
-    set_config('plan_cache_mode', 'force_generic_plan', false) || set_config('jit', 'off', false) END
+    set_config('plan_cache_mode', 'force_generic_plan', false)
+    || set_config('random_page_cost', '1', false)
+    || set_config('jit', 'off', false)
+    || set_config('array_nulls', 'on', false) END,
+    current_setting('array_nulls')
 FROM pg_backend_pid() AS pid
 """
+
+# Encodings of a database. In SQL_ASCII, which is none, a text is the bytes that came; a pooler may not tell.
+_HOLDS_ALL_TEXT = ("UTF8", "SQL_ASCII", None)
 
 # In a session that is not ours alone, no more than a transaction may be changed.
 _NO_COMPILER = "SET LOCAL jit = off"
 
 # What nothing would be compiled for; it needs no transaction for that.
-_SMALL = (HOT | MANY) - {"select_delta_values"}
+_SMALL = (HOT | MANY) - {"select_delta_values", "erase_superseded"}
 
 # What has all its trips in one transaction.
 _TOGETHER = frozenset({"migrate", "rehearsal", "snapshot", "exclusive"})
@@ -98,7 +89,11 @@ _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")
-_CONTENTION = ("40001", "40P01", "55P03")
+_CONTENTION = ("40001", "40P01", "55P03", "22012")  # The last one is copy_thread's.
+# A table, column or schema that a statement names is not there.
+_OTHER_TABLES = ("42P01", "42703", "3F000")
+# Of what is not JSON, and of JSON that is no list.
+_NO_JSON_LIST = ("22P02", "22023")
 _WAY_OUT = {
     "25006": "the server is read-only; give the address of the primary",
     "42501": "this role may not do that; see the roles in the documentation",
@@ -127,7 +122,7 @@ class PostgresDriver:
         self._retry = RetryPolicy()
         self._ready = False
         self._closed = False
-        self._direct: weakref.WeakKeyDictionary[AnyConnection, bool] = weakref.WeakKeyDictionary()
+        self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
         self._workers: ThreadPoolExecutor | None = None
         self._share_anew()
         tell_of_forks(self)
@@ -146,11 +141,15 @@ class PostgresDriver:
 
     def setup(self, op: Operation[None] | None = None) -> None:
         """Create or migrate the tables, in the usual way or in another one."""
+        if self._connections.loop:
+            return on_loop(self._connections.loop(), lambda: self.asetup(op))
         self._retrying(op or self._setup)
         self._ready = True
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
+        if self._connections.loop:
+            return on_loop(self._connections.loop(), lambda: self.arun(op))
         if not self._ready:
             self._retrying(self._check)
             self._ready = True
@@ -158,6 +157,8 @@ class PostgresDriver:
 
     def look(self, op: Operation[T]) -> T:
         """Run a read, whatever the tables are."""
+        if self._connections.loop:
+            return on_loop(self._connections.loop(), lambda: self._aretrying(op))
         return self._retrying(op)
 
     def close(self) -> None:
@@ -171,25 +172,33 @@ class PostgresDriver:
         return self._connections.stats()
 
     def _retrying(self, op: Operation[T]) -> T:
-        started, failed = time.monotonic(), 0
+        started, failed, unanswered = time.monotonic(), 0, False
         while True:
             try:
-                if op.access not in _TOGETHER:
-                    return drive(op, lambda request: self._perform(op.name, request))
-                with self._borrow(op.name, ()) as connection, _patience(op, connection):
-                    settings = self._settings(op, connection)
-                    with connection.transaction():
-                        for setting in settings:
-                            connection.execute(setting, prepare=False)
-                        return drive(op, lambda request: self._inside(connection, request))
+                return _result(op, self._attempt(op), unanswered)
             except RetryableError as error:
                 failed += 1
+                unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
                     raise
                 if isinstance(error, ConnectionLost):
                     self._connections.distrust()
+            except SchemaMissing:
+                if self._looks_again(op):
+                    self._retrying(self._check)
+                raise
             time.sleep(pause)
+
+    def _attempt(self, op: Operation[T]) -> T:
+        if op.access not in _TOGETHER:
+            return drive(op, lambda request: self._perform(op.name, request))
+        with self._borrow(op.name, ()) as connection, _patience(op, connection):
+            settings = self._settings(op, connection)
+            with _whole(connection):
+                for setting in settings:
+                    _cursor(connection).execute(setting, prepare=False)
+                return drive(op, lambda request: self._inside(connection, request))
 
     def _perform(self, name: str, request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
@@ -208,6 +217,9 @@ class PostgresDriver:
         try:
             with self._connections.borrow() as connection:
                 try:
+                    if connection not in self._sessions:
+                        asked = _cursor(connection).execute(_WHO, self._expected(connection), prepare=False)
+                        self._meet(connection, asked.fetchone())
                     yield connection
                 except psycopg.Error as error:
                     # Before the pool sees it: it rolls back, and a broken connection would look like a whole one.
@@ -219,30 +231,39 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
-            with connection.transaction():
+            with _whole(connection):
                 return self._inside(connection, request)
+        session = self._sessions[connection]
         statements = request.sent()
-        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
-        prepare = self._may_prepare(connection)
-        if prepare is None:
-            asked = connection.execute(_WHO, self._expected(connection), prepare=False)
-            prepare = self._learn(connection, asked.fetchone())
-        opening = self._opening(statements, connection)
+        if session.sends(statements):
+            try:
+                return request.reply(connection.wait(session.send(connection.pgconn, statements)))
+            except BaseException:
+                if connection.pgconn.pipeline_status:
+                    connection.close()
+                raise
+        cursors = [_cursor(connection) for _ in statements]
+        opening = _opening(statements, session)
         if not opening:
-            cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
+            cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
             try:
                 with connection.pipeline():
                     for word in opening:
-                        connection.execute(word, prepare=False)
+                        _cursor(connection).execute(word, prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
-                        cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
-                    connection.execute("COMMIT", prepare=False)
+                        cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
+                    _cursor(connection).execute("COMMIT", prepare=False)
             except BaseException:
                 # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
-                # that ends the transaction.
-                with suppress(psycopg.Error):
-                    connection.rollback()
+                # that ends the transaction. Who is interrupted on the way into the pipeline or out of it stays in it,
+                # and the connection would wait for ever for an answer that nobody has asked for.
+                try:
+                    with suppress(psycopg.Error):
+                        connection.rollback()
+                finally:
+                    if connection.pgconn.pipeline_status:
+                        connection.close()
                 raise
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
@@ -251,9 +272,10 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         cursors = []
-        for statement in request.sent():
-            cursors.append(connection.cursor(binary=True, row_factory=tuple_row))
-            cursors[-1].execute(statement.sql, statement.values(), prepare=False)
+        with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():  # Its end sends a sync.
+            for statement in request.sent():
+                cursors.append(_cursor(connection))
+                cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # Async, the same
@@ -276,7 +298,6 @@ class PostgresDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Do work on a worker."""
-        self._check_open()
         return await self._aside(request)
 
     async def aclose(self) -> None:
@@ -286,26 +307,34 @@ class PostgresDriver:
         await asyncio.to_thread(self._stop_workers)
 
     async def _aretrying(self, op: Operation[T]) -> T:
-        started, failed = time.monotonic(), 0
+        started, failed, unanswered = time.monotonic(), 0, False
         while True:
             try:
-                if op.access not in _TOGETHER:
-                    return await adrive(op, lambda request: self._aperform(op.name, request))
-                async with self._aborrow(op.name, ()) as connection:
-                    with _patience(op, connection):
-                        settings = self._settings(op, connection)
-                        async with connection.transaction():
-                            for setting in settings:
-                                await connection.execute(setting, prepare=False)
-                            return await adrive(op, lambda request: self._ainside(connection, request))
+                return _result(op, await self._aattempt(op), unanswered)
             except RetryableError as error:
                 failed += 1
+                unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
                     raise
                 if isinstance(error, ConnectionLost):
                     await self._connections.adistrust()
+            except SchemaMissing:
+                if self._looks_again(op):
+                    await self._aretrying(self._check)
+                raise
             await asyncio.sleep(pause)
+
+    async def _aattempt(self, op: Operation[T]) -> T:
+        if op.access not in _TOGETHER:
+            return await adrive(op, lambda request: self._aperform(op.name, request))
+        async with self._aborrow(op.name, ()) as connection:
+            with _patience(op, connection):
+                settings = self._settings(op, connection)
+                async with _awhole(connection):
+                    for setting in settings:
+                        await _acursor(connection).execute(setting, prepare=False)
+                    return await adrive(op, lambda request: self._ainside(connection, request))
 
     async def _aperform(self, name: str, request: Trip | Offload) -> Any:
         if isinstance(request, Offload):
@@ -324,6 +353,9 @@ class PostgresDriver:
         try:
             async with self._connections.aborrow() as connection:
                 try:
+                    if connection not in self._sessions:
+                        asked = await _acursor(connection).execute(_WHO, self._expected(connection), prepare=False)
+                        self._meet(connection, await asked.fetchone())
                     yield connection
                 except psycopg.Error as error:
                     raise self._wrapped(error, connection, name, statements) from error
@@ -334,30 +366,37 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
-            async with connection.transaction():
+            async with _awhole(connection):
                 return await self._ainside(connection, request)
+        session = self._sessions[connection]
         statements = request.sent()
-        cursors = [connection.cursor(binary=True, row_factory=tuple_row) for _ in statements]
-        prepare = self._may_prepare(connection)
-        if prepare is None:
-            asked = await connection.execute(_WHO, self._expected(connection), prepare=False)
-            prepare = self._learn(connection, await asked.fetchone())
-        opening = self._opening(statements, connection)
+        if session.sends(statements):
+            try:
+                return request.reply(await connection.wait(session.send(connection.pgconn, statements)))
+            except BaseException:
+                if connection.pgconn.pipeline_status:
+                    await connection.close()
+                raise
+        cursors = [_acursor(connection) for _ in statements]
+        opening = _opening(statements, session)
         if not opening:
-            await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=_how(statements[0], prepare))
+            await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
             try:
                 async with connection.pipeline():
                     for word in opening:
-                        await connection.execute(word, prepare=False)
+                        await _acursor(connection).execute(word, prepare=False)
                     for cursor, statement in zip(cursors, statements, strict=True):
-                        await cursor.execute(statement.sql, statement.values(), prepare=_how(statement, prepare))
-                    await connection.execute("COMMIT", prepare=False)
+                        await cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
+                    await _acursor(connection).execute("COMMIT", prepare=False)
             except BaseException:
-                # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
-                # that ends the transaction.
-                with suppress(psycopg.Error):
-                    await connection.rollback()
+                # As in `_reply`; a task may be cancelled there whenever the loop was busy.
+                try:
+                    with suppress(psycopg.Error):
+                        await connection.rollback()
+                finally:
+                    if connection.pgconn.pipeline_status:
+                        await connection.close()
                 raise
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
@@ -365,9 +404,10 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         cursors = []
-        for statement in request.sent():
-            cursors.append(connection.cursor(binary=True, row_factory=tuple_row))
-            await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
+        async with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():
+            for statement in request.sent():
+                cursors.append(_acursor(connection))
+                await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     # What both colours share
@@ -392,7 +432,11 @@ class PostgresDriver:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("this saver was closed; open a new one")
+            raise closed()
+
+    def _looks_again(self, op: Operation[Any]) -> bool:
+        """Whether to see what became of the tables, where an operation has found others than it needs."""
+        return op is not self._check and op.access != "migrate" and self._connections.replaceable
 
     def _pause(self, failed: int, started: float) -> float | None:
         """Seconds until the next attempt, or None if there is none."""
@@ -400,41 +444,46 @@ class PostgresDriver:
             return None
         return self._retry.pause(failed, time.monotonic() - started)
 
-    def _may_prepare(self, connection: AnyConnection) -> bool | None:
-        """Whether a connection takes prepared statements; None if it has to be asked."""
-        return self._prepare if self._prepare is not None else self._direct.get(connection)
-
     def _expected(self, connection: AnyConnection) -> dict[str, Any]:
         return {"expected": connection.info.backend_pid, "own": self._connections.own}
 
-    def _learn(self, connection: AnyConnection, answer: Row | None) -> bool:
-        """Remember whether the server process that answers is the one that the connection was told of."""
-        direct = answer is not None and answer[0] == connection.info.backend_pid
-        self._direct[connection] = direct
-        return direct
+    def _meet(self, connection: AnyConnection, answer: Row | None) -> None:
+        """Remember whether the server process that answers is the one that the connection was told of.
 
-    def _compiles(self, connection: AnyConnection) -> bool:
-        """Whether the session may be one in which statements are compiled."""
-        return not (self._connections.own and self._direct.get(connection))
-
-    def _opening(self, statements: Sequence[Statement], connection: AnyConnection) -> Sequence[str]:
-        """What to send before the statements of a trip; nothing if there is one, which needs no transaction."""
-        if self._compiles(connection) and not _SMALL.issuperset(statement.name for statement in statements):
-            return ("BEGIN", _NO_COMPILER)
-        return ("BEGIN",) if len(statements) > 1 else ()
+        Raises:
+            ConfigError: Texts or lists would not come back as they were.
+        """
+        assert answer is not None
+        pid, _, array_nulls = answer
+        direct = pid == connection.info.backend_pid
+        own = direct and self._connections.own
+        stored = connection.info.parameter_status("server_encoding")
+        if stored not in _HOLDS_ALL_TEXT:
+            raise ConfigError(
+                f"the database {connection.info.dbname!r} is in {stored}, which cannot hold every text; take one in "
+                "UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+            )
+        spoken = connection.info.parameter_status("client_encoding")
+        if spoken not in ("UTF8", None):
+            raise ConfigError(f"client_encoding is {spoken} in this session; connect with client_encoding=UTF8")
+        if not own and array_nulls != "on":
+            raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and connect anew")
+        prepares = direct if self._prepare is None else self._prepare
+        self._sessions[connection] = Session(connection, prepares=prepares, own=own)
 
     def _settings(self, op: Operation[Any], connection: AnyConnection) -> Sequence[str]:
         """What to set in the transaction of an operation; nothing if that is the caller's."""
         if _in_transaction(connection) or op.access == "migrate":
             return ()
         snapshot = [_SNAPSHOT] if op.access == "snapshot" else []
-        return [*snapshot, _NO_COMPILER] if self._compiles(connection) else snapshot
+        return snapshot if self._sessions[connection].own else [*snapshot, _NO_COMPILER]
 
     async def _aside(self, request: Offload) -> Any:
+        self._check_open()
         if self._workers is None:
             # Two: the work holds the GIL for most of its time.
             self._workers = ThreadPoolExecutor(2, "checkpoint-work")
-        return await asyncio.get_running_loop().run_in_executor(self._workers, request.work)
+        return await aside(self._workers, request.work)
 
     def _stop_workers(self) -> None:
         if self._workers is not None:
@@ -448,11 +497,10 @@ class PostgresDriver:
         if isinstance(error, PoolClosed):
             return ClosedError("the connection pool was closed; open a new saver")
         if isinstance(error, PoolTimeout):
-            return StorageError(
-                f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout",
-                operation=operation,
-                statement=statement,
-            )
+            said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"
+            if not self._connections.own:
+                said = f"{operation}: your pool gave none ({error}): all are busy, or it cannot connect; see its log"
+            return StorageError(said, operation=operation, statement=statement)
         assert isinstance(error, psycopg.Error)
         wants_password = error.pgconn is not None and error.pgconn.needs_password
         _forget_password(error)
@@ -464,12 +512,16 @@ class PostgresDriver:
         broken = connection is not None and connection.closed
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
             what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
-            return ConnectionLost(f"{operation}: {what}: {words}", **details)
+            lost = ConnectionLost(f"{operation}: {what}: {words}", **details)
+            lost.unanswered = connection is not None
+            return lost
         if state in _CONTENTION:
             return Contention(f"{operation}: other transactions were in the way: {words}", **details)
-        if state in ("42P01", "42703", "3F000"):
+        if state in _OTHER_TABLES:
             self._ready = False  # The tables went away, or changed, while we ran: look again.
             return SchemaMissing(f"{operation}: {words}; run setup() or `python -m langgraph_checkpoint_custom setup`")
+        if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
+            return no_list_of_names(operation)
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
         return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
 
@@ -483,14 +535,68 @@ def _forget_password(error: psycopg.Error) -> None:
                 setattr(kept, name, nothing)
 
 
+def _result(op: Operation[T], result: T, unanswered: bool) -> T:
+    """What an attempt gives, where an earlier one may have been done without an answer."""
+    return True if unanswered and op.tells else result  # type: ignore[return-value]  # A bool, if it tells.
+
+
 def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
     """A migration may take its time."""
     return without_hurry(connection) if op.access == "migrate" else nullcontext()
 
 
 def _in_transaction(connection: AnyConnection) -> bool:
-    """Whether what is sent becomes part of a transaction that somebody else ends."""
+    """Whether what is sent becomes part of a transaction, or of a pipeline, that somebody else ends."""
+    if connection.pgconn.pipeline_status:
+        return True
     return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
+
+
+@contextmanager
+def _whole(connection: Connection[Any]) -> Iterator[None]:
+    """Do all that is sent, or nothing: in a transaction of its own, or as part of a caller's."""
+    if not _begins_by_itself(connection):
+        with connection.transaction():
+            yield
+        return
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            connection.rollback()
+        raise
+
+
+@asynccontextmanager
+async def _awhole(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
+    if not _begins_by_itself(connection):
+        async with connection.transaction():
+            yield
+        return
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            await connection.rollback()
+        raise
+
+
+def _begins_by_itself(connection: AnyConnection) -> bool:
+    """Whether the next statement begins a transaction, which the caller ends: `transaction()` would end it for him."""
+    return not connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+
+def _cursor(connection: Connection[Any]) -> Cursor[Row]:
+    """A cursor of ours, whatever a caller's connection makes."""
+    cursor = Cursor(connection, row_factory=tuple_row)
+    cursor.format = pq.Format.BINARY
+    return cursor
+
+
+def _acursor(connection: AsyncConnection[Any]) -> AsyncCursor[Row]:
+    cursor = AsyncCursor(connection, row_factory=tuple_row)
+    cursor.format = pq.Format.BINARY
+    return cursor
 
 
 def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
@@ -498,8 +604,8 @@ def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
     return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
 
 
-def _how(statement: Statement, direct: bool) -> bool | None:
-    """The `prepare` of psycopg: None prepares what comes often."""
-    if not direct:
-        return False
-    return True if statement.name in MANY else None if statement.name in HOT else False
+def _opening(statements: Sequence[Statement], session: Session) -> Sequence[str]:
+    """What to send before the statements of a trip; nothing if there is one, which needs no transaction."""
+    if not session.own and not _SMALL.issuperset(statement.name for statement in statements):
+        return ("BEGIN", _NO_COMPILER)
+    return ("BEGIN",) if len(statements) > 1 else ()

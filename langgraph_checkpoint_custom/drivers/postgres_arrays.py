@@ -6,7 +6,6 @@ Where psycopg has connections that were made before this was registered, they us
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import psycopg
 from psycopg import postgres
@@ -21,17 +20,22 @@ _EMPTY = struct.pack("!iiI", 0, 0, _ELEMENT)
 _LENGTH = struct.Struct("!i").pack
 
 
+def binary_array(values: ManyBytes) -> bytes:
+    """A list of bytes as an array."""
+    if not values:
+        return _EMPTY
+    parts = [_HEAD(1, 0, _ELEMENT, len(values), 1)]
+    for value in values:
+        parts += _LENGTH(len(value)), value
+    return b"".join(parts)
+
+
 class _BytesDumper(Dumper):
     format = Format.BINARY
     oid = postgres.types["bytea"].array_oid
 
-    def dump(self, obj: Any) -> bytes:
-        if not obj:
-            return _EMPTY
-        parts = [_HEAD(1, 0, _ELEMENT, len(obj), 1)]
-        for element in obj:
-            parts += _LENGTH(len(element)), element
-        return b"".join(parts)
+    def dump(self, obj: ManyBytes) -> bytes:
+        return binary_array(obj)
 
 
 psycopg.adapters.register_dumper(ManyBytes, _BytesDumper)

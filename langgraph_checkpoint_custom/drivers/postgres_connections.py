@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection, Connection, ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg import AsyncConnection, Connection, Error
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from langgraph_checkpoint_custom.drivers.postgres_address import Address, checked
 from langgraph_checkpoint_custom.drivers.postgres_pools import (
     LoopConnection,
     LoopPool,
@@ -22,7 +21,10 @@ from langgraph_checkpoint_custom.drivers.postgres_pools import (
 )
 from langgraph_checkpoint_custom.errors import ConfigError
 
-Source = str | SyncPool | LoopPool | SyncConnection | LoopConnection
+# Of each connection that we make. The server's, the role's or the environment's client_encoding may be another one.
+_OURS: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
+
+Source = Address | SyncPool | LoopPool | SyncConnection | LoopConnection
 
 
 class Connections(Protocol):
@@ -36,6 +38,10 @@ class Connections(Protocol):
 
     by_worker: bool
     """Whether async calls have to run their sync twin on a worker."""
+
+    loop: Callable[[], asyncio.AbstractEventLoop] | None
+    """Gives the event loop on which sync calls have to run their async twin, if they have to; a ConfigError if they
+    cannot."""
 
     def borrow(self) -> Any: ...
     def aborrow(self) -> Any: ...
@@ -59,14 +65,15 @@ def connections_from(
     """The connections for what a caller gave."""
     if not answer_timeout > 0:
         raise ConfigError(f"answer_timeout must be more than 0 seconds, not {answer_timeout!r}")
-    if isinstance(source, str):
+    if isinstance(source, str) or callable(source):
+        if not pool_timeout > 0:
+            raise ConfigError(f"pool_timeout must be more than 0 seconds, not {pool_timeout!r}")
         if not 0 <= min_size <= max_size or max_size < 1:
             raise ConfigError(f"pool sizes must be 0 <= min_size <= max_size, not {min_size} and {max_size}")
-        if not _is_clear(source):
-            # Neither the text nor libpq's words about it, which can hold the password.
-            raise ConfigError("the connection string cannot be read; %-encode special characters in it")
+        if isinstance(source, str):
+            checked(source)
         kwargs = {
-            "autocommit": True,
+            **_OURS,
             "connect_timeout": max(1, round(connect_timeout)),
             "fallback_application_name": "langgraph-checkpoint-custom",
         }
@@ -76,30 +83,9 @@ def connections_from(
     if isinstance(source, (Connection, AsyncConnection)):
         return CallersConnection(source)
     raise ConfigError(
-        "PostgresSaver takes a connection string, a psycopg ConnectionPool or AsyncConnectionPool, or a psycopg "
-        f"Connection or AsyncConnection, not a {type(source).__name__}"
+        "PostgresSaver takes a connection string or a function that gives one, a psycopg ConnectionPool or "
+        f"AsyncConnectionPool, or a psycopg Connection or AsyncConnection, not a {type(source).__name__}"
     )
-
-
-def _is_clear(conninfo: str) -> bool:
-    """Whether a connection string can be read, and is not read as another one than was meant.
-
-    To libpq the account of a URL ends at the first @ and the host at the first /. With one of those in the password,
-    the rest of it would be a part of the host, port or database, and so of every error and log.
-    """
-    try:
-        conninfo_to_dict(conninfo)
-    except ProgrammingError:
-        return False
-    if not conninfo.startswith(("postgresql://", "postgres://")):
-        return True
-    account, at, rest = conninfo.partition("://")[2].partition("@")
-    if not at:
-        return True
-    if "/" in account:
-        return "?" in account  # The @ is that of an option.
-    # A question mark may be in a password, but what looks like an option is one, and the account was left out.
-    return not re.search(r"\?\w*=", account) and "@" not in rest.partition("?")[0]
 
 
 def _check_ours(of_parent: bool) -> None:
@@ -110,30 +96,75 @@ def _check_ours(of_parent: bool) -> None:
         )
 
 
+@contextmanager
+def _lent(pool: SyncPool) -> Iterator[SyncConnection]:
+    """A connection of a caller's pool, in autocommit for as long as it is lent."""
+    with pool.connection() as connection:
+        if connection.autocommit:
+            yield connection
+            return
+        connection.autocommit = True
+        try:
+            yield connection
+        finally:
+            try:
+                connection.rollback()
+                connection.autocommit = False
+            except Error:
+                connection.close()  # The pool makes another one.
+
+
+@asynccontextmanager
+async def _alent(pool: LoopPool) -> AsyncIterator[LoopConnection]:
+    """The same, given back by a task of its own: the pool loses it if whoever does that is cancelled."""
+    lent = pool.connection()
+    connection = await lent.__aenter__()
+    changed = not connection.autocommit
+    error: BaseException | None = None
+
+    async def give_back() -> None:
+        if changed:
+            try:
+                await connection.rollback()
+                await connection.set_autocommit(False)
+            except Error:
+                await connection.close()
+        await lent.__aexit__(None if error is None else type(error), error, None)
+
+    try:
+        if changed:
+            await connection.set_autocommit(True)
+        yield connection
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        await asyncio.shield(asyncio.ensure_future(give_back()))
+
+
 class CallersPool:
     """A caller's pool for one colour; for the other one, own pools with the same connection settings."""
 
     replaceable = True
     own = False
     by_worker = False
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(self, pool: SyncPool | LoopPool) -> None:
         self._pool = pool
-        if not isinstance(pool.conninfo, str):
-            raise ConfigError("a pool whose conninfo is a function cannot be used in both colours; give it as text")
-        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), "autocommit": True}
+        kwargs = {**(pool.kwargs if isinstance(pool.kwargs, dict) else {}), **_OURS}
         self._other = OwnPools(pool.conninfo, kwargs, 0, pool.max_size or 20, pool.timeout)
         self._of_parent = False
 
     def borrow(self) -> Any:
         """A connection for an OS thread."""
         _check_ours(self._of_parent)
-        return self._pool.connection() if isinstance(self._pool, ConnectionPool) else self._other.borrow()
+        return _lent(self._pool) if isinstance(self._pool, ConnectionPool) else self._other.borrow()
 
     def aborrow(self) -> Any:
         """A connection for the running loop."""
         _check_ours(self._of_parent)
-        return self._pool.connection() if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
+        return _alent(self._pool) if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
 
     def distrust(self) -> None:
         """Drop the idle connections that do not answer."""
@@ -172,17 +203,15 @@ class CallersConnection:
         self._lock = threading.Lock()
         self._loop_lock = asyncio.Lock()
         self.by_worker = isinstance(connection, Connection)
+        self.loop = None if self.by_worker else self._running_loop
+        self._seen_loop = asyncio._get_running_loop()  # Made in a loop, as LangGraph's saver has to be, it is that.
         self._of_parent = False
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:
         """The connection."""
         _check_ours(self._of_parent)
-        if not isinstance(self._connection, Connection):
-            raise ConfigError(
-                "this saver has an AsyncConnection, which works in its event loop only; for sync calls give "
-                "PostgresSaver a connection string or a pool"
-            )
+        assert isinstance(self._connection, Connection)
         with self._lock:
             yield self._connection
 
@@ -191,8 +220,19 @@ class CallersConnection:
         """The connection."""
         _check_ours(self._of_parent)
         assert isinstance(self._connection, AsyncConnection)
+        self._seen_loop = asyncio.get_running_loop()
         async with self._loop_lock:
             yield self._connection
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        _check_ours(self._of_parent)
+        loop = self._seen_loop
+        if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
+            raise ConfigError(
+                "this saver has an AsyncConnection, so a sync call needs its event loop to run in another OS thread; "
+                "use the async methods here, or give PostgresSaver a connection string or a pool"
+            )
+        return loop
 
     def forget(self) -> None:
         """Leave the connection to the parent of this process, which was forked."""

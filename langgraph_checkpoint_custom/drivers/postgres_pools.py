@@ -7,7 +7,9 @@ loop was closed without cancelling its tasks, the sockets are closed when the ne
 
 A pool connects in the background and only says that nothing came in time. So a pool's first connection is made by hand
 and given to it, and one more is tried when it has timed out: a wrong password or address is told at once, in the
-server's words. Then the pool's first connections are waited for, or it would make one more for the call that waits.
+server's words. Then the pool's first connections are waited for, or it would make one more for the call that waits. Of
+several calls that come first one connects, and if that fails all of them have failed: on a network that swallows, each
+would take `connect_timeout`, one after the other.
 
 A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
 of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
@@ -16,20 +18,25 @@ of them, and on a network that swallows, to ask each one whether it works would 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import logging
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, TimeoutError
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection, Connection, Error, OperationalError
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from langgraph_checkpoint_custom.drivers.postgres_address import Address
 from langgraph_checkpoint_custom.drivers.postgres_waiting import PatientAsyncConnection, PatientConnection
-from langgraph_checkpoint_custom.errors import ClosedError
+from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
+from langgraph_checkpoint_custom.errors import closed
 
 SyncConnection = Connection[Any]
 LoopConnection = AsyncConnection[Any]
@@ -39,6 +46,8 @@ POOL_NAME = "langgraph-checkpoint-custom"
 # Seconds after which a pool that cannot connect begins anew, with pauses of one and two seconds. Otherwise each pause
 # is twice as long as the one before, and a server that is back is not used for as long again as it was away.
 RECONNECT_TIMEOUT = 5.0
+# Seconds that `close` waits for another OS thread's event loop to close its pool, which takes it milliseconds.
+CLOSE_TIMEOUT = 1.0
 _PAUSING = "the server answers, but the pool has not connected yet"
 _NUMBERS = itertools.count(1)
 
@@ -53,19 +62,17 @@ def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)
-
-
 class OwnPools:
     """Pools that are opened on first use and closed with the saver."""
 
     replaceable = True
     own = True
     by_worker = False
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     def __init__(
         self,
-        conninfo: str,
+        address: Address,
         kwargs: dict[str, Any],
         min_size: int,
         max_size: int,
@@ -74,8 +81,7 @@ class OwnPools:
     ) -> None:
         self._answer_timeout = answer_timeout
         self._options: dict[str, Any] = {
-            "conninfo": conninfo,
-            "kwargs": kwargs,
+            "kwargs": {**kwargs, "address": address},
             "min_size": min_size,
             "max_size": max_size,
             "timeout": pool_timeout,
@@ -84,10 +90,11 @@ class OwnPools:
             "open": False,
         }
         self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
+        self._failure = _Failure()
         self._lent: set[SyncConnection] = set()
         self._drained_at = 0.0
         self._held = _Held()
-        self._finalizer = weakref.finalize(self, self._held.close)
+        weakref.finalize(self, self._held.drop).atexit = False
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:
@@ -127,10 +134,15 @@ class OwnPools:
             self._held.reap()
             entry = self._held.loops[loop] = _LoopEntry(self._options, self._answer_timeout)
         if entry.life is None:
+            since = time.monotonic()
             async with entry.opening:
                 self._held.check_open()
                 if entry.life is None:
-                    await entry.open(await self._aconnect())
+                    with entry.failure.shared(since):
+                        await entry.open(await self._aconnect())
+                if self._held.closed:  # Meanwhile, when there was nothing to close yet.
+                    await entry.close()
+                    self._held.check_open()
         try:
             connection = await entry.pool.getconn()
             entry.lent.add(connection)
@@ -147,7 +159,8 @@ class OwnPools:
                         entry.drained_at = time.monotonic()
                         await entry.pool.drain()
                 finally:
-                    await entry.pool.putconn(connection)
+                    # By a task of its own: the pool loses a connection if whoever gives it back is cancelled.
+                    await asyncio.shield(asyncio.ensure_future(entry.pool.putconn(connection)))
         except PoolTimeout:
             if len(entry.lent) < entry.pool.max_size:
                 await (await self._aconnect()).close()
@@ -180,39 +193,50 @@ class OwnPools:
         """Close every pool, the running loop's before this returns."""
         self._held.closed = True
         entry = self._held.loops.pop(asyncio.get_running_loop(), None)
-        if entry is not None and entry.life is not None:
-            entry.life.cancel()
-            await asyncio.wait([entry.life])
+        if entry is not None:
+            await entry.close()
         await asyncio.to_thread(self._held.close)
 
     def _open(self) -> ConnectionPool[PatientConnection]:
+        since = time.monotonic()
         with self._opening:
             self._held.check_open()
-            if self._held.pool is None:
-                made = [self._connect()]
-                pool = ConnectionPool(
-                    **_beginning_with(made, self._options),
-                    connection_class=PatientConnection,
-                    configure=self._give_patience,
-                    reconnect_failed=_begin_anew,
-                )
-                try:
-                    pool.open(wait=True, timeout=pool.timeout)
-                finally:
-                    for connection in made:
-                        connection.close()
-                self._held.pool = pool
-            return self._held.pool
+            pool = self._held.pool
+            if pool is None:
+                with self._failure.shared(since):
+                    pool = self._held.pool = self._opened(self._connect())
+                if self._held.closed:  # Meanwhile, when there was nothing to close yet.
+                    self._held.close()
+                    self._held.check_open()
+            return pool
 
-    def _give_patience(self, connection: PatientConnection) -> None:
-        connection.answer_timeout = self._answer_timeout
-        connection.made_at = time.monotonic()
+    def _opened(self, first: PatientConnection) -> ConnectionPool[PatientConnection]:
+        made = [first]
+        pool = ConnectionPool(
+            **_beginning_with(made, self._options),
+            connection_class=PatientConnection,
+            configure=partial(_give_patience, self._answer_timeout),
+            reconnect_failed=_begin_anew,
+        )
+        try:
+            pool.open(wait=True, timeout=pool.timeout)
+        except PoolTimeout as error:
+            raise OperationalError(_too_few(pool)) from error
+        finally:
+            while made:  # With a min_size of 0 it is not taken; later the pool would take it closed.
+                made.pop().close()
+        return pool
 
     def _connect(self) -> PatientConnection:
-        return PatientConnection.connect(self._options["conninfo"], **self._options["kwargs"])
+        return PatientConnection.connect(**self._options["kwargs"])
 
     async def _aconnect(self) -> PatientAsyncConnection:
-        return await PatientAsyncConnection.connect(self._options["conninfo"], **self._options["kwargs"])
+        return await PatientAsyncConnection.connect(**self._options["kwargs"])
+
+
+def _give_patience(answer_timeout: float | None, connection: PatientConnection | PatientAsyncConnection) -> None:
+    connection.answer_timeout = answer_timeout
+    connection.made_at = time.monotonic()
 
 
 def _beginning_with(made: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -232,11 +256,40 @@ async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> Non
         await pool.check()
 
 
+def _too_few(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
+    """What to say of a pool whose first connections did not all come; psycopg_pool has closed it."""
+    return (
+        f"not all of the first {pool.min_size} connections of the pool came within {pool.timeout:g} s; lower min_size, "
+        "or let the server have more (max_connections)"
+    )
+
+
+class _Failure:
+    """Why the last attempt to connect first failed: who waited for it meanwhile is told the same."""
+
+    def __init__(self) -> None:
+        self._error: Error | None = None
+        self._at = 0.0
+
+    @contextmanager
+    def shared(self, since: float) -> Iterator[None]:
+        """Make an attempt, unless one has failed since then."""
+        if self._error is not None and self._at >= since:
+            raise self._error.with_traceback(None)
+        self._error = None
+        try:
+            yield
+        except Error as error:
+            self._error, self._at = error, time.monotonic()
+            raise
+
+
 class _LoopEntry:
     """A loop's pool, the task that closes it, and its connections, for when the loop is gone without a word."""
 
     def __init__(self, options: dict[str, Any], answer_timeout: float | None) -> None:
         self.opening = asyncio.Lock()
+        self.failure = _Failure()
         self.life: asyncio.Task[None] | None = None
         self.ending = False
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
@@ -249,16 +302,32 @@ class _LoopEntry:
     async def open(self, first: PatientAsyncConnection) -> None:
         """Open the pool for as long as the loop runs."""
         made = [first]
+        logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)  # Once, however often it is said.
         pool = AsyncConnectionPool(
-            **_beginning_with(made, self._options), connection_class=PatientAsyncConnection, configure=self._remember
+            **_beginning_with(made, self._options),
+            connection_class=PatientAsyncConnection,
+            configure=self._remember,
+            reconnect_failed=_abegin_anew,
         )
         try:
             await pool.open(wait=True, timeout=pool.timeout)
+        except PoolTimeout as error:
+            raise OperationalError(_too_few(pool)) from error
+        except BaseException:  # It may have been cancelled, and has begun to work.
+            await pool.close()
+            raise
         finally:
-            for connection in made:
-                await connection.close()
+            while made:
+                await made.pop().close()
         self.pool = pool
         self.life = asyncio.create_task(self._live(), name=f"{POOL_NAME}-life")
+
+    async def close(self) -> None:
+        """Close the pool, if it is open."""
+        if self.life is not None:
+            self.life.cancel()
+            await asyncio.wait([self.life])
+            await self.pool.close()  # A task that is cancelled before its first step does nothing.
 
     async def _live(self) -> None:
         try:
@@ -273,17 +342,30 @@ class _LoopEntry:
             raise
 
     async def _remember(self, connection: PatientAsyncConnection) -> None:
-        connection.answer_timeout = self._answer_timeout
-        connection.made_at = time.monotonic()
+        _give_patience(self._answer_timeout, connection)
         self.connections.add(connection)
 
     def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the sockets; no loop is needed for that. Of tasks that will never go on nothing is to be said."""
+        """Close the sockets, for which no loop is needed, and end the pool's tasks without a word in the log."""
         for connection in list(self.connections):
             connection.pgconn.finish()
         for task in asyncio.all_tasks(loop):
-            if task.get_name().startswith(POOL_NAME):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # As asyncio's own `gather` does.
+            if not _is_of_a_pool(task):
+                continue
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # As asyncio's own `gather` does.
+            if not loop.is_closed():
+                task.cancel()
+            elif isinstance(coroutine := task.get_coro(), Coroutine):
+                with suppress(RuntimeError):  # Else Python would tell of it when the coroutine is collected.
+                    coroutine.close()
+
+
+def _is_of_a_pool(task: asyncio.Task[Any]) -> bool:
+    if task.get_name().startswith(POOL_NAME):
+        return True
+    # Before Python 3.12 `wait_for`, in which a pool's timer waits, makes a task of its own.
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    return frame is not None and type(frame.f_locals.get("self")).__module__.startswith("psycopg_pool.")
 
 
 # In a process that was forked: kept, because closing them would end the parent's sessions.
@@ -291,16 +373,17 @@ _OF_PARENT: list[Any] = []
 
 
 class _Held:
-    """What has to be closed; apart from the pools' owner, so that a finalizer can hold it."""
+    """What has to be closed; apart from the pools' owner, so that it can be closed when that is gone."""
 
     def __init__(self) -> None:
         self.closed = False
         self.pool: ConnectionPool[PatientConnection] | None = None
         self.loops: dict[asyncio.AbstractEventLoop, _LoopEntry] = {}
+        _ALL.add(self)
 
     def check_open(self) -> None:
         if self.closed:
-            raise ClosedError("this saver was closed; open a new one")
+            raise closed()
 
     def reap(self) -> None:
         for loop in list(self.loops):  # Other OS threads come, go and reap meanwhile.
@@ -310,6 +393,12 @@ class _Held:
     def forget(self) -> None:
         _OF_PARENT.append((self.pool, self.loops))
         self.pool, self.loops = None, {}
+
+    def drop(self) -> None:
+        """Close what was not closed, and say so; in an OS thread, since this may be in the middle of anything."""
+        if self.pool is not None or self.loops:
+            threading.Thread(target=self.close, name=f"{POOL_NAME}-drop", daemon=True).start()
+            warn_unclosed("PostgreSQL")
 
     def close(self) -> None:
         self.closed = True
@@ -321,6 +410,19 @@ class _Held:
             if entry is None:
                 continue
             if loop.is_running() and entry.life is not None:
-                loop.call_soon_threadsafe(entry.life.cancel)
+                ended = asyncio.run_coroutine_threadsafe(entry.close(), loop)
+                if asyncio._get_running_loop() is not loop:  # Or it would wait for itself.
+                    with suppress(TimeoutError, CancelledError):
+                        ended.result(CLOSE_TIMEOUT)
             else:
                 entry.hang_up(loop)
+
+
+_ALL: weakref.WeakSet[_Held] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the end of the process savers need not have been closed."""
+    for held in list(_ALL):
+        held.close()

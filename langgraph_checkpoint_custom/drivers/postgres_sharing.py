@@ -1,8 +1,9 @@
 """How calls share trips: their waiting, in both colours; `core/sharing.py` decides who goes with whom.
 
 A call that finds nobody on the way makes its trip itself, and so do those whose trip together was refused: each then
-fails or succeeds by itself, whatever its neighbours do. If the connection was lost, or there was none, each is told so
-and tries again by its own count.
+fails or succeeds by itself, whatever its neighbours do. That no answer came counts as refused: one of them may have
+waited for a lock that is nothing to the others. If the connection was lost, or there was none, each is told so and
+tries again by its own count.
 
 In an event loop a group is a task of its own, so that whoever is cancelled takes nobody along. Calls that come back
 together come again one after the other, within one pass of the loop, so the first of them waits for the end of that
@@ -21,6 +22,7 @@ from psycopg_pool import PoolTimeout
 
 from langgraph_checkpoint_custom.core.operation import Share, Statement, Trip
 from langgraph_checkpoint_custom.core.sharing import Lanes
+from langgraph_checkpoint_custom.drivers.postgres_waiting import NoAnswer
 from langgraph_checkpoint_custom.errors import ClosedError, ConnectionLost
 
 # Seconds to wait for others: more than any trip takes, unless it waits for a lock. That may be none of one's own.
@@ -191,6 +193,8 @@ class _WorkerMember(_Member):
 
 def _failed(group: Sequence[_Member], error: Exception) -> Sequence[Any]:
     """What each is told when their trip together was for nothing."""
+    if isinstance(error.__cause__, NoAnswer) and len(group) > 1:
+        return [_ALONE] * len(group)
     if isinstance(error, (ConnectionLost, ClosedError)) or isinstance(error.__cause__, PoolTimeout):
         return [_twin(error) for _ in group]
     return [_ALONE] * len(group)

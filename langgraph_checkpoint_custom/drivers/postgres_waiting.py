@@ -16,11 +16,17 @@ from psycopg.abc import PQGen
 from psycopg.errors import QueryCanceled
 from typing_extensions import Self
 
+from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
+
 T = TypeVar("T")
 
 # Seconds from a cancellation until the connection is closed, if the server has not confirmed it by then. Asking takes a
 # connection of its own, which is milliseconds; psycopg gives it five seconds, twice.
 CANCEL_TIMEOUT = 1.0
+
+
+class NoAnswer(OperationalError):
+    """The server has said nothing for `answer_timeout`."""
 
 
 class _Patience:
@@ -53,7 +59,7 @@ class _Patience:
                     # To psycopg this is a cancellation that was confirmed, so the call ends as cancelled.
                     self._give_up(steps, QueryCanceled("the server did not confirm the cancellation"))
                 elif self.answer_timeout is not None and time.monotonic() - heard >= self.answer_timeout:
-                    self._give_up(steps, OperationalError(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
+                    self._give_up(steps, NoAnswer(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
                 wanted = steps.send(ready)
         except StopIteration as end:
             return cast(T, end.value)
@@ -75,12 +81,12 @@ class PatientConnection(_Patience, Connection[Any]):
 
     @classmethod
     def connect(  # type: ignore[override]  # psycopg names some of the options.
-        cls, conninfo: str = "", *, made: list[Self] | None = None, **kwargs: Any
+        cls, conninfo: str = "", *, address: Address = "", made: list[Self] | None = None, **kwargs: Any
     ) -> Self:
-        """Connect as psycopg does, or take one of those that were `made` before, while there are such."""
+        """Connect to what the address is now, or take one of those that were `made` before, while there are such."""
         with suppress(IndexError):
             return (made or []).pop()
-        return super().connect(conninfo, **kwargs)
+        return super().connect(resolve(address), **kwargs)
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run the steps of a call."""
@@ -96,12 +102,12 @@ class PatientAsyncConnection(_Patience, AsyncConnection[Any]):
 
     @classmethod
     async def connect(  # type: ignore[override]  # psycopg names some of the options.
-        cls, conninfo: str = "", *, made: list[Self] | None = None, **kwargs: Any
+        cls, conninfo: str = "", *, address: Address = "", made: list[Self] | None = None, **kwargs: Any
     ) -> Self:
-        """Connect as psycopg does, or take one of those that were `made` before, while there are such."""
+        """Connect to what the address is now, or take one of those that were `made` before, while there are such."""
         with suppress(IndexError):
             return (made or []).pop()
-        return await super().connect(conninfo, **kwargs)
+        return await super().connect(await aresolve(address), **kwargs)
 
     async def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run the steps of a call."""

@@ -3,52 +3,81 @@
 A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`. A
 read is one statement, so it is a read snapshot by itself and needs no transaction; readers never wait for the writer,
 since the file is in WAL mode. An async call encodes where it is called, hops once to a worker and runs there to its
-end. `:memory:` has one connection for everything.
+end. `:memory:` has one connection for everything, which may be a caller's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import closing, suppress
+from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import quote
 
-from langgraph_checkpoint_custom.core.operation import Access, Offload, Operation, Row, Statement, Trip, drive
+from langgraph_checkpoint_custom.core.operation import (
+    OFFLOAD_BYTES,
+    Access,
+    Offload,
+    Operation,
+    Row,
+    Statement,
+    Steps,
+    Trip,
+    drive,
+)
+from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
 from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line
+from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
 from langgraph_checkpoint_custom.errors import (
-    ClosedError,
+    CheckpointError,
     ConfigError,
     Contention,
+    SchemaError,
     SchemaMissing,
     SchemaOutdated,
     StorageError,
+    closed,
+    no_list_of_names,
 )
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
 T = TypeVar("T")
 
+# Seconds; SQLite counts them in milliseconds of 31 bits, and does not wait at all for more.
+LONGEST_WAIT = 2_147_483.0
 OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
+# Connections for reads that are kept for later; each has two files open.
+IDLE = 32
 # What stands in line at the writer.
 _IN_LINE = frozenset({"write", "exclusive", "migrate"})
 # What gives its connection back before it decodes; the others' trips are one transaction.
 _LETS_GO = frozenset({"read", "write"})
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
+# SQLITE_ERROR is all that is told of a table or column that is not there, and Python 3.10 does not tell even that.
+_OTHER_TABLES = {1, None}
+# Seen, rarely, while other processes opened and closed the same new file: SQLITE_IOERR and SQLITE_PROTOCOL.
+_UNSETTLED = {10, 15}
+# How often that is tried: half a second in all, for a disk that is broken stays so.
+OPENINGS = 10
 _WAY_OUT = {
     8: "the file or its folder is not writable for this user",
     10: "the disk reported an error",
     11: "the file is damaged; restore it from a backup, or rescue it with the `.recover` command of the sqlite3 shell",
     13: "the disk is full; nothing of this operation was stored, free some space and go on",
-    14: "the file cannot be opened; does its folder exist, and may this user write there?",
+    14: "the file cannot be opened; does it or its folder exist, may this user write there, and has this process too "
+    "many files open?",
     26: "the file is not a SQLite database",
 }
 
@@ -62,10 +91,18 @@ class SqliteDriver:
         setup: The operation that makes them so; run in the first transaction on the file, if needed.
         busy_timeout: Seconds to wait for another process's write to end.
         synchronous: SQLite's setting of that name, for every connection.
+        given: The caller's connection, if the path is ":memory:" and that is where it is.
     """
 
     def __init__(
-        self, path: str, *, check: Operation[None], setup: Operation[None], busy_timeout: float, synchronous: str
+        self,
+        path: str,
+        *,
+        check: Operation[None],
+        setup: Operation[None],
+        busy_timeout: float,
+        synchronous: str,
+        given: CallersConnection | None = None,
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigError(
@@ -78,15 +115,22 @@ class SqliteDriver:
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         self.path = path
+        with suppress(OSError):  # The process may work in another folder when it is opened.
+            if not self._shared and not os.path.isabs(path):
+                self.path = os.path.join(os.getcwd(), path)
+        self._given = given
         self._check = check
         self._setup = setup
-        self._busy_timeout = float(busy_timeout)
+        self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
         self._synchronous = synchronous.upper()
         self._lock = threading.Lock()  # Guards the writer, and opening and closing.
         self._held = _Held()
         self._workers: dict[Access, Hops] = {}
         self._line = Line()
-        self._finalizer = weakref.finalize(self, self._held.close)
+        self._patience = self._busy_timeout  # The writer's `busy_timeout` at present.
+        self._finalizer = weakref.finalize(self, _close_in_the_end, self._held, self._lock)
+        if not self._given:  # What the caller has opened is the caller's to close.
+            weakref.finalize(self, _warn_if_open, self._held, self.path).atexit = False  # Called before the other one.
         tell_of_forks(self)
 
     def before_fork(self) -> None:
@@ -95,12 +139,14 @@ class SqliteDriver:
         if self._shared:
             return
         deadline = time.monotonic() + self._busy_timeout
-        # New readers wait for the lock. Those that go on are polled, since a condition that each read would have to
-        # notify costs every read something, and forks are rare.
+        # Without a writer new readers wait for the lock. Those that go on are polled, since a condition that each read
+        # would have to notify costs every read something, and forks are rare.
+        writer, self._held.writer = self._held.writer, None
         while self._held.lent and time.monotonic() < deadline:
-            self._held.close_connections()
             time.sleep(0.001)  # A small read takes less.
-        self._held.close_connections()
+        self._held.close_idle()
+        if writer is not None:
+            writer.close()
 
     def after_fork(self, *, child: bool) -> None:
         """Go on; the file is opened again when it is needed. In the child there are no workers."""
@@ -116,18 +162,18 @@ class SqliteDriver:
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
-        with self._writer("setup"):
-            pass
+        with self._lock:
+            self._writer("setup")
 
     async def asetup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
-        await asyncio.get_running_loop().run_in_executor(self._worker("write").executor, self.setup)
+        await aside(self._worker("write").executor, self.setup)
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
-        if op.access not in _IN_LINE:
-            return self._alone(op)
         call = Call(op)
+        if op.access not in _IN_LINE:
+            return self._alone(call)
         self._store([call])
         return call.outcome()
 
@@ -145,7 +191,7 @@ class SqliteDriver:
 
     async def aoffload(self, request: Offload) -> Any:
         """Do work on a worker."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker("read").executor, request.work)
+        return await aside(self._worker("read").executor, request.work)
 
     def close(self) -> None:
         """Wait for what is running and close every connection."""
@@ -178,16 +224,86 @@ class SqliteDriver:
             worker = self._workers.setdefault(access, made)
         return worker
 
-    def _alone(self, op: Operation[T], *, in_line: bool = False) -> T:
-        with _Session(self, op, in_line=in_line) as session:
-            return drive(op, session.perform)
+    def _alone(self, call: Call[T], *, in_line: bool = False) -> T:
+        """Run an operation by itself; what has work to do beside the database leaves the line for it."""
+        with closing(call.op.start()) as steps:
+            request = _next(steps, None)
+            while not isinstance(request, _Done):
+                if isinstance(request, Trip):
+                    request = self._transaction(call, steps, request, in_line=in_line)
+                elif in_line and call.op.access in _LETS_GO:
+                    raise _Leaves
+                else:
+                    request = _next(steps, _work(call, request))
+            return cast("T", request.value)
+
+    def _transaction(self, call: Call[Any], steps: Steps[Any], trip: Trip, *, in_line: bool) -> Offload | _Done:
+        """Go on with an operation until it has ended, or has work to do for which it lets the connection go."""
+        op = call.op
+        # An interrupt may come anywhere: only the lock of a `with` is given back whatever happens.
+        if self._shared or _writes(op):
+            with self._lock:
+                return self._trips(call, steps, trip, self._writer(op.name), in_line=in_line)
+        connection = self._lend(steps, op.name)
+        ended = False
+        try:
+            request = self._trips(call, steps, trip, connection, in_line=in_line)
+            ended = True
+            return request
+        finally:
+            self._take_back(steps, connection, keep=ended)  # What was interrupted may still read an old snapshot.
+
+    def _trips(
+        self,
+        call: Call[Any],
+        steps: Steps[Any],
+        request: Trip | Offload | _Done,
+        connection: sqlite3.Connection,
+        *,
+        in_line: bool,
+    ) -> Offload | _Done:
+        op = call.op
+        try:
+            self._begin(op, connection, call.since)
+            while isinstance(request, Trip) or (isinstance(request, Offload) and op.access not in _LETS_GO):
+                if isinstance(request, Trip):
+                    request = _next(steps, self._send(connection, op.name, request))
+                else:
+                    request = _next(steps, _work(call, request))
+            if in_line and isinstance(request, Offload):
+                raise _Leaves
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._wrapped(error, op.name, None) from error
+        finally:
+            if connection.in_transaction:  # It failed, or its commit did: a full disk, say.
+                connection.rollback()
+        return request
+
+    def _begin(self, op: Operation[Any], connection: sqlite3.Connection, since: float) -> None:
+        """Begin the transaction that an operation needs; to write, with what is left of `busy_timeout` since then."""
+        if connection.in_transaction:  # Left open by an interrupt.
+            connection.rollback()
+        if _writes(op):
+            self._check_place(op.name)
+            patience = self._busy_timeout
+            waited = time.monotonic() - since
+            if waited > patience / 10:
+                patience = max(patience - waited, 0)
+            if patience != self._patience:
+                connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+                self._patience = patience
+            connection.execute("BEGIN IMMEDIATE")
+        elif op.access == "snapshot":
+            connection.execute("BEGIN")
 
     def _each(self, calls: Iterable[Call[Any]], *, in_line: bool = False) -> None:
         """Run operations one by one."""
         for call in calls:
             call.error = None
             try:
-                call.result = self._alone(call.op, in_line=in_line)
+                call.result = self._alone(call, in_line=in_line)
             except Exception as error:
                 call.error = error
 
@@ -209,13 +325,15 @@ class SqliteDriver:
             if connection is None:
                 return [left.popleft()]  # It opens the file.
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                self._begin(left[0].op, connection, max(call.since for call in left))
             except sqlite3.Error as error:  # All of them have waited for busy_timeout.
                 while left:
                     call = left.popleft()
                     call.error = self._wrapped(error, call.op.name, None)
                     call.error.__cause__ = error
                 return []
+            except StorageError:  # Each has an error of its own.
+                return [left.popleft() for _ in range(len(left))]
             taken: list[Call[Any]] = []
             try:
                 ends = time.monotonic() + LONGEST
@@ -254,18 +372,19 @@ class SqliteDriver:
             names = {statement.name for statement in trip.statements}
             raise self._wrapped(error, operation, names.pop() if len(names) == 1 else None) from error
 
-    @contextmanager
-    def _writer(self, operation: str) -> Iterator[sqlite3.Connection]:
-        """The writer connection, with the tables in place."""
-        with self._lock:
-            if self._held.writer is None:
-                if self._held.closed:
-                    raise closed()
-                try:
-                    self._held.writer = self._open(operation)
-                except sqlite3.Error as error:
-                    raise self._wrapped(error, operation, None) from error
-            yield self._held.writer
+    def _writer(self, operation: str) -> sqlite3.Connection:
+        """The writer connection, with the tables in place; for who has the lock."""
+        if self._held.writer is None:
+            if self._held.closed:
+                raise closed()
+            self._check_place(operation)  # It was closed for a fork, and no file is made in its place.
+            try:
+                self._held.writer = self._patiently(lambda: self._open(operation), _UNSETTLED, OPENINGS)
+            except sqlite3.Error as error:
+                raise self._wrapped(error, operation, None) from error
+            self._held.place = _place(self.path)
+            self._patience = self._busy_timeout
+        return self._held.writer
 
     def _lend(self, reader: object, operation: str) -> sqlite3.Connection:
         """A reader connection that nobody else has until it is taken back."""
@@ -274,13 +393,12 @@ class SqliteDriver:
             if self._held.writer is not None:
                 break
             self._held.lent.discard(reader)  # A fork waits for those that are lent, with the lock.
-            with self._writer(operation):
-                pass
+            with self._lock:
+                self._writer(operation)
         try:
-            return self._held.idle.pop()
-        except IndexError:
-            pass
-        try:
+            self._check_place(operation)
+            with suppress(IndexError):
+                return self._held.idle.pop()
             return self._connect(read_only=True)
         except BaseException as error:
             self._held.lent.discard(reader)
@@ -288,15 +406,37 @@ class SqliteDriver:
                 raise self._wrapped(error, operation, None) from error
             raise
 
-    def _take_back(self, reader: object, connection: sqlite3.Connection) -> None:
-        self._held.idle.append(connection)
+    def _check_place(self, operation: str) -> None:
+        """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""
+        if self._shared or self._held.place in (None, _place(self.path)):
+            return
+        raise StorageError(
+            f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
+            "back, or close the saver and open a new one",
+            operation=operation,
+        )
+
+    def _take_back(self, reader: object, connection: sqlite3.Connection, *, keep: bool = True) -> None:
+        if keep and len(self._held.idle) < IDLE:
+            self._held.idle.append(connection)
+        else:
+            connection.close()
         if self._held.closed:
             self._held.close_idle()
         self._held.lent.discard(reader)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+        if self._given:
+            return cast("sqlite3.Connection", self._given)  # It has as much of one as is used here.
+        # To read, no file is made: it may have been moved or deleted.
+        existing = read_only and not self._shared
         connection = sqlite3.connect(
-            self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+            f"file:{quote(self.path)}?mode=rw" if existing else self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            uri=existing,
         )
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -310,11 +450,9 @@ class SqliteDriver:
     def _open(self, operation: str) -> sqlite3.Connection:
         """The first connection: makes the file, migrates, and then sets WAL mode, since the file may be another's."""
         if not self._shared:
-            # Readers are opened later, and the process may work in another folder by then. Conversations are nobody
-            # else's business; the WAL files take over the mode. What is wrong with the path SQLite says better.
+            # Conversations are nobody else's business; the WAL files take over the mode. What is wrong with the path
+            # SQLite says better.
             with suppress(OSError):
-                if not os.path.isabs(self.path):
-                    self.path = os.path.join(os.getcwd(), self.path)
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self._connect()
         try:
@@ -323,7 +461,8 @@ class SqliteDriver:
             connection.execute("BEGIN IMMEDIATE")
             drive(self._setup, lambda request: _reply(connection, request))
             connection.execute("COMMIT")
-            self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall())
+            if not self._shared:  # That does not wait for other processes by itself.
+                self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), _BUSY)
         except BaseException:
             connection.close()
             raise
@@ -342,24 +481,37 @@ class SqliteDriver:
             connection.execute("ROLLBACK")
         return True
 
-    def _patiently(self, attempt: Callable[[], Any]) -> None:
-        """Switching to WAL mode does not wait for other processes by itself, so wait here."""
+    def _patiently(self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf) -> T:
+        """Try again what others stand in the way of, for `busy_timeout`."""
         started = time.monotonic()
-        failed = 0
-        while True:
+        for failed in itertools.count(1):
             try:
-                attempt()
-                return
+                return attempt()
             except sqlite3.OperationalError as error:
-                failed += 1
                 elapsed = time.monotonic() - started
-                if _code(error) not in _BUSY or elapsed > self._busy_timeout:
+                if _code(error) not in codes or elapsed > self._busy_timeout or failed >= most:
                     raise
             time.sleep(min(0.01 * failed, 0.25))
+        raise AssertionError
 
-    def _wrapped(self, error: sqlite3.Error, operation: str, statement: str | None) -> StorageError:
+    def _changed(self) -> SchemaError | None:
+        """What is wrong with the tables, if they have changed since the file was opened."""
+        if self._shared or self._held.writer is None:
+            return None
+        try:
+            with suppress(sqlite3.Error), closing(self._connect(read_only=True)) as connection:
+                drive(self._check, lambda request: _reply(connection, request))
+        except SchemaError as changed:
+            return changed
+        return None
+
+    def _wrapped(self, error: sqlite3.Error, operation: str, statement: str | None) -> CheckpointError:
         code = _code(error)
+        if str(error) == "malformed JSON":
+            return no_list_of_names(operation)
         name = getattr(error, "sqlite_errorname", None)
+        if code in _OTHER_TABLES and (changed := self._changed()):
+            return changed
         if code in _BUSY:
             return Contention(
                 f"{operation}: another process has been writing to {self.path} for longer than busy_timeout "
@@ -368,7 +520,7 @@ class SqliteDriver:
                 statement=statement,
                 sqlstate=name,
             )
-        way_out = _WAY_OUT.get(code or 0, str(error))
+        way_out = f"{_WAY_OUT[code]} ({name})" if code in _WAY_OUT else str(error)
         return StorageError(
             f"{operation}: SQLite failed on {self.path}: {way_out}",
             operation=operation,
@@ -383,8 +535,10 @@ class _Held:
     def __init__(self) -> None:
         self.closed = False
         self.writer: sqlite3.Connection | None = None
+        self.place: tuple[int, int] | None = None  # Of the file, once it is open.
         self.idle: list[sqlite3.Connection] = []
-        self.lent: set[object] = set()  # One for each read that goes on.
+        # One for each read that goes on; not those that were interrupted before they could say that they have ended.
+        self.lent: weakref.WeakSet[object] = weakref.WeakSet()
 
     def close_idle(self) -> None:
         with suppress(IndexError):  # Two OS threads may come to the last one at once.
@@ -393,9 +547,6 @@ class _Held:
 
     def close(self) -> None:
         self.closed = True
-        self.close_connections()
-
-    def close_connections(self) -> None:
         self.close_idle()
         # The last one to close folds the WAL into the file.
         if self.writer is not None:
@@ -407,69 +558,53 @@ class _Leaves(Exception):
     """A write has something to do that others in line should not wait for, nor other processes with the lock."""
 
 
-class _Session:
-    """One operation's turn: a connection from its first trip on, given back before results are decoded."""
+class _Done(NamedTuple):
+    """What an operation returned."""
 
-    def __init__(self, driver: SqliteDriver, op: Operation[Any], *, in_line: bool) -> None:
-        self._driver = driver
-        self._op = op
-        self._in_line = in_line
-        self._connection: sqlite3.Connection | None = None
-        self._turn: AbstractContextManager[sqlite3.Connection] | None = None  # At the writer.
+    value: Any
 
-    def __enter__(self) -> _Session:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._end(commit=error is None)
+def _writes(op: Operation[Any]) -> bool:
+    return op.access in _IN_LINE or op.access == "rehearsal"
 
-    def perform(self, request: Trip | Offload) -> Any:
-        """Send a trip's statements, or do the work that needs no connection."""
-        if isinstance(request, Offload):
-            if self._op.access in _LETS_GO:
-                if self._in_line:
-                    raise _Leaves
-                self._end(commit=True)
-            return request.work()
-        return self._driver._send(self._connection or self._begin(), self._op.name, request)
 
-    def _begin(self) -> sqlite3.Connection:
-        driver, name = self._driver, self._op.name
-        writes = self._op.access in _IN_LINE or self._op.access == "rehearsal"
-        if writes or driver._shared:
-            self._turn = driver._writer(name)
-            self._connection = connection = self._turn.__enter__()
-        else:
-            self._connection = connection = driver._lend(self, name)
-        if writes:
-            self._word(connection, "BEGIN IMMEDIATE")
-        elif self._op.access == "snapshot":
-            self._word(connection, "BEGIN")
-        return connection
+def _next(steps: Steps[Any], reply: Any) -> Trip | Offload | _Done:
+    try:
+        return steps.send(reply)
+    except StopIteration as done:
+        return _Done(done.value)
 
-    def _end(self, *, commit: bool) -> None:
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
+
+def _warn_if_open(held: _Held, path: str) -> None:
+    if held.writer is not None or held.idle:
+        warn_unclosed(path)
+
+
+def _close_in_the_end(held: _Held, lock: threading.Lock) -> None:
+    """Close connections when the driver is gone, or the process ends: OS threads may still be at work then."""
+    if lock.acquire(timeout=1):
         try:
-            if connection.in_transaction:
-                if commit:
-                    self._word(connection, "COMMIT")
-                else:
-                    connection.rollback()
+            held.close()
         finally:
-            if connection.in_transaction:  # The commit failed: a full disk, say.
-                connection.rollback()
-            if self._turn is None:
-                self._driver._take_back(self, connection)
-            else:
-                self._turn.__exit__(None, None, None)
+            lock.release()
 
-    def _word(self, connection: sqlite3.Connection, sql: str) -> None:
-        try:
-            connection.execute(sql)
-        except sqlite3.Error as error:
-            raise self._driver._wrapped(error, self._op.name, None) from error
+
+def _place(path: str) -> tuple[int, int] | None:
+    """What tells a file from others; None if there is none at the path."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _work(call: Call[Any], request: Offload) -> Any:
+    """Do work that needs no connection."""
+    if request.size >= OFFLOAD_BYTES:
+        call.takes_long()
+    reply = request.work()
+    call.since = time.monotonic()
+    return reply
 
 
 def _reply(connection: sqlite3.Connection, request: Trip | Offload) -> Any:
@@ -489,8 +624,3 @@ def _code(error: sqlite3.Error) -> int | None:
     """The primary result code; Python 3.10 does not tell it, so nothing is known about such an error there."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
-
-
-def closed() -> ClosedError:
-    """The error for a saver that was closed."""
-    return ClosedError("this saver was closed; open a new one")

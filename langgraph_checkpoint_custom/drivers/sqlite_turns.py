@@ -1,6 +1,7 @@
 """How calls share what is dear on SQLite: writes a transaction, async calls the way to a worker and back.
 
-Nobody waits for company. Who finds nobody at work goes at once; what comes meanwhile goes together next.
+Nobody waits for company. Who finds nobody at work goes at once; what comes meanwhile goes together next. A read that
+has much to decode says so before it does: what was read before it is answered, and what waits goes to another worker.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.drivers.workers import refuse
 
 T = TypeVar("T")
 
@@ -23,17 +26,23 @@ MOST = 64
 # Seconds after which nothing more is begun together: others wait for the file, or for their answer. 64 small reads take
 # 7 ms, 64 small writes 4.
 LONGEST = 0.01
+# Seconds after which who waits in line looks by itself: needed only if the one before was interrupted.
+PATIENCE = 1.0
 
 
 class Call(Generic[T]):
-    """An operation and what came of it."""
+    """An operation and what came of it; `since` when it waits for the file."""
 
-    __slots__ = ("error", "op", "result")
+    __slots__ = ("error", "op", "result", "since")
 
     def __init__(self, op: Operation[T]) -> None:
         self.op = op
+        self.since = time.monotonic()
         self.result: T
         self.error: BaseException | None = None
+
+    def takes_long(self) -> None:
+        """Say so before it does: nobody else has to wait for it."""
 
     def outcome(self) -> T:
         """The result; raises the error."""
@@ -50,68 +59,80 @@ Perform = Callable[[Sequence[Call[Any]]], None]
 
 
 class Line:
-    """OS threads in line: the first does its own calls and those of all that wait, then the next one leads."""
+    """OS threads in line: whoever leads does its own calls and those of all that wait, then the next one leads.
+
+    An interrupt (Ctrl-C) may come at any moment, in a `finally` too. Only the lock of a `with` is released whatever
+    happens: who holds that leads. A wake-up may get lost, so who waits looks by itself in the end.
+    """
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
+        self._leads = threading.Lock()
         self._waiting: deque[_Turn] = deque()
-        self._leader: _Turn | None = None  # Only with one is anybody waiting.
 
     def run(self, calls: Sequence[Call[Any]], perform: Perform) -> None:
         """Have calls done, here or by another thread in line, once those before are."""
         turn = _Turn(calls)
+        self._waiting.append(turn)
         try:
-            with self._gate:
-                self._waiting.append(turn)
-                if self._leader is None:
-                    self._leader = turn
-                else:
-                    turn.awake.acquire()
-            turn.awake.acquire()  # Waits, unless it leads; woken when it is done or is to lead.
-            if not turn.done:
+            if self._leads.locked():
+                with suppress(Empty):
+                    turn.word.get(timeout=PATIENCE)  # That it is done, or is to lead.
+            if turn.done:
+                return
+            with self._leads:
                 self._lead(turn, perform)
         except BaseException:
-            with self._gate, suppress(ValueError):  # Interrupted; if another thread has its calls, they may be done.
+            with suppress(ValueError):  # Interrupted; if another thread has its calls, they may be done.
                 self._waiting.remove(turn)
+            self._wake_next()
             raise
-        finally:
-            if self._leader is turn:
-                self._pass_on()
+        self._wake_next()
 
     def _lead(self, turn: _Turn, perform: Perform) -> None:
-        with self._gate:
-            group = [self._waiting.popleft()]
-            size = len(turn.calls)
-            while self._waiting and size + len(self._waiting[0].calls) <= MOST:
-                size += len(self._waiting[0].calls)
-                group.append(self._waiting.popleft())
-        try:
-            perform([call for each in group for call in each.calls])
-        except BaseException:
-            with self._gate:
-                self._waiting.extendleft(reversed(group[1:]))
-            raise
-        for each in group:
-            each.done = True
-        for each in group[1:]:
-            each.awake.release()
+        while not turn.done:
+            if turn not in self._waiting:  # A leader has had it, and was interrupted.
+                self._waiting.appendleft(turn)
+            group = self._take()
+            try:
+                perform([call for each in group for call in each.calls])
+            except BaseException:
+                self._waiting.extendleft(each for each in reversed(group) if each is not turn)
+                raise
+            for each in group:
+                each.done = True
+            for each in group:
+                if each is not turn:
+                    each.word.put(None)
 
-    def _pass_on(self) -> None:
-        with self._gate:
-            heir = self._leader = self._waiting[0] if self._waiting else None
-        if heir is not None:
-            heir.awake.release()
+    def _take(self) -> Sequence[_Turn]:
+        """Those that come next, as many as go together."""
+        group: list[_Turn] = []
+        size = 0
+        with suppress(IndexError):  # Nobody waits any more.
+            while True:
+                turn = self._waiting.popleft()
+                size += len(turn.calls)
+                if group and size > MOST:
+                    self._waiting.appendleft(turn)
+                    break
+                group.append(turn)
+        return group
+
+    def _wake_next(self) -> None:
+        """Let the first one that waits lead, once nobody does: it may have come before that."""
+        with suppress(IndexError):
+            self._waiting[0].word.put(None)
 
 
 class _Turn:
     """A thread's place in line."""
 
-    __slots__ = ("awake", "calls", "done")
+    __slots__ = ("calls", "done", "word")
 
     def __init__(self, calls: Sequence[Call[Any]]) -> None:
         self.calls = calls
         self.done = False
-        self.awake = threading.Lock()
+        self.word: SimpleQueue[None] = SimpleQueue()
 
 
 class Hops:
@@ -136,7 +157,12 @@ class Hops:
         """Have an operation done by a worker."""
         call = _Awaited(op)
         self._waiting.append(call)
-        self._send_for_worker(perform)
+        try:
+            self._send_for_worker(perform)
+        except RuntimeError as error:  # The workers are shut down; the last one may have taken it all the same.
+            with suppress(ValueError):
+                self._waiting.remove(call)
+                refuse(error)
         return await call.future
 
     def _send_for_worker(self, perform: Perform) -> None:
@@ -150,8 +176,15 @@ class Hops:
             self._coming = False
         while self._waiting:
             done: list[_Awaited[Any]] = []
+
+            def let_others_go(done: list[_Awaited[Any]] = done) -> None:
+                self._answer(done, perform)
+                done.clear()
+
             ends = time.monotonic() + self._seconds
             while calls := self._take():
+                for call in calls:
+                    call.let_others_go = let_others_go
                 try:
                     perform(calls)
                 except BaseException as error:
@@ -160,10 +193,19 @@ class Hops:
                 done += calls
                 if time.monotonic() >= ends:
                     break
-            if self._waiting:
-                with suppress(RuntimeError):  # They are being closed, and this one goes on.
-                    self._send_for_worker(perform)
-            _answer(done)
+            self._answer(done, perform)
+
+    def _answer(self, done: Iterable[_Awaited[Any]], perform: Perform) -> None:
+        """Send a worker to what waits, and a word to each loop of the calls that are done."""
+        if self._waiting:
+            with suppress(RuntimeError):  # They are being closed, and this one goes on.
+                self._send_for_worker(perform)
+        of_loops: dict[asyncio.AbstractEventLoop, list[_Awaited[Any]]] = {}
+        for call in done:
+            of_loops.setdefault(call.future.get_loop(), []).append(call)
+        for loop, own in of_loops.items():
+            with suppress(RuntimeError):  # It was closed meanwhile.
+                loop.call_soon_threadsafe(_settle, own)
 
     def _take(self) -> list[_Awaited[Any]]:
         calls: list[_Awaited[Any]] = []
@@ -178,21 +220,15 @@ class Hops:
 class _Awaited(Call[T]):
     """A call that a task waits for."""
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "let_others_go")
 
     def __init__(self, op: Operation[T]) -> None:
         super().__init__(op)
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.let_others_go: Callable[[], None]
 
-
-def _answer(calls: Iterable[_Awaited[Any]]) -> None:
-    """Answer calls, with a word to each of their loops."""
-    of_loops: dict[asyncio.AbstractEventLoop, list[_Awaited[Any]]] = {}
-    for call in calls:
-        of_loops.setdefault(call.future.get_loop(), []).append(call)
-    for loop, own in of_loops.items():
-        with suppress(RuntimeError):  # It was closed meanwhile.
-            loop.call_soon_threadsafe(_settle, own)
+    def takes_long(self) -> None:
+        self.let_others_go()
 
 
 def _settle(calls: Iterable[_Awaited[Any]]) -> None:

@@ -57,6 +57,8 @@ def damage(store: Store) -> None:
     if store.kind == "sqlite":
         with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
             file.execute("UPDATE blobs SET value = x'c1'")
+            file.execute("UPDATE checkpoints SET checkpoint = x'c1'")
     else:
         with psycopg.connect(store.url) as connection:
             connection.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1'")
+            connection.execute(r"UPDATE langgraph_checkpoint.checkpoints SET checkpoint = '\xc1'")

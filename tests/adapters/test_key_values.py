@@ -13,6 +13,7 @@ from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id, put_value
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, Calls, put_document
+from tests.behaviour.helpers import Database
 from tests.conftest import COLOURS
 from tests.stores import Store
 
@@ -84,6 +85,16 @@ def test_a_corrupt_value_raises(saver: CheckpointSaver) -> None:
         values.get(("a",), "key")
     with pytest.raises(CorruptCheckpoint):
         values.list(("a",))
+
+
+async def test_a_value_that_cannot_be_read_is_replaced(store: Store, values: Calls) -> None:
+    await values.put(("a",), "b", {"n": 1})
+    Database(store).run("UPDATE checkpoints SET checkpoint = :none, metadata = :none", none=b"\xc1")
+    with pytest.raises(CorruptCheckpoint):
+        await values.get(("a",), "b")
+    await values.put(("a",), "b", {"n": 2})
+    assert await values.get(("a",), "b") == {"n": 2}
+    assert await values.list(("a",)) == [Item("b", {"n": 2})]
 
 
 def test_puts_at_the_same_time(saver: CheckpointSaver) -> None:

@@ -19,8 +19,9 @@ from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.core.kinds import thread_of
 from langgraph_checkpoint_custom.core.parts import NAME_MARK
-from langgraph_checkpoint_custom.errors import CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, damage, put_document
+from tests.behaviour.helpers import Database
 from tests.crash.processes import Process
 from tests.invariants import read_tables
 from tests.stores import Store
@@ -214,7 +215,7 @@ async def test_counting_and_removing_read_no_message(store: Store, deep: DeepChe
     assert await deep.remove(first.id)
     with pytest.raises(CorruptCheckpoint) as raised:
         await deep.get(second.id)
-    assert (raised.value.thread_id, raised.value.channel) == (THREAD, "messages")
+    assert (raised.value.thread_id, raised.value.channel) == (THREAD, "checkpoint")
     assert await deep.remove_oldest()
 
 
@@ -282,6 +283,43 @@ async def test_labels_by_hand_can_be_pinned(saver: CheckpointSaver) -> None:
     await deep.save(await deep.get_by_label("hand 1"))
     assert await deep.count() == 0
     assert await deep.remove((await deep.list_all())[0].id)
+
+
+def named(checkpoint_id: str, label: str = "turn") -> Any:
+    return replace(checkpoint(label), id=checkpoint_id)
+
+
+async def test_what_the_saver_has_labelled_is_not_evicted(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    for number in range(3):
+        await deep.save(named(str(number)))
+    thread = thread_of("pydantic-deep", "a")
+    oldest = list(saver.list({"configurable": {"thread_id": thread}}))[-1]
+    saver.label(oldest.config, "keep")
+    while await deep.count() > 1:  # As the middleware does.
+        assert await deep.remove_oldest()
+    assert [found.id for found in await deep.list_all()] == ["0", "2"]
+    with pytest.raises(CheckpointLabelled):
+        await deep.remove("0")
+    await deep.save(named("0", "again"))  # The label stays with what has the id.
+    assert [found.label for found in await deep.list_all() if found.id == "0"] == ["again"]
+    assert list(saver.labels(thread)) == ["keep"]
+    assert await deep.count() == 1
+    saver.unlabel(thread, "keep")
+    assert await deep.count() == 2
+    assert await deep.remove("0")
+
+
+async def test_a_newest_checkpoint_that_cannot_be_read_stands_in_no_way(
+    store: Store, deep: DeepCheckpointStore
+) -> None:
+    await deep.save(named("0"))
+    damage(store)
+    Database(store).run("UPDATE checkpoints SET checkpoint = :none", none=b"\xc1")
+    with pytest.raises(CorruptCheckpoint):
+        await deep.get("0")
+    await deep.save(named("1"))
+    await deep.save(named("0"))
+    assert sorted(found.id for found in await deep.list_all()) == ["0", "1"]
 
 
 async def test_they_are_encrypted_and_a_tenants(store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.adapters.sessions import (
 from langgraph_checkpoint_custom.core.kinds import thread_of
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
+from tests.behaviour.helpers import Database
 from tests.conftest import COLOURS
 from tests.stores import Store
 
@@ -174,6 +175,67 @@ async def test_hooks_are_told(saver: CheckpointSaver, caplog: pytest.LogCaptureF
     SessionStore(saver, on_saved=fail).save(session("d"))
     assert sessions.exists("d")
     assert "of the hook" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["function", "object"])
+async def test_an_async_hook_is_awaited_or_refused(saver: CheckpointSaver, kind: str) -> None:
+    told: list[SessionEvent] = []
+
+    async def hook(event: SessionEvent) -> None:
+        told.append(event)
+
+    class Hook:
+        async def __call__(self, event: SessionEvent) -> None:
+            told.append(event)
+
+    one = hook if kind == "function" else Hook()
+    store = SessionStore(saver, on_saved=one, on_loaded=one)
+    calls: list[Callable[[], Any]] = [
+        lambda: store.save(session()),
+        lambda: store.load("a"),
+        lambda: store.restore("a", "1"),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"on_(saved|loaded) is an async function"):
+            call()
+    assert store.list() == []  # Nothing was stored before that.
+    await store.asave(session("a", 1))
+    await store.asave(session("a", 2))
+    await store.aload("a")
+    await store.arestore("a", (await store.ahistory("a"))[-1].version)
+    assert [event.step for event in told] == [1, 2, 2, 1]
+
+
+async def test_created_at_may_be_text(sessions: Calls) -> None:
+    for thread_id, text in (("a", "2020-01-02T03:04:05+00:00"), ("b", "2020-01-02T03:04:05Z")):
+        await sessions.save(session(thread_id, created_at=text))
+        assert (await sessions.load(thread_id)).created_at == datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    for wrong in ("yesterday", 5, ["2020"]):
+        with pytest.raises(ConfigError, match="created_at is a datetime or its text in ISO 8601"):
+            await sessions.save(session("c", created_at=wrong))
+    assert not await sessions.exists("c")
+
+
+@pytest.mark.parametrize("what", ["values", "metadata"])
+async def test_a_newest_version_that_cannot_be_read_is_replaced(
+    store: Store, saver: CheckpointSaver, sessions: Calls, what: str
+) -> None:
+    created_at = datetime(2020, 1, 2, tzinfo=timezone.utc)
+    await sessions.save(session("a", 1, messages=3, created_at=created_at))
+    version = (await sessions.history("a"))[0].version
+    await sessions.save(session("a", 2))
+    column = "checkpoint" if what == "values" else "metadata"
+    Database(store).run(f"UPDATE checkpoints SET {column} = :none WHERE checkpoint_id > :id", none=b"\xc1", id=version)
+    with pytest.raises(CorruptCheckpoint):
+        await sessions.load("a")
+    restored = await sessions.restore("a", version)
+    assert (await sessions.load("a")) == restored
+    assert (restored.step, len(restored.messages), restored.created_at) == (1, 3, created_at)
+    Database(store).run("UPDATE checkpoints SET checkpoint = :none", none=b"\xc1")
+    await sessions.save(session("a", 4))
+    found = await sessions.load("a")
+    assert found.step == 4
+    assert found.created_at == created_at
 
 
 def test_saves_at_the_same_time_are_all_in_the_history(saver: CheckpointSaver) -> None:

@@ -30,7 +30,7 @@ from tests.stores import Face, Store
 NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
 # Longer than what the checkpoint document holds inline, so that it becomes a blob.
-LONG = "long " * 100
+LONG = "long " * 300
 
 
 def next_uuid() -> str:
@@ -211,11 +211,11 @@ async def put_delta_chain(
 ) -> list[RunnableConfig]:
     """A thread whose channel `delta` is stored at some steps only; the writes of step 3 are 3, and so on.
 
-    Each step also has a blob of its own in the channel `plain`.
+    Each step also has a value of its own in the channel `plain`.
     """
     configs: list[RunnableConfig] = []
     for step in range(length):
-        values: dict[str, Any] = {"plain": [step]}
+        values: dict[str, Any] = {"plain": [LONG, step]}
         meta = metadata(step)
         if step in snapshots:
             values["delta"] = _DeltaSnapshot(list(range(step)))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
@@ -20,8 +21,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, interrupt
 
 from langgraph_checkpoint_custom import CheckpointSaver, ClaimLost, ConfigError, ThreadBusy
+from langgraph_checkpoint_custom.core.model import CLAIM_KEY
+from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.lease import Lease
-from tests.behaviour.helpers import Database, config, get, ids_of, put
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Face, Store
 
@@ -173,6 +176,9 @@ async def test_a_write_waits_for_a_takeover_that_is_going_on(face: Face, databas
     """And so it is stored before it or refused, never stored after it."""
     async with claimed(face, lost=True) as lease:
         with closing(database.connect()) as other:
+            if database.kind == "postgres":
+                (lock,) = PostgresDialect("langgraph_checkpoint")._lock("thread")
+                other.execute(lock.sql, lock.values())
             other.execute("UPDATE claims SET token = 'another'")
             writing = asyncio.create_task(face.put_writes(at(lease, "1"), [("a", 1)], "task"))
             await asyncio.sleep(0.3)  # It must not be done by then.
@@ -180,6 +186,29 @@ async def test_a_write_waits_for_a_takeover_that_is_going_on(face: Face, databas
             other.commit()
         with pytest.raises(ClaimLost):
             await writing
+
+
+async def test_a_run_that_outlives_the_deletion_of_its_thread_brings_nothing_back(
+    face: Face, database: Database
+) -> None:
+    """If the run has a claim, and whoever deletes takes one."""
+    async with claimed(face, lost=True, ttl_seconds=1000) as lease:
+        where = at(lease)
+        document = checkpoint("1", {"a": LONG, "b": [1]})
+        await face.put(where, document, metadata(), document["channel_versions"])
+        with pytest.raises(ThreadBusy):  # The run goes on.
+            async with claimed(face):
+                pass
+        past = "0" if database.kind == "sqlite" else "to_timestamp(0)"
+        database.run(f"UPDATE claims SET expires_at = {past}")
+        async with claimed(face):
+            await face.delete_thread("thread")
+        late = checkpoint("2", {"a": LONG, "b": [2]})
+        with pytest.raises(ClaimLost):
+            await face.put(at(lease, "1"), late, metadata(), late["channel_versions"])
+        with pytest.raises(ClaimLost):
+            await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+    assert set(database.counts().values()) == {0}
 
 
 async def test_what_dead_owners_left_is_cleared_away(face: Face, database: Database) -> None:
@@ -270,3 +299,98 @@ def test_a_paused_owner_that_wakes_up_stores_nothing(store: Store, durability: s
 def test_what_cannot_be_claimed(saver: CheckpointSaver, thread_id: Any, options: Any) -> None:
     with pytest.raises(ConfigError):
         saver.claim(thread_id, **options)
+
+
+async def test_an_empty_token_is_no_claim(face: Face) -> None:
+    nobodys: RunnableConfig = {"configurable": {**config("thread", "1")["configurable"], CLAIM_KEY: ""}}
+    async with claimed(face):
+        with pytest.raises(ConfigError, match="token of the claim is empty"):
+            await face.put(nobodys, checkpoint("2", {"a": 1}), metadata(), {})
+        with pytest.raises(ConfigError, match="token of the claim is empty"):
+            await face.put_writes(nobodys, [("a", 1)], "task")
+    assert await face.all(None) == []
+
+
+# Interrupted and cancelled owners
+
+
+@pytest.mark.parametrize("moment", ["taking", "releasing"])
+async def test_an_owner_that_is_interrupted_leaves_no_claim(
+    face: Face, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for is done, but before the answer comes there is Ctrl-C, or the task is cancelled."""
+    lease = face.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
+    driver = lease._driver
+    run, arun = driver.run, driver.arun
+
+    def interrupted(op: Any) -> Any:
+        monkeypatch.undo()
+        run(op)
+        raise KeyboardInterrupt
+
+    async def cancelled(op: Any) -> Any:
+        monkeypatch.undo()
+        done = await arun(op)
+        task.cancel()
+        await asyncio.sleep(0)
+        return done
+
+    def hold() -> None:
+        if moment == "taking":
+            monkeypatch.setattr(driver, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt), lease:
+            monkeypatch.setattr(driver, "run", interrupted)
+
+    async def ahold() -> None:
+        if moment == "taking":
+            monkeypatch.setattr(driver, "arun", cancelled)
+        async with lease:
+            monkeypatch.setattr(driver, "arun", cancelled)
+
+    task = asyncio.create_task(ahold() if face.colour == "async" else asyncio.to_thread(hold))
+    (ended,) = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError if face.colour == "async" else type(None))
+    async with claimed(face):
+        pass
+
+
+async def test_owners_that_are_cancelled_at_any_moment_leave_no_claim(saver: CheckpointSaver) -> None:
+    async with saver.claim("first"):
+        pass
+    for number in range(60):
+        thread_id = f"thread {number}"
+        inside, leaves = asyncio.Event(), asyncio.Event()
+
+        async def hold(
+            thread_id: str = thread_id, inside: asyncio.Event = inside, leaves: asyncio.Event = leaves
+        ) -> None:
+            async with saver.claim(thread_id, ttl_seconds=3600):
+                inside.set()
+                await leaves.wait()
+
+        task = asyncio.create_task(hold())
+        if number % 2:
+            await asyncio.wait([task, asyncio.create_task(inside.wait())], return_when=asyncio.FIRST_COMPLETED)
+            leaves.set()
+        for _ in range(number // 2 % 10):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.0005 * (number // 20))  # Whatever moment that is.
+        task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        assert ended is None or isinstance(ended, asyncio.CancelledError)
+        async with saver.claim(thread_id):
+            pass
+
+
+async def test_a_claim_whose_heart_cannot_be_started_is_none(
+    saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuses)
+        with pytest.raises(RuntimeError, match="can't start"), saver.claim("thread", ttl_seconds=3600):
+            pass
+    with saver.claim("thread"):
+        pass

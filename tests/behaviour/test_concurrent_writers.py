@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
+from langgraph_checkpoint_custom.core import starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
 from tests.conftest import COLOURS
 from tests.graphs.scenarios.parts import Log, chain, says
@@ -199,6 +200,33 @@ async def test_a_program_that_never_reads_is_not_refused(rejecting: Face) -> Non
     await put(rejecting, "2", parent=first)
     await put(rejecting, "3", parent=first)
     assert ids_of(await rejecting.all(config())) == ["3", "2", "1"]
+
+
+async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Face, store: Store) -> None:
+    """Even if all of it is gone, and the next one is where it was in memory."""
+    first = await put(rejecting, "1")
+    await put(rejecting, "2", parent=first)
+    for _ in range(20):
+        with store.open(concurrent_writers="reject") as saver:
+            assert saver.get_tuple(THREAD) is not None
+    for number in range(20):
+        with store.open(concurrent_writers="reject") as saver:
+            await put(Here(saver, rejecting.colour), f"3 {number}", parent=first)
+
+
+async def test_a_worker_may_go_from_thread_to_thread_in_one_context_for_ever(
+    rejecting: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "PLACES", 5)
+    for number in range(50):
+        await rejecting.get_tuple(config(f"thread {number}"))
+        assert len(starts._FORKS.get({})) <= 5
+        await put(rejecting, "1", thread_id=f"thread {number}")
+    first = await rejecting.get_tuple(config("thread 46"))
+    assert first is not None
+    await put(rejecting, "2", thread_id="thread 46", parent=first.config)
+    with pytest.raises(CheckpointConflict):
+        await put(rejecting, "3", thread_id="thread 46", parent=first.config)
 
 
 PAUSED = """

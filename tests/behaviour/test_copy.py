@@ -7,9 +7,24 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command
 
 from langgraph_checkpoint_custom import ThreadExists
-from tests.behaviour.helpers import LONG, Database, NextId, anywhere, config, get, ids_of, metadata, next_uuid, put
+from tests.behaviour.helpers import (
+    LONG,
+    Database,
+    NextId,
+    anywhere,
+    config,
+    get,
+    ids_of,
+    metadata,
+    next_uuid,
+    put,
+    run_graph,
+)
+from tests.graphs.scenarios.interrupts import asks
+from tests.graphs.scenarios.parts import Log, chain
 from tests.stores import Face
 
 pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint, and are copied")
@@ -118,7 +133,7 @@ async def test_a_fork_is_no_copy(face: Face, next_id: NextId, *, delta: bool) ->
     await face.do("label", place, "here")
     await face.do("fork_thread", "thread", "fork")
     before = await everything(face, "fork")
-    with pytest.raises(ThreadExists, match="checkpoints of its own"):
+    with pytest.raises(ThreadExists, match="checkpoints or writes of its own"):
         await face.copy_thread("thread", "fork")
     assert await everything(face, "fork") == before
 
@@ -184,3 +199,16 @@ async def test_the_copy_can_be_deleted_by_its_run(face: Face) -> None:
     await face.delete_for_runs(["run"])
     for thread_id in ("thread", "copy"):
         assert ids_of(await everything(face, thread_id)) == ids[2:0:-1]
+
+
+async def test_a_question_that_was_answered_since_is_not_mixed_with_the_next_one(
+    face: Face, database: Database
+) -> None:
+    graph = chain(Log, ask=asks("name", "town")).compile(checkpointer=face.saver)
+    await run_graph(face, graph, {"log": []}, anywhere())
+    await face.copy_thread("thread", "copy")
+    await run_graph(face, graph, Command(resume="Ada"), anywhere())
+    before = sorted(database.cells())
+    with pytest.raises(ThreadExists, match="writes of its own"):
+        await face.copy_thread("thread", "copy")
+    assert sorted(database.cells()) == before

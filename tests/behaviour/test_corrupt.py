@@ -23,7 +23,7 @@ READS: dict[str, Callable[[Face], Awaitable[object]]] = {
 
 
 async def put_thread(face: Face) -> None:
-    first = await put(face, "1", {"a": [LONG], "b": [1]}, thread_id="t", ns="sub")
+    first = await put(face, "1", {"a": [LONG], "b": [LONG, 1]}, thread_id="t", ns="sub")
     second = await put(face, "2", {"a": [LONG, 2], "c": 3}, thread_id="t", ns="sub", parent=first)
     await face.put_writes(first, [("b", [4])], "task")
     await face.put_writes(second, [("d", [5])], "task")
@@ -62,7 +62,11 @@ async def test_a_value_that_was_overwritten(face: Face, database: Database) -> N
     await put_thread(face)
     versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
     where = "channel = 'a' AND version = :version"
-    database.run(f"UPDATE blobs SET value = :data WHERE {where}", data=b"\xc1 no msgpack", version=versions["a"])
+    database.run(
+        f"UPDATE blobs SET value = :data, type = 'msgpack' WHERE {where}",
+        data=b"\xc1 no msgpack",
+        version=versions["a"],
+    )
     error = await expect(face, READS, channel="a", type="msgpack")
     assert error.__cause__ is not None
     database.run(f"UPDATE blobs SET type = 'pickle' WHERE {where}", version=versions["a"])
@@ -137,7 +141,7 @@ async def test_a_seed_that_is_gone(face: Face, database: Database) -> None:
 
 async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(face: Face, database: Database) -> None:
     await put_thread(face)
-    database.run("UPDATE blobs SET value = :data WHERE channel = 'b'", data=b"\xc1")
+    database.run("UPDATE blobs SET value = :data, type = 'msgpack' WHERE channel = 'b'", data=b"\xc1")
     await expect(face, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
     database.run("UPDATE writes SET value = :data, type = 'odd' WHERE channel = 'b'", data=b"\xc1")
     await expect(face, HISTORY, channel="b", type="odd", checkpoint_id="1")

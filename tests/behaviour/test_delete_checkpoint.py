@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from langgraph.types import Command
 
@@ -108,8 +110,8 @@ async def test_the_thread_goes_on_from_the_parent_of_the_newest(face: Face) -> N
     assert first.values == {"log": []}
 
 
-async def test_what_another_branch_waits_for_stays(face: Face) -> None:
-    graph = chain(Log, ask=asks("name")).compile(checkpointer=face.saver)
+async def branch_and_take_it_back(face: Face, graph: Any) -> None:
+    """Run a graph that asks, and once more from its start; what that has stored is deleted."""
     await run_graph(face, graph, {"log": []}, anywhere())
     asking = await state_of(face, graph, anywhere())
     start = (await states_of(face, graph, anywhere()))[-1]
@@ -117,5 +119,41 @@ async def test_what_another_branch_waits_for_stays(face: Face) -> None:
     while (newest := await state_of(face, graph, anywhere())).config != asking.config:
         assert await face.do("delete_checkpoint", newest.config) is True
     assert newest.interrupts == asking.interrupts
+
+
+async def test_what_another_branch_waits_for_stays(face: Face) -> None:
+    graph = chain(Log, ask=asks("name")).compile(checkpointer=face.saver)
+    await branch_and_take_it_back(face, graph)
     await run_graph(face, graph, Command(resume="Ada"), anywhere())
     assert (await state_of(face, graph, anywhere())).values["log"] == ["name: Ada"]
+
+
+@pytest.mark.parametrize("memory", [False, True])
+async def test_what_the_tasks_that_run_again_have_called_goes_too(face: Face, *, memory: bool) -> None:
+    """Or a question that a human has answered would be taken for answered again."""
+    calls: list[str] = []
+    call = chain(Log, low=says("low", calls), ask=asks("name")).compile(checkpointer=memory or None)
+    graph = chain(Outer, one=says("one"), call=call, two=says("two")).compile(checkpointer=face.saver)
+    await run_graph(face, graph, {"log": []}, anywhere())
+    waiting = await state_of(face, graph, anywhere())
+    await run_graph(face, graph, Command(resume="Ada"), anywhere())
+    while (newest := await state_of(face, graph, anywhere())).config != waiting.config:
+        assert await face.do("delete_checkpoint", newest.config) is True
+    calls.clear()
+    await run_graph(face, graph, None, anywhere())
+    state = await state_of(face, graph, anywhere())
+    assert (calls, [each.value for each in state.interrupts]) == (["low"], ["name"])
+    await run_graph(face, graph, Command(resume="Bo"), anywhere())
+    values = (await state_of(face, graph, anywhere())).values
+    assert [word for word in values["log"] if ":" in word] == ["name: Bo"]
+
+
+async def test_the_calls_of_another_branch_stay(face: Face) -> None:
+    calls: list[str] = []
+    call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
+    graph = chain(Outer, call=call).compile(checkpointer=face.saver)
+    await branch_and_take_it_back(face, graph)
+    calls.clear()
+    await run_graph(face, graph, Command(resume="Ada"), anywhere())
+    assert calls == []
+    assert (await state_of(face, graph, anywhere())).values["log"][-1] == "name: Ada"

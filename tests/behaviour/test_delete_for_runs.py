@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import RESUME, _DeltaSnapshot
+from langgraph.types import Command
 
 from tests.behaviour.helpers import (
     LONG,
@@ -23,7 +25,11 @@ from tests.behaviour.helpers import (
     metadata,
     next_uuid,
     put,
+    run_graph,
+    state_of,
 )
+from tests.graphs.scenarios.interrupts import asks
+from tests.graphs.scenarios.parts import Log, side_by_side
 from tests.stores import Face
 
 UID = UUID("12345678-1234-5678-1234-567812345678")
@@ -35,7 +41,7 @@ async def put_runs(face: Face, next_id: NextId, runs: list[str], **options: Any)
     for step, run in enumerate(runs):
         parent = chain[-1] if chain else None
         meta = metadata(step, run_id=run)
-        chain.append(await put(face, next_id(), {"a": [step]}, parent=parent, meta=meta, **options))
+        chain.append(await put(face, next_id(), {"a": [LONG, step]}, parent=parent, meta=meta, **options))
         await face.put_writes(chain[-1], [("a", step)], "task")
     return chain
 
@@ -47,7 +53,7 @@ async def test_the_runs_go_and_the_others_stay(face: Face, database: Database, n
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
     for step in (1, 4):
         found = await get(face, chain[step])
-        assert found.checkpoint["channel_values"] == {"a": [step]}
+        assert found.checkpoint["channel_values"] == {"a": [LONG, step]}
         assert found.pending_writes == [("task", "a", step)]
         assert found.parent_config is None
     for step in (0, 2, 3):
@@ -252,3 +258,15 @@ async def test_writes_of_what_is_hidden_stay(face: Face) -> None:
     before = await get(face, chain[1])
     await face.delete_for_runs(["x"])
     assert await get(face, chain[1]) == before
+
+
+@pytest.mark.parametrize("answers", [False, True])
+async def test_a_question_that_another_run_has_asked_again_stays(face: Face, *, answers: bool) -> None:
+    graph = side_by_side(Log, ask=asks("name"), also=asks("town")).compile(checkpointer=face.saver)
+    await run_graph(face, graph, {"log": []}, in_run(anywhere(), "x"))
+    asked = (await state_of(face, graph, anywhere())).interrupts
+    answer: Any = Command(resume={next(each.id for each in asked if each.value == "name"): "Ada"})
+    await run_graph(face, graph, answer if answers else None, in_run(anywhere(), "y"))
+    await face.delete_for_runs(["y"])
+    left = {each.value for each in (await state_of(face, graph, anywhere())).interrupts}
+    assert left == {"name", "town"}

@@ -6,8 +6,7 @@ import asyncio
 import dataclasses
 import math
 from collections import deque
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from datetime import datetime, timedelta, timezone
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, mo
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from tests.behaviour.helpers import Database, get, metadata, next_uuid, put
+from tests.exactly import same
 from tests.stores import Face, Store
 
 
@@ -131,43 +131,12 @@ class Old(pydantic.v1.BaseModel):
     numbers: list[int] = []
 
 
-def same(one: Any, two: Any) -> bool:
-    """Equal in type and value all the way down, NaN and the sign of a zero included."""
-    if type(one) is not type(two):
-        return False
-    if isinstance(one, float):
-        return repr(one) == repr(two)
-    if isinstance(one, datetime) and one.tzinfo:
-        # One that no clock shows, in the hour that is left out in spring, equals none of another zone.
-        return bool(one.utcoffset() == two.utcoffset() and one.replace(tzinfo=None) == two.replace(tzinfo=None))
-    if isinstance(one, Decimal):
-        return str(one) == str(two)
-    if isinstance(one, np.ndarray):
-        return bool(
-            one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes() and two.flags.writeable
-        )
-    if isinstance(one, dict):
-        return same(list(one), list(two)) and same(list(one.values()), list(two.values()))
-    if isinstance(one, (list, tuple, deque)):
-        return len(one) == len(two) and all(map(same, one, two))
-    if isinstance(one, (set, frozenset)):
-        return bool(one == two) and {type(item) for item in one} == {type(item) for item in two}
-    if dataclasses.is_dataclass(one):
-        return all(same(getattr(one, f.name), getattr(two, f.name)) for f in dataclasses.fields(one))
-    if isinstance(one, BaseModel):
-        return same([one.__dict__, one.model_extra], [two.__dict__, two.model_extra])
-    if isinstance(one, Send):
-        return bool(one.node == two.node) and same(one.arg, two.arg)
-    return bool(one == two)
-
-
+RECORD: Any = np.dtype([("a", "<i4"), ("b", ">f8", (2,)), ("c", [("d", "S2")])])
 zones = st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-3, minutes=-30)), ZoneInfo("Europe/Berlin")])
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
-    ["nul\0nul", "a\r\nb", "🙂", "x" * 300]
-)
+text = st.text(st.characters(), max_size=20) | st.sampled_from(["nul\0nul", "a\r\nb", "🙂", "x" * 300])
 hashable = st.one_of(
     st.none(),
-    st.integers(-(2**63), 2**64 - 1),
+    st.integers(-(2**80), 2**80),
     text,
     st.binary(max_size=9),
     st.uuids(),
@@ -185,7 +154,9 @@ scalars = st.one_of(
     st.decimals(),
     st.frozensets(hashable | st.tuples(hashable, hashable), max_size=3),
     st.sets(hashable | st.tuples(hashable, st.tuples(hashable)), max_size=3),
-    np_st.arrays(st.sampled_from(["i1", "<i8", ">f4", "f8", "?", "c16", "U3"]), np_st.array_shapes(max_dims=2)),
+    st.builds(lambda items: np.array([*items, None], dtype=object), st.lists(hashable, max_size=3)),
+    st.just(np.ma.array([1, 2, 3], mask=[False, True, False], fill_value=9)),
+    np_st.arrays(st.sampled_from(["i1", "<i8", ">f4", "f8", "?", "c16", "U3", RECORD]), np_st.array_shapes(max_dims=2)),
     st.builds(Model, name=text, inner=st.lists(st.builds(Inner, number=st.integers(0, 9)), max_size=2)),
     st.builds(lambda number: Aliased(theValue=number, theInner=Inner(number=number)), st.integers(0, 9)),
     st.builds(Numbers, st.lists(st.integers(0, 9), max_size=2)),
@@ -221,7 +192,7 @@ values = st.recursive(
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_as_a_value_as_a_write_in_an_interrupt_and_in_the_metadata(store: Store, colour: str) -> None:
-    options = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
+    options: Any = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     loop = asyncio.new_event_loop()
     saver = open_saver(store.url, **options)
     face = Face(saver, colour)
@@ -249,44 +220,19 @@ def test_as_a_value_as_a_write_in_an_interrupt_and_in_the_metadata(store: Store,
         loop.close()
 
 
-def local_class() -> Any:
-    @dataclasses.dataclass
-    class Local:
-        x: int
-
-    return Local(1)
-
-
-class Outer:
-    @dataclasses.dataclass
-    class Nested:
-        x: int
-
-
-class FakeDatetime(datetime):
-    """As libraries have that extend datetime."""
-
-
-CHANGED: dict[str, Any] = {
-    "half a character": "a\ud800",
-    "half a character in a key": {"\udfff": 1},
-    "half a character in an object": Point("\ud800"),
-    "an int of more than 64 bits": 2**64,
-    "a class inside a function": local_class(),
-    "a class inside a class": Outer.Nested(1),
-    "a kind of datetime": FakeDatetime(2024, 1, 1),
-    "an array of objects": np.array([object()]),
-    "an array with named fields": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
-    "a kind of array": np.ma.array([1, 2], mask=[False, True]),
+REFUSED: dict[str, Any] = {
+    "a key of more than 64 bits": {2**64: 1},
+    "an array with objects and names": np.array([(1, "a")], dtype=[("a", "i4"), ("b", "O")]),
+    "an array whose elements lie elsewhere": np.array(["a"], dtype=np.dtypes.StringDType()),
     "something else": object(),
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
-async def test_what_would_come_back_as_something_else_is_refused(face: Face, database: Database, name: str) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_can_not_be_stored_is_refused(face: Face, database: Database, name: str) -> None:
     where = await put(face, "1")
     before = sorted(database.cells())
-    for value in (CHANGED[name], [CHANGED[name]], {"deep": Point(CHANGED[name])}):
+    for value in (REFUSED[name], [REFUSED[name]], {"deep": Point(REFUSED[name])}):
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
             await put(face, "2", {"fine": ["x"], "a": value})
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
@@ -301,18 +247,3 @@ async def test_an_error_of_a_task_is_its_text(face: Face) -> None:
     where = await put(face, "1")
     await face.put_writes(where, [("__error__", ValueError("no"))], "task")
     assert (await get(face, where)).pending_writes == [("task", "__error__", "ValueError('no')")]
-
-
-def test_the_comparison_of_this_file_tells_values_apart() -> None:
-    pairs = [
-        (0.0, -0.0),
-        (1, True),
-        ([1], (1,)),
-        ({1}, {True}),
-        (date(2024, 1, 1), datetime(2024, 1, 1)),
-        (time(1), time(2)),
-        (Point(0.0), Point(-0.0)),
-        (np.array([1]), np.array([1.0])),
-        (Interrupt(value=1, id="1"), Interrupt(value=1.0, id="1")),
-    ]
-    assert not any(same(one, two) for one, two in pairs)

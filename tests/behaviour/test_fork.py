@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import TASKS
 from langgraph.types import Command, Send
 
-from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, ThreadExists
-from langgraph_checkpoint_custom.core.fork import FROM_CHECKPOINT, FROM_THREAD
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError, ThreadExists
+from langgraph_checkpoint_custom.core.fork import FROM_CHECKPOINT, FROM_THREAD, fork_thread
+from langgraph_checkpoint_custom.core.operation import Offload, Operation, Steps, drive
 from tests.behaviour.helpers import (
     LONG,
     Database,
@@ -272,3 +277,63 @@ async def test_of_what_is_gone_nothing_comes_along(face: Face) -> None:
     assert found is not None
     assert found.parent_config is None
     await face.delete_thread("t")  # With the write that has no checkpoint.
+
+
+def test_beside_a_prune_the_newest_is_taken_anew(saver: CheckpointSaver) -> None:
+    """Between the two looks of a fork the newest may have become another one, and the first be gone."""
+    where = saver.put(config(), checkpoint("1"), metadata(), {})
+
+    def meanwhile() -> None:
+        saver.put(where, checkpoint("2"), metadata(), {})
+        saver.prune(["thread"])
+
+    made, trips = forked_beside(saver, "thread", meanwhile)
+    assert made["configurable"]["checkpoint_id"] == "2"
+    assert trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
+
+
+@pytest.mark.parametrize("run_id", [None, "run"])
+def test_beside_a_run_the_newest_is_forked_as_it_was_at_one_moment(saver: CheckpointSaver, run_id: str | None) -> None:
+    """With the writes beside it: those of the checkpoint before are of a superstep that has ended."""
+    where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
+    saver.put_writes(where, [("a", 1)], "task")
+
+    def meanwhile() -> None:
+        then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
+        saver.put_writes(then, [("a", 2)], "task")
+
+    made, _ = forked_beside(saver, "thread", meanwhile, run_id)
+    found = saver.get_tuple(made)
+    assert found is not None
+    assert found.checkpoint["id"] == "2"
+    assert found.pending_writes == [("task", "a", 2)]
+
+
+def test_beside_a_fork_of_another_thread_into_the_same_target_nothing_is_mixed(saver: CheckpointSaver) -> None:
+    """The one that comes second says so, and the target holds what the first has made."""
+    for thread, checkpoint_id in (("one", "1"), ("two", "2")):
+        saver.put(config(thread), checkpoint(checkpoint_id, {"a": thread}, {"a": "1"}), metadata(), {"a": "1"})
+    with pytest.raises(ThreadExists):
+        forked_beside(saver, "one", lambda: saver.fork_thread("two", "fork"))
+    assert [found.checkpoint["channel_values"] for found in saver.list(config("fork"))] == [{"a": "two"}]
+
+
+def forked_beside(
+    saver: CheckpointSaver, source: str, meanwhile: Callable[[], object], run_id: str | None = None
+) -> tuple[RunnableConfig, int]:
+    """Fork a thread, with something that happens before its second trip; also says how many trips that took."""
+    trips = 0
+
+    def perform(request: Any) -> Any:
+        nonlocal trips
+        if not isinstance(request, Offload):
+            trips += 1
+            if trips == 2:
+                meanwhile()
+        return saver._driver.run(Operation("test", "write", lambda: performed(request)))
+
+    return drive(fork_thread(saver._dialect, saver._codec, source, "fork", None, run_id), perform), trips
+
+
+def performed(request: Any) -> Steps[Any]:
+    return (yield request)

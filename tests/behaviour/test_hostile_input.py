@@ -223,7 +223,7 @@ def test_many_names_at_random_match_only_themselves(store: Store) -> None:
         made = "".join(chance.choices(ALPHABET, k=chance.randrange(1, 9)))
         return made if chance.random() < 0.9 else made + chance.choice(NASTY[:-1])
 
-    options = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
+    options: Any = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     known: dict[str, tuple[str, str, str]] = {}
     with open_saver(store.url, **options) as saver:
         for number in range(100):

@@ -62,7 +62,7 @@ METHODS: dict[str, Callable[[Face, Any], Awaitable[object]]] = {
     "rollback": lambda face, bad: face.do("rollback", bad, "1"),
 }
 # They are given no thread id, or only parts of one.
-WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep"}
+WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "atenants"}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -16,7 +16,7 @@ from langgraph.types import Interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
 from langgraph_checkpoint_custom.core.reencrypt import Renewal
-from tests.behaviour.helpers import LONG, Database, config, get, id_of, metadata, put
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
 from tests.stores import Face, Store
 
 OLD = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
@@ -113,7 +113,7 @@ async def test_everything_is_stored_anew(store: Store, database: Database, colou
         await Face(saver, colour).copy_thread("thread", "another")
     with store.open(serde=NEW, previous_serdes=[before], clear_metadata=("mine",)) as saver:
         face = Face(saver, colour)
-        await put(face, "9", {"a": ["new"]}, thread_id="fresh")
+        await put(face, "9", {"a": [LONG, "new"]}, thread_id="fresh")
         rows = sum(database.counts().values())
         assert await reencrypt(face) == (rows, rows - 2, [])
         assert await reencrypt(face) == (rows, 0, [])
@@ -121,7 +121,7 @@ async def test_everything_is_stored_anew(store: Store, database: Database, colou
         face = Face(saver, colour)
         assert await face.all(config()) == expected
         assert len(await face.all(config("another"), filter={"mine": "value 3"})) == 1
-        assert (await get(face, config("fresh"))).checkpoint["channel_values"] == {"a": ["new"]}
+        assert (await get(face, config("fresh"))).checkpoint["channel_values"] == {"a": [LONG, "new"]}
     shown = {row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")}
     assert all("*" in each and "parents" not in each for each in shown)
 
@@ -182,7 +182,7 @@ async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Data
 
 async def test_an_unknown_form_is_refused(face: Face, database: Database) -> None:
     """Whatever a later version lays around a value."""
-    where = await put(face, "1", {"a": [1]})
+    where = await put(face, "1", {"a": [LONG]})
     for type_ in ("msgpack|?", "msgpack|bb", "|Z"):
         database.run("UPDATE blobs SET type = :type", type=type_)
         with pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom") as caught:
@@ -283,3 +283,27 @@ async def test_only_what_is_named_is_shown(store: Store, database: Database, col
 def test_options_that_cannot_be(store: Store, options: Any) -> None:
     with pytest.raises(ConfigError, match=r"clear_metadata|previous_serdes"):
         open_saver(store.url, **options)
+
+
+@pytest.mark.parametrize("old", [OLD, PLAIN])
+def test_what_was_copied_meanwhile_is_stored_anew_too(store: Store, old: Any) -> None:
+    """To where the walk through the rows has been already."""
+    with store.open(serde=old) as saver:
+        for number in range(60):
+            saver.put(config(f"m {number:02}"), checkpoint("1", {"a": [LONG]}), metadata(), {"a": "1"})
+        saver.put(config("z"), checkpoint("1", {"a": [LONG]}), metadata(), {"a": "1"})
+    with store.open(serde=NEW, previous_serdes=[old]) as saver:
+        copies = iter(["c 1", "c 2"])
+
+        def copy(rows: int) -> None:
+            for name in copies:
+                (saver.copy_thread if name == "c 1" else saver.fork_thread)("z", name)
+
+        done = saver.reencrypt(progress=copy)
+        assert done.rows == done.renewed == 63 + 63
+        assert saver.reencrypt().renewed == 0
+    with store.open(serde=NEW) as saver:
+        for name in ("z", "c 1", "c 2"):
+            found = saver.get_tuple(config(name))
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"a": [LONG]}

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.channels import DeltaChannel
+from langgraph.types import Command
 
 from langgraph_checkpoint_custom import CheckpointNotFound, ConfigError, LabelExists
 from tests.behaviour.helpers import (
@@ -24,6 +25,7 @@ from tests.behaviour.helpers import (
     state_of,
     states_of,
 )
+from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, in_both_colours, says
 from tests.graphs.scenarios.subgraphs import counts
 from tests.stores import Face
@@ -188,3 +190,17 @@ async def test_tenants_have_labels_of_their_own(face: Face, next_id: NextId) -> 
         assert ids_of(await own.all(anywhere())) == ids_of([where[own][2], where[own][number]])
     await acme.delete_thread("thread")
     assert await face.do("labels", "thread") == {"name": where[face][0]}
+
+
+async def test_a_subgraph_that_waits_at_a_label_goes_on_after_a_prune(face: Face) -> None:
+    calls: list[str] = []
+    call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
+    graph = chain(Log, call=call).compile(checkpointer=face.saver)
+    await run_graph(face, graph, {"log": []}, anywhere())
+    where = await face.do("label", (await state_of(face, graph, anywhere())).config, "asked")
+    await run_graph(face, graph, {"log": ["other"]}, anywhere())
+    await face.prune(["thread"])
+    calls.clear()
+    await run_graph(face, graph, Command(resume="Ada"), where)
+    assert calls == []
+    assert (await state_of(face, graph, anywhere())).values["log"][-1] == "name: Ada"

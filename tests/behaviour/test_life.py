@@ -167,7 +167,7 @@ def test_memory_belongs_to_one_saver() -> None:
 
 
 SCRIPT = """
-import asyncio, gc, logging, sys, threading
+import asyncio, gc, logging, sys, threading, time, weakref
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # Its debug mode tells what took long.
 from langgraph_checkpoint_custom import open_saver
 
@@ -209,8 +209,11 @@ match sys.argv[2]:
         use("1")
         asyncio.run(ause("2"))
         kept.clear()
+        dropped = weakref.ref(saver._driver)
         del saver
-        gc.collect()
+        while dropped():  # A worker that has answered may hold it for a moment more.
+            gc.collect()
+            time.sleep(0.01)
     case "burst":
         async def burst(pause):  # Ends while calls run and the pool grows for them.
             await saver.aget_tuple(config)
@@ -230,7 +233,10 @@ print("done")
 def test_a_saver_that_is_never_closed_keeps_no_process_alive_and_says_nothing(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
-    assert result.stderr == ""
+    if way == "dropped":  # The standard library tells of a file that is dropped, and of one that is never closed not.
+        assert "ResourceWarning: unclosed saver" in result.stderr
+    else:
+        assert result.stderr == ""
     assert (result.stdout, result.returncode) == (("", 3) if way == "error" else ("done\n", 0))
     with store.open() as saver:
         stored = {"sync": 1, "async": 1, "both": 4, "dropped": 2, "burst": 0, "error": 2}[way]

@@ -157,7 +157,10 @@ def test_what_a_loop_left_open_is_closed_without_a_word(store: Store, ending: st
             asyncio.run(saver.aclose())
         del saver
         gc.collect()
-    assert [str(each.message) for each in caught] == []
+        while ending == "nothing" and not caught:
+            gc.collect()  # A worker may have held it for a moment.
+    told = [str(each.message).partition(" on ")[0] for each in caught]
+    assert told == (["unclosed saver"] if ending == "nothing" else [])
 
 
 def test_a_loop_whose_tasks_were_all_cancelled_goes_on(saver: CheckpointSaver) -> None:

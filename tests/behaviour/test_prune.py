@@ -62,12 +62,12 @@ async def test_a_checkpoint_whose_parent_went_has_none(face: Face, next_id: Next
 
 async def test_a_value_shared_with_what_goes_stays(face: Face, database: Database) -> None:
     versions = new_versions(["shared", "own"])
-    first = await put(face, "1", {"shared": [LONG], "own": [1]}, versions=versions)
+    first = await put(face, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
     versions |= new_versions(["own"])
     new = {"own": versions["own"]}
-    await put(face, "2", {"shared": [LONG], "own": [2]}, parent=first, versions=versions, new=new)
+    await put(face, "2", {"shared": [LONG], "own": [LONG, 2]}, parent=first, versions=versions, new=new)
     await face.prune(["thread"])
-    assert (await get(face, config())).checkpoint["channel_values"] == {"shared": [LONG], "own": [2]}
+    assert (await get(face, config())).checkpoint["channel_values"] == {"shared": [LONG], "own": [LONG, 2]}
     assert database.count("blobs") == 2
 
 
@@ -77,10 +77,10 @@ async def test_the_same_version_in_another_namespace_or_thread_is_another_value(
         part = where["configurable"]
         options = {"thread_id": part["thread_id"], "ns": part["checkpoint_ns"]}
         for checkpoint_id in ("1", "2"):
-            await put(face, checkpoint_id, {"a": [checkpoint_id, part]}, versions={"a": checkpoint_id}, **options)
+            await put(face, checkpoint_id, {"a": [checkpoint_id, part, LONG]}, versions={"a": checkpoint_id}, **options)
     await face.prune(["thread"])
     for where in places:
-        assert (await get(face, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"]]}
+        assert (await get(face, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"], LONG]}
     assert (await get(face, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
 
 
@@ -96,7 +96,7 @@ async def test_only_the_threads_that_were_named_are_pruned(face: Face) -> None:
 
 
 async def test_a_repeat_changes_nothing(face: Face, database: Database) -> None:
-    await put_many(face, next_uuid, 3, values={"a": [1]})
+    await put_many(face, next_uuid, 3, values={"a": [LONG]})
     await face.prune(["thread"])
     before = sorted(database.cells())
     await face.prune(["thread"])
@@ -104,9 +104,9 @@ async def test_a_repeat_changes_nothing(face: Face, database: Database) -> None:
 
 
 async def test_a_run_goes_on_after_it(face: Face, next_id: NextId) -> None:
-    chain = await put_many(face, next_id, 3, values={"a": [1]})
+    chain = await put_many(face, next_id, 3, values={"a": [LONG]})
     await face.prune(["thread"])
-    where = await put(face, next_id(), {"a": [2]}, parent=chain[-1])
+    where = await put(face, next_id(), {"a": [LONG, 2]}, parent=chain[-1])
     assert id_of(await get(face, config())) == id_of(where)
     assert (await get(face, where)).parent_config == chain[-1]
     assert len(await face.all(config())) == 2
@@ -125,7 +125,7 @@ async def test_writes_whose_checkpoint_is_still_to_come_stay(face: Face) -> None
 async def test_delete_leaves_nothing(face: Face, database: Database, strategy: str) -> None:
     for thread_id in ("thread", "other"):
         for ns in ("", "agent"):
-            for where in await put_many(face, next_uuid, 2, thread_id=thread_id, ns=ns, values={"a": [1]}):
+            for where in await put_many(face, next_uuid, 2, thread_id=thread_id, ns=ns, values={"a": [LONG]}):
                 await face.put_writes(where, [("a", 1)], "task")
     await face.prune(["thread"], strategy=strategy)
     assert await face.all(anywhere()) == []
@@ -144,7 +144,7 @@ async def test_an_unknown_strategy_is_refused(face: Face, database: Database, st
 
 async def test_delete_thread_leaves_nothing_either(face: Face, database: Database) -> None:
     for thread_id in ("thread", "other"):
-        for where in await put_many(face, next_uuid, 2, thread_id=thread_id, values={"a": [1]}):
+        for where in await put_many(face, next_uuid, 2, thread_id=thread_id, values={"a": [LONG]}):
             await face.put_writes(where, [("a", 1)], "task")
     await face.put_writes(config(checkpoint_id=next_uuid()), [("a", 1)], "task")
     await face.delete_thread("thread")

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, Swept
 from langgraph_checkpoint_custom.retention import sweep_operations
-from tests.behaviour.helpers import LONG, checkpoint, config, metadata
+from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
 from tests.conftest import COLOURS
 from tests.graphs.plain import plain
 from tests.graphs.running import Thread
 from tests.graphs.scenarios import SCENARIOS
-from tests.stores import Store
+from tests.stores import Face, Store
 
 DAY = timedelta(days=1)
 
@@ -129,8 +130,39 @@ def test_tenants_sweep_their_own(saver: CheckpointSaver) -> None:
     assert acme.sweep(Retention(older_than=DAY)).deleted_threads == 1
     assert (ids(acme, "t"), ids(saver, "t")) == ([], ["000001"])
     put(acme, "t", 1, days=40)
-    assert saver.sweep(Retention(older_than=DAY)).deleted_threads == 1
+    assert saver.sweep(Retention(older_than=DAY), tenants=False).deleted_threads == 1
     assert (ids(acme, "t"), ids(saver, "t")) == (["000001"], [])
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_all_threads_are_those_of_all_tenants(saver: CheckpointSaver, colour: str) -> None:
+    """With `max_bytes`, each has as many."""
+    everybody = [saver, *map(saver.for_tenant, ("acme", "other"))]
+    for one in everybody:
+        for step in range(1, 4):
+            put(one, "t", step)
+            put(one, "u", step)
+    face = Face(saver, colour)
+    tried = asyncio.run(face.do("sweep", Retention(keep_last=1), dry_run=True))
+    assert (tried.threads, tried.deleted_checkpoints) == (6, 12)
+    swept = asyncio.run(face.do("sweep", Retention(keep_last=1)))
+    assert (swept.threads, swept.deleted_threads, swept.deleted_checkpoints) == (6, 0, 12)
+    assert [ids(one, name) for one in everybody for name in "tu"] == [["000003"]] * 6
+    bytes_of_all = saver.sweep(Retention(max_bytes=10**6)).kept_bytes
+    assert saver.sweep(Retention(max_bytes=bytes_of_all // 6)).deleted_threads == 3
+    assert [ids(one, "u") for one in everybody] == [["000003"]] * 3
+
+
+@pytest.mark.parametrize("keep", [{"keep_last": 3}, None, 3, timedelta(days=1)])
+def test_what_is_no_retention_is_refused(saver: CheckpointSaver, keep: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Retention\(…\), such as Retention\(keep_last=3\)"):
+        saver.sweep(keep)
+
+
+@pytest.mark.parametrize("filter", ["x", {1: 2}, {"a": object()}])
+def test_a_filter_of_a_retention_is_checked_when_it_is_made(filter: Any) -> None:
+    with pytest.raises(ConfigError, match="filter"):
+        Retention(keep_last=3, filter=filter)
 
 
 def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
@@ -146,7 +178,7 @@ def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
     for name in meanwhile:
         put(saver, name, 1, days=40)
     operations = sweep_operations(
-        saver._dialect, saver._codec, Retention(older_than=DAY), datetime.now(timezone.utc), dry_run=False
+        saver._dialect, saver._codec, Retention(older_than=DAY), datetime.now(timezone.utc), dry_run=False, tenants=True
     )
     answer = None
     done: Swept | None = None
@@ -194,6 +226,11 @@ def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: C
         ({"keep_last": 0}, "keep_last must be 1"),
         ({"max_bytes": -1}, "max_bytes"),
         ({"keep_last": 1, "every": 0}, "every"),
+        ({"keep_last": 1, "every": float("inf")}, "every"),
+        ({"keep_last": 1.5}, "keep_last must be 1"),
+        ({"keep_last": True}, "keep_last must be 1"),
+        ({"older_than": 30}, "older_than must be a timedelta"),
+        ({"max_bytes": "1 GB"}, "max_bytes"),
     ],
 )
 def test_a_retention_that_means_nothing_is_refused(options: dict[str, Any], words: str) -> None:
@@ -229,6 +266,7 @@ def test_while_another_process_sweeps_nobody_else_does(store: Store) -> None:
         assert saver._driver.run(release_claim(saver._dialect, retention._SWEEPER, "another"))
 
 
+@pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
 def test_a_saver_that_is_not_closed_is_not_kept(store: Store) -> None:
     saver = store.open(retention=Retention(older_than=DAY, every=0.02))
     known = weakref.ref(saver)
@@ -238,3 +276,37 @@ def test_a_saver_that_is_not_closed_is_not_kept(store: Store) -> None:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.02)  # Until its thread has noticed.
+
+
+def test_writes_whose_checkpoint_was_never_stored_go_with_their_thread(
+    saver: CheckpointSaver, database: Database
+) -> None:
+    put(saver, "old", 1, days=40)
+    saver.put_writes(config("old", "000002"), [("a", LONG)], "task")
+    assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 1
+    assert set(database.counts().values()) == {0}
+
+
+def test_a_thread_that_cannot_be_read_keeps_no_other_from_being_swept(store: Store) -> None:
+    key = [EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in range(2)]
+    for number, name in enumerate(("a", "b", "c")):
+        with store.open(serde=key[number % 2]) as saver:
+            put(saver, name, 1, days=40)
+    with store.open(serde=key[0]) as saver:
+        done = saver.sweep(Retention(older_than=30 * DAY))
+        assert (done.threads, done.deleted_threads) == (3, 2)
+        assert [saver.thread_exists(name) for name in "abc"] == [False, True, False]
+        assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
+
+
+def test_a_saver_that_sweeps_by_itself_does_so_for_all_tenants(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        both = saver, saver.for_tenant("acme")
+        for each in both:
+            put(each, "t", 1, days=2)
+        with store.open(retention=Retention(older_than=DAY, every=0.05)):
+            deadline = time.monotonic() + 30
+            while any(ids(each, "t") for each in both):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # Until they are gone: nobody is told when a saver has swept.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, MAX_NAME
 from tests.behaviour.helpers import (
     LONG,
     Database,
+    NextId,
     anywhere,
     config,
     delta_history,
@@ -263,3 +265,33 @@ def test_a_store_with_tables_for_tenants_is_one_store(store: Store) -> None:
         own = saver.for_tenant("acme")
         assert type(own) is type(saver)
         assert own.for_tenant("other").for_tenant("acme").get_tuple(config()) is None
+
+
+async def test_the_tenants_that_have_threads_are_named(face: Face) -> None:
+    assert await face.do("tenants") == []
+    names = ["a", "a b", "a!", "acme", "b", "z\U0010ffff"]
+    for name in reversed(names):
+        for thread_id in ("1", "2"):
+            own = Face(face.saver.for_tenant(name), face.colour)  # type: ignore[attr-defined]
+            await put(own, "1", thread_id=thread_id)
+    await put(face, "1")
+    await put(face, "1", thread_id="zzz")
+    assert await face.do("tenants") == names
+    assert await Face(face.saver.for_tenant("a"), face.colour).do("tenants") == ["a"]  # type: ignore[attr-defined]
+    assert await Face(face.saver.for_tenant("x"), face.colour).do("tenants") == []  # type: ignore[attr-defined]
+
+
+async def test_the_end_of_a_tenants_block_closes_nothing(face: Face, next_id: NextId) -> None:
+    saver = face.saver
+    assert isinstance(saver, CheckpointSaver)
+    where = await put(face, next_id())
+    if face.colour == "async":
+        async with saver.for_tenant("acme") as tenants:
+            await tenants.aget_tuple(where)
+        await saver.for_tenant("acme").aclose()
+    else:
+        with saver.for_tenant("acme") as tenants:
+            await asyncio.to_thread(tenants.get_tuple, where)
+        saver.for_tenant("acme").close()
+    assert await get(face, where)
+    assert await Face(tenants, face.colour).get_tuple(where) is None

@@ -56,8 +56,17 @@ def test_the_url_picks_the_class_and_options_are_passed_on() -> None:
     assert type(open_saver("sqlite:///a.db", busy_timeout=1.0)) is SqliteSaver
     for url in ("postgresql://u:p@localhost:1/db", "postgres:///db?host=/tmp", "postgresql://"):
         assert type(open_saver(url, schema="mine", max_size=3)) is PostgresSaver
-    with pytest.raises(TypeError, match="busy_timeout"):
+    with pytest.raises(ConfigError, match="PostgresSaver has no option 'busy_timeout'; it is one of SqliteSaver"):
         open_saver("postgresql:///db", busy_timeout=1.0)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgres+asyncpg", "postgresql+psycopg2"])
+def test_a_url_of_sqlalchemys_is_told_the_way(scheme: str) -> None:
+    for make in (open_saver, PostgresSaver, PostgresSaver.from_conn_string):
+        with pytest.raises(ConfigError, match=r"postgresql://") as raised:
+            make(f"{scheme}://user:secret@localhost/db")
+        assert f"{scheme}:// is a URL of SQLAlchemy's" in str(raised.value)
+        assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ async def test_no_writes_are_no_rows(face: Face, database: Database) -> None:
 
 async def test_an_unserialisable_write_stores_nothing_and_names_its_channel(face: Face, database: Database) -> None:
     where = await put(face, "1")
-    for value in (object(), 2**70, [object()]):
+    for value in (object(), [object()]):
         with pytest.raises(CheckpointEncodeError, match="culprit") as raised:
             await face.put_writes(where, [("fine", 1), ("culprit", value), ("also fine", 2)], "task")
         assert raised.value.__cause__ is not None

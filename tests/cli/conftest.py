@@ -36,7 +36,7 @@ class Cli:
             assert SECRET not in text
             assert "Traceback" not in text
         if code == 0:
-            assert self.error == ""
+            assert all(line.startswith("note: ") for line in self.error.splitlines())
         return output
 
     def json(self, *argv: str, code: int = 0) -> Any:

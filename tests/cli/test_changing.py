@@ -78,12 +78,42 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
         for number in range(3):
             chain(saver, str(number))
             chain(saver.for_tenant("acme"), str(number))
-    assert len(cli.json("prune", "--all", "--dry-run")["threads"]) == 3
+    told = cli.json("prune", "--all", "--dry-run")["threads"]
+    assert [(one["tenant"], one["thread_id"]) for one in told] == [
+        (who, name) for who in (None, "acme") for name in "012"
+    ]
     assert cli("prune", "--all", "--yes", "--tenant", "acme") == "Done with 3 threads.\n"
+    assert cli.error == ""
     assert threads(cli) == {"0": 3, "1": 3, "2": 3}
-    assert cli.json("delete", "--all", "--yes") == {"threads": 3}
+    assert cli.json("delete", "--all", "--yes", "--no-tenants") == {"threads": 3}
+    assert cli.error == "note: 1 tenant not included: acme; --tenant NAME is about one\n"
     assert threads(cli) == {}
     assert {one["checkpoints"] for one in cli.json("threads", "--tenant", "acme")["threads"]} == {1}
+    assert "use one of them" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
+
+
+def test_all_threads_are_those_of_all_tenants(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for one in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
+            chain(one, "1")
+    assert cli("prune", "--all", "--yes") == "Done with 3 threads.\n"
+    for whose in ((), ("--tenant", "acme"), ("--tenant", "other")):
+        assert {one["checkpoints"] for one in cli.json("threads", *whose)["threads"]} == {1}
+    assert cli.json("delete", "1", "--yes") == {"threads": 1}
+    assert cli.json("tenants") == {"tenants": ["acme", "other"]}
+    assert cli.json("delete", "--all", "--yes") == {"threads": 2}
+    assert cli.json("tenants") == {"tenants": []}
+
+
+def test_all_threads_of_a_tenant_at_once(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        for one in (saver, saver.for_tenant("acme")):
+            chain(one, "1")
+    assert cli.json("sweep", "--keep-last", "1", "--dry-run")["threads"] == 2
+    assert cli.json("sweep", "--keep-last", "1", "--yes", "--no-tenants")["deleted_checkpoints"] == 2
+    assert "acme" in cli.error
+    assert cli.json("sweep", "--keep-last", "1", "--yes")["deleted_checkpoints"] == 2
+    assert cli.error == ""
     assert "--all" in cli.fail("delete", code=2)
     assert "--all" in cli.fail("delete", "--all", "1", code=2)
 

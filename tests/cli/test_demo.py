@@ -136,7 +136,7 @@ def test_demo_says_which_state_differs(
 ) -> None:
     real = CheckpointSaver.prune
 
-    def prune(self: CheckpointSaver, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    def prune(self: CheckpointSaver, thread_ids: Sequence[str], *, strategy: Any = "keep_latest") -> None:
         real(self, thread_ids, strategy=strategy)
         with sqlite3.connect(tmp_path / "checkpoints-demo.db") as connection:
             connection.execute("DELETE FROM writes WHERE thread_id = 'demo'")

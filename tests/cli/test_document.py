@@ -65,4 +65,4 @@ def test_what_destroys_something_can_be_tried_and_asks() -> None:
 def test_every_command_about_threads_knows_tenants() -> None:
     for name, command in COMMANDS.items():
         options = {option for parameter in command.params for option in parameter.opts}
-        assert ("--tenant" in options) == (name not in ("demo", "setup", "verify", "schema")), name
+        assert ("--tenant" in options) == (name not in ("demo", "setup", "verify", "schema", "tenants")), name

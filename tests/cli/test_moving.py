@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,7 +44,7 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
     with cli.store.open() as saver:
         fill(saver, 3)
         step(saver.for_tenant("acme"), "1", None, a=1)
-        assert cli("export", "all.zst").startswith("3 threads, ")
+        assert cli("export", "all.zst", "--no-tenants").startswith("3 threads, ")
         assert "there already" in cli.fail("export", "all.zst")
         with open_saver(f"sqlite:///{tmp_path}/other.db") as other:
             found = cli.json("import", "all.zst", "--url", f"sqlite:///{tmp_path}/other.db")
@@ -50,7 +54,7 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
             step(other, HOSTILE, None, a=1)
         step(saver, HOSTILE, None, a=2)
         assert cli.json("export", "acme.zst", "--tenant", "acme")["threads"] == 1
-        assert cli.json("export", "more.zst")["threads"] == 4
+        assert cli.json("export", "more.zst", "--no-tenants")["threads"] == 4
         again = cli.json("import", "more.zst", "--url", f"sqlite:///{tmp_path}/other.db", code=1)
         assert (again["threads"], set(again["problems"])) == (2, {"001", HOSTILE})
         assert cli.error.count("error: thread ") == 2
@@ -112,11 +116,36 @@ def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: C
     assert "--tables" in cli.fail("migrate", "--from", empty_postgres_url)
 
 
+def test_a_dry_run_of_migrate_moves_nothing_and_tells_what_will_be_missed(
+    cli: Cli, official: Official, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "temporary").mkdir()
+    gone = dataclasses.make_dataclass("Gone", ["value"])
+    gone.__module__ = "gone_app.state"
+    with official.open() as source:
+        step(source, "1", None, a=[1])
+        dry = ("migrate", "--from", official.url, "--dry-run")
+        assert "in a dry run. Nothing was changed." in cli(*dry)
+        found = cli.json(*dry)
+        assert (found["dry_run"], found["verified"], found["missing_classes"], found["problems"]) == (True, 1, [], {})
+        step(source, "2", None, a=[gone(1)])
+        assert cli.json(*dry, code=1)["missing_classes"] == ["gone_app.state.Gone"]
+        assert cli.error == "error: gone_app.state.Gone cannot be found here; reading it raises CorruptCheckpoint\n"
+    assert cli.json("threads")["threads"] == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
 def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
     """The exit code and what was shown of a command on a terminal that gets Ctrl-C when its bar has come to a point."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [*PROGRAM, *argv], env={**environment(url), "TERM": "xterm", "COLUMNS": "120"}, stdout=theirs, stderr=theirs
+        [*PROGRAM, *argv],
+        env={**environment(url), "TERM": "xterm", "COLUMNS": "120"},
+        stdout=theirs,
+        stderr=theirs,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A background job ignores it.
     )
     os.close(theirs)
     shown = ""
@@ -231,3 +260,50 @@ def test_every_long_command_has_a_bar_on_a_terminal(
 @pytest.mark.parametrize("argv", [["export"], ["import"], ["migrate"], ["export", "a", "b"], ["nothing"], []])
 def test_arguments_that_cannot_be_understood(argv: list[str], cli: Cli) -> None:
     cli.fail(*argv, code=2)
+
+
+def test_tenants_are_moved_and_what_is_left_out_is_told(cli: Cli, tmp_path: Path) -> None:
+    target = f"sqlite:///{tmp_path / 'target.db'}"
+    with cli.store.open() as saver:
+        step(saver, "nobody's", None, a=[1])
+        step(saver.for_tenant("acme"), "theirs", None, a=[1])
+    assert cli("tenants").split()[::2] == ["tenant", "acme"]
+    assert cli.json("tenants") == {"tenants": ["acme"]}
+    note = "note: 1 tenant not included: acme; --tenant NAME is about one\n"
+    for command in (["doctor"], ["stats"], ["export", str(tmp_path / "own.zst"), "--no-tenants"]):
+        cli(*command)
+        assert cli.error == note
+        cli(*command[:1], *([f"{command[1]} of acme"] if command[1:] else []), "--tenant", "acme")
+        assert cli.error == ""
+    cli("migrate", "--from", cli.store.url, "--url", target, "--tenant", "acme")
+    with open_saver(target) as moved:
+        assert [thread.thread_id for thread in moved.threads()] == []
+        assert [thread.thread_id for thread in moved.for_tenant("acme").threads()] == ["theirs"]
+        moved.for_tenant("acme").delete_thread("theirs")
+        cli("migrate", "--from", cli.store.url, "--url", target, "--no-tenants")
+        assert cli.error == note
+        assert moved.tenants() == []
+        assert cli.json("migrate", "--from", cli.store.url, "--url", target)["threads"] == 2
+        assert cli.error == ""
+        assert [thread.thread_id for thread in moved.for_tenant("acme").threads()] == ["theirs"]
+    assert cli.json("export", str(tmp_path / "all.zst"))["threads"] == 2
+    assert cli.error == ""
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert cli.json("import", str(tmp_path / "all.zst"), "--url", other)["threads"] == 2
+    assert cli.json("tenants", "--url", other) == {"tenants": ["acme"]}
+
+
+def test_the_file_of_another_program_is_left_alone(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE users (name TEXT)")
+    before = path.read_bytes()
+    url = f"SQLite:///{path}"
+    sweep = ["sweep", "--keep-last", "1", "--yes"]
+    for command in (["threads"], ["stats"], ["export", str(tmp_path / "x.zst")], sweep):
+        assert "there are no checkpoint tables" in cli.fail(*command, "--url", url)
+    assert "no checkpoint tables" in cli.fail("migrate", "--from", url, "--tables", "own", "--url", cli.store.url)
+    assert "there is no file" in cli.fail("threads", "--url", f"SQLITE:///{tmp_path / 'missing.db'}")
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("theirs.db-*"))
+    assert not (tmp_path / "missing.db").exists()

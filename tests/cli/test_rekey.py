@@ -13,11 +13,13 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CorruptCheckpoint
+from tests.cli.conftest import Cli
 from tests.invariants import read_tables
 from tests.stores import Store
 
 KEYS = {"OLD_KEY": "0123456789abcdef", "LANGGRAPH_AES_KEY": "fedcba9876543210"}
 OLD, NEW = (EncryptedSerializer.from_pycryptodome_aes(key=key.encode()) for key in KEYS.values())
+NOTE = "note: 1 tenant not included: acme; --tenant NAME is about one\n"
 WHERE: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
 
@@ -34,18 +36,21 @@ def test_everything_has_the_new_key_afterwards(store: Store, tmp_path: Path) -> 
     before = read_tables(store)
     tried = rekey(store, "--old-key", "OLD_KEY", "--dry-run", folder=tmp_path)
     assert (tried.returncode, tried.stderr) == (0, "")
+    assert tried.stdout == "2 rows, of which 2 would be stored anew. Nothing was changed.\n"
+    tried = rekey(store, "--old-key", "OLD_KEY", "--dry-run", "--no-tenants", folder=tmp_path)
+    assert (tried.returncode, tried.stderr) == (0, NOTE)
     assert tried.stdout == "1 row, of which 1 would be stored anew. Nothing was changed.\n"
     assert read_tables(store) == before
     for _ in range(2):
-        done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
+        done = rekey(store, "--old-key", "OLD_KEY", "--no-tenants", folder=tmp_path)
+        assert (done.returncode, done.stderr) == (0, NOTE)
     assert done.stdout == "1 row, of which 0 were stored anew.\n"
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
         with pytest.raises(CorruptCheckpoint):
             saver.for_tenant("acme").get_tuple(WHERE)
-        done = rekey(store, "--old-key", "OLD_KEY", "--tenant", "acme", folder=tmp_path)
-        assert done.stdout == "1 row, of which 1 were stored anew.\n"
+        done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path)
+        assert (done.stdout, done.stderr) == ("2 rows, of which 1 were stored anew.\n", "")
         assert saver.for_tenant("acme").get_tuple(WHERE)
 
 
@@ -80,3 +85,13 @@ def test_the_keys_are_those_of_the_environment(store: Store, tmp_path: Path) -> 
     assert json.loads(done.stdout) == {"rows": 1, "renewed": 1, "unreadable": []}
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
+
+
+def test_a_command_that_has_no_key_is_told_where_keys_are(store: Store, cli: Cli) -> None:
+    with store.open(serde=OLD) as saver:
+        saver.put(WHERE, empty_checkpoint(), {}, {})
+    for command in (["threads"], ["show", "thread"], ["history", "thread"], ["diff", "thread", "thread"]):
+        told = cli.fail(*command)
+        assert "it is encrypted" in told
+        assert "CHECKPOINT_ENCRYPTION_KEYS names the variables that have the keys" in told
+        assert "LANGGRAPH_AES_KEY" in told

@@ -81,7 +81,6 @@ def test_tables_in_partitions_are_as_shipped(cli: Cli, empty_postgres_url: str) 
     assert cli.json("doctor", "--url", empty_postgres_url)["ok"] is True
     assert "3 partitions" in cli.fail("setup", "--partitions", "4", "--url", empty_postgres_url)
     assert "for PostgreSQL" in cli.fail("setup", "--partitions", "4", "--url", f"sqlite:///{__file__}")
-    assert "for PostgreSQL" in cli.fail("setup", "--distribute", "citus", "--url", f"sqlite:///{__file__}")
 
 
 def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
@@ -92,11 +91,6 @@ def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
     printed = own_cli.json("schema", "--searchable", "user", "--searchable", "Team")["sql"]
     assert printed.count("searchable_") == 2
     assert "searchable_" not in own_cli("schema")
-
-
-def test_a_server_without_citus_says_so(cli: Cli, empty_postgres_url: str) -> None:
-    assert "create_reference_table" in cli.fail("setup", "--distribute", "citus", "--url", empty_postgres_url)
-    assert "setup" in cli.fail("threads", "--url", empty_postgres_url)
 
 
 def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from langgraph_checkpoint_custom import (
     SchemaOutdated,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.claims import take_claim
+from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
@@ -27,7 +28,7 @@ from langgraph_checkpoint_custom.core.interrupts import waiting_threads
 from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
 from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.model import Key, key_of
 from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, done, drive
 from langgraph_checkpoint_custom.core.read import get_tuple, list_page
 from langgraph_checkpoint_custom.core.records import ThreadPage
@@ -45,6 +46,8 @@ from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 
 CODEC = Values(BaseCheckpointSaver.serde)
+HERE = Key("t", "", None), generate_config("t")
+LARGE = "much" * 1000
 Reply = list[list[Any]]
 
 
@@ -69,13 +72,6 @@ class Script:
     @property
     def names(self) -> list[list[str]]:
         return [[statement.name for statement in trip.statements] for trip in self.trips]
-
-
-def refusals(d: SqlDialect, encoded: Encoded, problem: tuple[str, str | None]) -> list[Reply]:
-    """What a `put` is told that cannot be done: by the short way, if there is one, and then with the reason."""
-    short = d.insert_checkpoint(encoded)
-    checked = d.put_checkpoint(encoded, only_newest=False, even_if_hidden=False)
-    return [*([[[]]] if short else []), [*([] for _ in checked.statements[1:]), [problem]]]
 
 
 def next_version(current: None, channel: None) -> str:
@@ -135,8 +131,8 @@ async def test_operations_take_their_trips(
         assert len(script.trips) == trips
 
 
-def test_prune_takes_the_short_way_where_nothing_else_is_needed(d: SqlDialect) -> None:
-    script = Script([[], [(True,)]])  # The last statement tells that nothing else was needed.
+def test_prune_takes_the_short_way_where_nothing_else_stays(d: SqlDialect) -> None:
+    script = Script([[], [(True,)]])  # The last statement tells that nothing else stayed.
     drive(prune_thread(d, "t"), script)
     assert len(script.trips) == 1
     script = Script([[], []])
@@ -145,45 +141,85 @@ def test_prune_takes_the_short_way_where_nothing_else_is_needed(d: SqlDialect) -
     assert "doom_superseded" in script.names[-1]
 
 
-def test_put_is_one_trip(d: SqlDialect) -> None:
-    script = Script([[], [(True,)]])  # The last statement tells that it was stored.
-    values = {"small": 1, "large": [1]}
+def locks(trip: Trip) -> list[str]:
+    return [statement.name for statement in trip.before]
+
+
+def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDialect) -> None:
+    values = {"number": 1, "list": [1]}
     encoded = done(
-        encode_checkpoint(
-            CODEC, generate_config("t"), a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1")
-        )
+        encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
     )
+    script = Script([[(True,)]])
     drive(put(d, encoded), script)
-    assert len(script.trips) == 1
+    assert script.names == [["insert_checkpoint"]]
+    assert not locks(script.trips[0])
+    if d.system == "postgresql":
+        script = Script([[]])
+        drive(put(d, encoded), script)  # One that is there may be waited for, which takes nobody along.
+        assert script.names == [["insert_checkpoint"], ["put_checkpoint"]]
+    assert not encoded.blobs
+    assert encoded.row.inline_channels == ["number", "list"]
+
+
+def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
+    values = {"small": 1, "large": [LARGE]}
+    encoded = done(
+        encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
+    )
+    script = Script()
+    drive(put(d, encoded), script)
     assert [blob.channel for blob in encoded.blobs] == ["large"]
     assert encoded.row.inline_channels == ["small"]
+    if d.system == "postgresql":
+        assert script.names == [["put_checkpoint"]]
+        assert locks(script.trips[0]) == ["share_thread"]
+        drive(put(d, encoded, only_newest=True), script)
+        assert locks(script.trips[1]) == ["lock_thread"]
+    else:  # One writer at a time: what is looked at stays so.
+        assert script.names == [["put_gone"], ["put_blobs", "insert_checkpoint"]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: delete_thread(d, "t"),
+        lambda d: prune_thread(d, "t"),
+        lambda d: copy_thread(d, "s", "t"),
+        lambda d: delete_checkpoint(d, Key("t", "", "1")),
+        lambda d: take_claim(d, "t", "token", "me", 1.0),
+    ],
+)
+def test_who_deletes_copies_or_claims_holds_the_lock_alone(make: Callable[[SqlDialect], Operation[Any]]) -> None:
+    script = Script()
+    with suppress(IndexError):  # Nothing answers a claim.
+        drive(make(PostgresDialect("langgraph_checkpoint")), script)
+    (lock,) = script.trips[0].before
+    assert lock.name == "lock_thread"
+    assert lock.values()["thread_id"] == "t"
 
 
 def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
     """A value that an earlier checkpoint held and that a prune removed is taken from the checkpoint itself."""
     encoded = done(
-        encode_checkpoint(
-            CODEC, generate_config("t"), a_checkpoint(kept=[1], fresh=[2]), generate_metadata(), {"fresh": "1"}
-        )
+        encode_checkpoint(CODEC, *HERE, a_checkpoint(kept=[LARGE], fresh=[2]), generate_metadata(), {"fresh": "1"})
     )
     assert [ref.channel for ref in encoded.kept] == ["kept"]
-    replies = refusals(d, encoded, ("value", "kept"))
-    script = Script(*replies)
-    drive(put(d, encoded), script)
-    assert len(script.trips) == len(replies) + (2 if d.store_checked(encoded) else 1)
-    sent = str(script.trips[-1])
-    assert "kept" in sent
-    assert sent != str(script.trips[-2])
+    script = Script([[("value", "kept")]])
+    stored = drive(put(d, encoded), script)
+    assert len(script.trips) == (2 if d.system == "postgresql" else 3)
+    assert [blob.channel for blob in stored.blobs] == ["kept"]
+    assert not stored.kept
 
 
 def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     where = generate_config("t", checkpoint_id="0")
-    encoded = done(encode_checkpoint(CODEC, where, checkpoint, metadata, {"log": "2"}))
+    encoded = done(encode_checkpoint(CODEC, key_of(where), where, checkpoint, metadata, {"log": "2"}))
     assert encoded.replayed == ["log"]
     with pytest.raises(CheckpointNotFound, match="'log'"):
-        drive(put(d, encoded), Script(*refusals(d, encoded, ("parent", None))))
+        drive(put(d, encoded), Script([[("parent", None)]]))
 
 
 def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
@@ -299,7 +335,9 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
     script = fork([[point]])
     assert script.names[0] == ["select_fork_point"]
     assert script.names[1][0] == "fork_thread"
-    assert script.names[1][-1] == "sweep_checkpoints"
+    # SQLite copies once it is known that nothing is in the way: there, what was sent with a refusal would be stored.
+    assert len(script.trips) == (2 if d.system == "postgresql" else 3)
+    assert script.names[-1][-1] == "sweep_checkpoints"
     params = script.trips[1].statements[0].params
     assert isinstance(params, dict)
     lineage = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
@@ -315,9 +353,16 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
         with pytest.raises(ThreadExists, match="'b'"):
             fork([[point, ("target", *target)]])
     rest: Reply = [[] for _ in script.trips[1].statements[1:]]
-    for reason, error in (("exists", ThreadExists), ("gone", CheckpointNotFound)):
+    # What comes or goes between the two trips is looked at again.
+    for reason, then, error in (
+        ("exists", [point, ("target", *targets[0])], ThreadExists),
+        ("gone", [], CheckpointNotFound),
+    ):
         with pytest.raises(error):
-            fork([[point]], [[(reason,)], *rest])
+            fork([[point]], [[(reason,)], *rest], [then])
+    same = ("target", "1", *metadata(**lineage))
+    again = fork([[point]], [[("exists",)], *rest], [[point, same]])
+    assert [names[0] for names in again.names] == ["select_fork_point", "fork_thread", "select_fork_point"]
     with pytest.raises(CheckpointNotFound, match="run 'r'"):
         drive(fork_thread(d, CODEC, "a", "b", None, "r"), Script([[]]))
 

@@ -14,9 +14,11 @@ def test_pauses_grow_and_end() -> None:
         assert 0.025 * 2 ** (failed - 1) <= pause <= 0.05 * 2 ** (failed - 1)
 
 
-def test_no_attempt_is_begun_after_the_time_is_up() -> None:
-    assert RetryPolicy(attempts=100, seconds=1).pause(1, 1.0) is None
-    assert RetryPolicy(attempts=100, seconds=1).pause(1, 0.99) is not None
+def test_no_attempt_but_the_second_is_begun_after_the_time_is_up() -> None:
+    assert RetryPolicy(attempts=100, seconds=1).pause(1, 60.0) is not None
+    assert RetryPolicy(attempts=100, seconds=1).pause(2, 1.0) is None
+    assert RetryPolicy(attempts=100, seconds=1).pause(2, 0.99) is not None
+    assert RetryPolicy(attempts=1, seconds=1).pause(1, 60.0) is None
 
 
 def test_a_pause_has_an_upper_bound() -> None:

@@ -79,7 +79,7 @@ class Stored(NamedTuple):
     done: list[str] | None
 
 
-def tell(saver: CheckpointSaver, connection: Connection) -> None:
+def tell(saver: CheckpointSaver, send: Callable[[Stored], None]) -> None:
     """Send what the saver acknowledges from now on."""
 
     def put(config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> Stored:
@@ -95,13 +95,13 @@ def tell(saver: CheckpointSaver, connection: Connection) -> None:
         @wraps(method)
         def call(*args: Any) -> Any:
             result = method(*args)
-            connection.send(what(*args))
+            send(what(*args))
             return result
 
         @wraps(amethod)
         async def acall(*args: Any) -> Any:
             result = await amethod(*args)
-            connection.send(what(*args))
+            send(what(*args))
             return result
 
         setattr(saver, name, call)
@@ -111,17 +111,30 @@ def tell(saver: CheckpointSaver, connection: Connection) -> None:
     wrap("put_writes", put_writes)
 
 
+def go_on(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
+    """Run the graph to its end, from where the store says; returns what has run."""
+    graph, config = build(saver, journal), anywhere(thread_id)
+    begin: State | None = {"done": []} if saver.get_tuple(config) is None else None
+    graph.invoke(begin, config, durability=durability)
+    return list(graph.get_state(config).values["done"])
+
+
+async def ago_on(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
+    """The same through the async methods."""
+    graph, config = build(saver, journal), anywhere(thread_id)
+    begin: State | None = {"done": []} if await saver.aget_tuple(config) is None else None
+    await graph.ainvoke(begin, config, durability=durability)
+    return list((await graph.aget_state(config)).values["done"])
+
+
 def run(
     connection: Connection, store: Store, colour: str, durability: Durability, thread_id: str, journal: Path
 ) -> None:
-    """Run the graph to its end, from where the store says."""
-    config = anywhere(thread_id)
+    """Go on in one of the ways, and tell what is acknowledged."""
     with store.open() as saver:
-        begin: State | None = {"done": []} if saver.get_tuple(config) is None else None
-        tell(saver, connection)
-        graph = build(saver, journal)
+        tell(saver, connection.send)
         connection.send("ready")
         if colour == "sync":
-            graph.invoke(begin, config, durability=durability)
+            go_on(saver, durability, thread_id, journal)
         else:
-            asyncio.run(graph.ainvoke(begin, config, durability=durability))
+            asyncio.run(ago_on(saver, durability, thread_id, journal))

@@ -139,7 +139,8 @@ def killed_until_it_ends(
         before = len(journal.read_text().splitlines())
         with Process(agent.run, store, dice.choice(COLOURS), durability, thread_id, journal) as process:
             process.receive()
-            time.sleep(dice.uniform(0, 0.080))
+            # Longer and longer, since where the machine is busy a step takes more than that.
+            time.sleep(dice.uniform(0, 0.080) * (1 + kills / 20))
             killed = process.kill()
             acknowledged: list[agent.Stored] = process.received()
         ran = journal.read_text().splitlines()[before:]

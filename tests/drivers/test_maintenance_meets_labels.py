@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_config
 
@@ -54,15 +53,14 @@ BY_NAME: dict[str, Callable[[CheckpointSaver, list[Any]], Any]] = {
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("delta", [False, True], ids=["plain", "delta"])
 def test_a_prune_leaves_the_newest_that_is_left(postgres_url: str, name: str, delta: bool) -> None:
-    """It saw another one before it had to wait."""
+    """It looks for the newest once it need not wait any more."""
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=delta)
         saver.label(configs[0], "first")
-        with psycopg.connect(postgres_url) as connection:
-            connection.execute("SELECT FROM langgraph_checkpoint.checkpoints FOR UPDATE")
+        with held_open(postgres_url) as other:
+            BY_NAME[name](other, configs)
             prune = Meanwhile(lambda: saver.prune(["t"]))
             prune.wait_until_blocked(postgres_url)
-            BY_NAME[name](PostgresSaver(connection), configs)
         prune.join()
         newest = configs[1] if name == "rollback" else configs[2]
         assert left(saver) == [newest, configs[0]]

@@ -17,10 +17,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver
+from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver, ThreadExists
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-BIG = ["a value with a row of its own"]
+BIG = ["a value with a row of its own " * 40]
 
 
 def fill(saver: CheckpointSaver, *, delta: bool, run_id: str = "old") -> list[RunnableConfig]:
@@ -203,7 +203,7 @@ def test_a_step_behind_one_that_a_deletion_waited_for_waits_in_turn(postgres_url
         whole(saver)
 
 
-def test_copying_and_deleting_do_not_wait_for_plain_runs(postgres_url: str) -> None:
+def test_copies_and_other_runs_do_not_wait_for_a_run(postgres_url: str) -> None:
     """A run that appends new values locks nothing that readers, copies or other runs need."""
     with PostgresSaver(postgres_url) as saver:
         fill(saver, delta=False)
@@ -213,6 +213,40 @@ def test_copying_and_deleting_do_not_wait_for_plain_runs(postgres_url: str) -> N
             saver.copy_thread("t", "copy")
             fill_again = generate_checkpoint(channel_values={"big": [*BIG, "11"]}, channel_versions={"big": "11"})
             saver.put(generate_config("t"), fill_again, generate_metadata(step=4), {"big": "11"})
-            saver.prune(["t"])
-        assert len(list(saver.list(generate_config("t")))) == 2
+        assert len(list(saver.list(generate_config("t")))) == 6
+        assert len(list(saver.list(generate_config("copy")))) == 4
         whole(saver)
+
+
+def test_a_run_with_small_values_waits_for_nobody(postgres_url: str) -> None:
+    """Its checkpoints and writes are a row each that is whole by itself."""
+    with PostgresSaver(postgres_url) as saver:
+        fill(saver, delta=False)
+        with held_open(postgres_url) as other:
+            other.delete_thread("t")
+            checkpoint = generate_checkpoint(channel_values={"small": [1]}, channel_versions={"small": "1"})
+            stored = saver.put(generate_config("t"), checkpoint, generate_metadata(), {"small": "1"})
+            saver.put_writes(stored, [("small", [2])], "task")
+        (found,) = saver.list(generate_config("t"))
+        assert (found.config, found.checkpoint["channel_values"]) == (stored, {"small": [1]})
+        assert found.pending_writes == [("task", "small", [2])]
+
+
+def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgres_url: str) -> None:
+    """Both have a write of one task in one place: what comes of it is not some of each."""
+    with PostgresSaver(postgres_url) as saver:
+        fill(saver, delta=False)
+        saver.copy_thread("t", "copy")
+        newest = saver.get_tuple(generate_config("copy"))
+        assert newest is not None
+        there = newest.config["configurable"]["checkpoint_id"]
+        saver.put_writes(generate_config("t", checkpoint_id=there), [("a", 1), ("b", 1)], "late")
+        with held_open(postgres_url) as other:
+            other.put_writes(newest.config, [("a", 2)], "late")
+            copy = Meanwhile(lambda: saver.copy_thread("t", "copy"))
+            copy.wait_until_blocked(postgres_url)
+        with pytest.raises(ThreadExists, match="writes of its own"):
+            copy.join()
+        after = saver.get_tuple(newest.config)
+        assert after is not None
+        assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), ("late", "a", 2)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,7 +26,10 @@ from langgraph_checkpoint_custom import (
     StorageError,
     open_saver,
 )
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES
 from tests.conftest import COLOURS
+from tests.drivers.groups import WAITING, driver_of, jammed
+from tests.faults.faulty import faulty
 from tests.proxy import proxied
 from tests.stores import Face, runs_alone
 
@@ -82,6 +87,32 @@ async def test_sessions_ended_by_the_server_are_replaced(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
+async def test_a_pool_that_keeps_no_connection_makes_one_without_a_warning(
+    postgres_url: str, colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with PostgresSaver(postgres_url, min_size=0, max_size=1) as saver:
+        await store_and_read(Face(saver, colour), "t")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_closing_while_the_first_call_connects_leaves_no_session(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    with faulty(postgres_url) as proxy:
+        proxy.trickle(0.02)
+        saver = PostgresSaver(proxy.url)
+        call = asyncio.ensure_future(Face(saver, colour).get_tuple(generate_config("t")))
+        while not proxy.connections:
+            await asyncio.sleep(0.002)
+        await saver.aclose()
+        with pytest.raises(ClosedError):
+            await call
+        while sessions(watcher):
+            await asyncio.sleep(0.01)  # The server ends a session after its connection.
+
+
+@pytest.mark.parametrize("colour", COLOURS)
 async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, colour: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, min_size=2, max_size=2) as saver:
@@ -118,18 +149,37 @@ async def test_a_database_that_does_not_exist_is_said_at_once(postgres_url: str,
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, colour: str) -> None:
+async def test_a_pool_that_is_all_busy_says_so(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=0.1) as saver:
         face = Face(saver, colour)
         await face.get_tuple(generate_config("t"))
-        with psycopg.connect(postgres_url) as blocker:
-            blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN ACCESS EXCLUSIVE MODE")
+        with jammed(postgres_url) as blocker:
             waiting = asyncio.ensure_future(face.get_tuple(generate_config("t")))
-            await asyncio.sleep(0.05)
+            while not watcher.execute(WAITING).fetchall():
+                await asyncio.sleep(0.01)
             with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
                 await face.get_tuple(generate_config("t"))
             blocker.rollback()
         assert await waiting is None
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgres_url: str, colour: str) -> None:
+    options: dict[str, Any] = {"min_size": 1, "max_size": 1, "timeout": 0.2, "reconnect_timeout": 0.1}
+    kind: Any = ConnectionPool if colour == "sync" else AsyncConnectionPool
+    pool = kind(postgres_url.replace("/test_", "/no_such_"), open=False, **options)
+    try:
+        opening = pool.open()
+        if colour == "async":
+            await opening
+        with pytest.raises(StorageError, match="or it cannot connect"):
+            await Face(PostgresSaver(pool), colour).get_tuple(generate_config("t"))
+    finally:
+        closing = pool.close()
+        if colour == "async":
+            await closing
 
 
 async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
@@ -225,11 +275,7 @@ async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind:
     async with brought_by_a_caller(kind, postgres_url) as source:
         saver: CheckpointSaver = PostgresSaver(source)
         face = Face(saver, colour)
-        if kind == "AsyncConnection" and colour == "sync":
-            with pytest.raises(ConfigError, match="connection string or a pool"):
-                await face.get_tuple(generate_config("t"))
-        else:
-            await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(5)))
+        await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(5)))
         await saver.aclose()
         assert not source.closed
 
@@ -248,6 +294,8 @@ def test_what_is_no_source_of_connections_is_refused() -> None:
         PostgresSaver({})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="min_size"):
         PostgresSaver("postgresql://nowhere", min_size=3, max_size=2)
+    with pytest.raises(ConfigError, match="pool_timeout"):
+        PostgresSaver("postgresql://nowhere", pool_timeout=-1)
 
 
 async def test_a_cancelled_operation_stores_all_or_nothing_and_leaves_the_connection_usable(postgres_url: str) -> None:
@@ -266,6 +314,61 @@ async def test_a_cancelled_operation_stores_all_or_nothing_and_leaves_the_connec
         await store_and_read(Face(saver, "async"), "after")
 
 
+@asynccontextmanager
+async def with_one_connection(kind: str, url: str) -> AsyncIterator[tuple[PostgresSaver, Any]]:
+    """A saver whose pool has one connection, and that pool, which is the saver's own or a caller's."""
+    if kind == "own":
+        async with PostgresSaver(url, min_size=1, max_size=1) as saver:
+            await saver.aget_tuple(generate_config("t"))
+            held: Any = saver._driver._connections._held  # type: ignore[attr-defined]
+            yield saver, held.loops[asyncio.get_running_loop()].pool
+    else:
+        async with AsyncConnectionPool(url, min_size=1, open=False) as pool, PostgresSaver(pool) as saver:
+            yield saver, pool
+
+
+@pytest.mark.parametrize("kind", ["own", "a caller's"])
+async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes_none_along(
+    postgres_url: str, watcher: psycopg.Connection[Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_one_connection(kind, postgres_url) as (saver, pool):
+        await store_and_read(Face(saver, "async"), "before")
+        given_back = asyncio.Event()
+        give_back = pool.putconn
+
+        async def telling(connection: Any) -> None:
+            given_back.set()
+            await give_back(connection)
+
+        monkeypatch.setattr(pool, "putconn", telling)
+        with jammed(postgres_url) as blocker:
+            call = asyncio.ensure_future(saver.aget_tuple(generate_config("before")))
+            while not watcher.execute(WAITING).fetchall():
+                await asyncio.sleep(0.002)  # Nobody is told when a session begins to wait.
+            async with pool._lock:  # As another call has it that takes a connection just now.
+                blocker.rollback()
+                await given_back.wait()
+                call.cancel()
+                await asyncio.sleep(0.002)
+        assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+        await asyncio.wait_for(store_and_read(Face(saver, "async"), "after"), 20)
+
+
+async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothing_in_it(
+    postgres_url: str,
+) -> None:
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
+        for turns in range(60):
+            call = asyncio.ensure_future(saver.aprune(["t"]))
+            for _ in range(turns % 12):
+                await asyncio.sleep(0)
+            time.sleep(0.006)  # noqa: ASYNC251  # After 5 ms psycopg lets others have their turn wherever it is.
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            await asyncio.wait_for(saver.aget_tuple(generate_config("t")), 20)
+
+
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgres_url: str, colour: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
@@ -277,3 +380,15 @@ async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgre
         found = await face.get_tuple(config)
         assert found is not None
         assert found.checkpoint == checkpoint
+
+
+async def test_who_decodes_while_the_saver_is_closed_is_told_so(postgres_url: str) -> None:
+    async with PostgresSaver(postgres_url) as saver:
+        checkpoint = generate_checkpoint(
+            channel_values={"a": os.urandom(2 * OFFLOAD_BYTES)}, channel_versions={"a": "1"}
+        )
+        await saver.aput(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
+        assert await saver.aget_tuple(generate_config("t")) is not None
+        driver_of(saver)._stop_workers()  # As `aclose()` does in the end.
+        with pytest.raises(ClosedError):
+            await saver.aget_tuple(generate_config("t"))

@@ -1,133 +1,37 @@
-"""Concurrent calls on PostgreSQL share trips, and none of them notices: what it gives or raises is its own."""
+"""Concurrent calls on PostgreSQL share trips, and none of them notices: what it gives is its own."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint
+from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from langgraph_checkpoint_custom import ClosedError, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.operation import Merged, Share, Trip
+from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES, GROUPS
-from langgraph_checkpoint_custom.drivers import postgres_sharing
-from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
 from tests.behaviour.helpers import config
 from tests.conftest import COLOURS
+from tests.drivers.groups import (
+    NEW,
+    ODD,
+    WAITING,
+    a_checkpoint,
+    a_life,
+    in_a_group,
+    jammed,
+    outcome,
+)
 from tests.proxy import proxied
 from tests.stores import Face
 
-Calls = Sequence[Callable[[], Awaitable[Any]]]
-# Names that mean something in the text of an array.
-ODD = ["", '"', "\\", "{a,b}", "NULL", " x ", "é\n\t", "a\\\"b'"]
-WAITING = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    " AND pid <> pg_backend_pid()"
-)
-
-
-@pytest.fixture(autouse=True)
-async def room_for_many() -> AsyncIterator[None]:
-    """Sync calls run on the loop's workers, which are few on a small machine."""
-    with ThreadPoolExecutor(64) as workers:
-        asyncio.get_running_loop().set_default_executor(workers)
-        yield
-
-
-def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint with a value of its own and, behind a parent, one that it keeps."""
-    made = generate_checkpoint(
-        channel_values={"own": [number], "kept": ["kept"]},
-        channel_versions={"own": f"{number}", "kept": "1"},
-    )
-    return made if parent is None else {**made, "channel_values": made["channel_values"] | {"kept": ["kept"]}}
-
-
-NEW: ChannelVersions = {"own": "1", "kept": "1"}
-
-
-def driver_of(saver: Any) -> PostgresDriver:
-    """What runs a saver's calls."""
-    driver = saver._driver
-    assert isinstance(driver, PostgresDriver)
-    return driver
-
-
-def waiting(saver: Any) -> int:
-    """Calls that wait for others."""
-    driver = driver_of(saver)
-    sharings: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
-    return sum(len(lane.waiting) for sharing in sharings for lane in list(sharing._lanes._lanes.values()))
-
-
-@contextmanager
-def jammed(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """While it lasts, every statement waits for its lock."""
-    with psycopg.connect(url) as blocker:
-        blocker.execute(
-            "LOCK TABLE langgraph_checkpoint.checkpoints, langgraph_checkpoint.writes, langgraph_checkpoint.blobs"
-            " IN ACCESS EXCLUSIVE MODE"
-        )
-        yield blocker
-
-
-@asynccontextmanager
-async def in_a_group(
-    face: Face, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls
-) -> AsyncIterator[list[asyncio.Future[Any]]]:
-    """Calls that wait behind `first`s of their kind, and go together at the end of the block, or when those end."""
-    with jammed(url) as blocker, psycopg.connect(url, autocommit=True) as watcher:
-        ahead: list[asyncio.Future[Any]] = []
-        for number in range(GROUPS):
-            ahead.append(asyncio.ensure_future(first(number)))
-            while len(watcher.execute(WAITING).fetchall()) <= number:
-                await asyncio.sleep(0.005)  # Nobody is told when a session begins to wait.
-        behind: list[asyncio.Future[Any]] = []
-        for number, call in enumerate(calls, 1):
-            behind.append(asyncio.ensure_future(call()))
-            while waiting(face.saver) < number:
-                await asyncio.sleep(0.001)  # In the order of the calls, on OS threads as well.
-        yield [*behind, *ahead]
-        blocker.rollback()
-    await asyncio.gather(*behind, *ahead, return_exceptions=True)
-
-
-def outcome(call: asyncio.Future[Any]) -> Any:
-    """What a call gave, or the kind of its error."""
-    if call.cancelled():
-        return "cancelled"
-    error = call.exception()
-    return call.result() if error is None else type(error)
-
-
-async def a_life(face: Face, thread_id: str) -> None:
-    """Everything that can share a trip, with what has to come of it."""
-    parent = a_checkpoint(1)
-    first = await face.put(config(thread_id), parent, generate_metadata(), NEW)
-    await face.put_writes(first, [(channel, [thread_id]) for channel in ODD], "task")
-    found = await face.get_tuple(config(thread_id))
-    assert found is not None
-    assert (found.config, found.checkpoint) == (first, parent)
-    assert found.pending_writes == [("task", channel, [thread_id]) for channel in ODD]
-    child = a_checkpoint(2)
-    second = await face.put(first, child, generate_metadata(run_id=thread_id), {"own": "2"})
-    exact, newest = await asyncio.gather(face.get_tuple(first), face.get_tuple(config(thread_id)))
-    assert exact is not None
-    assert newest is not None
-    assert (exact.checkpoint, exact.pending_writes) == (parent, found.pending_writes)
-    assert (newest.checkpoint, newest.parent_config, newest.config) == (child, first, second)
-    assert newest.metadata["run_id"] == thread_id
+pytestmark = pytest.mark.usefixtures("room_for_many")
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -173,42 +77,6 @@ async def test_names_with_any_characters_come_back(postgres_url: str, colour: st
             found = await face.get_tuple(outcome(each))
             assert found is not None
             assert found.checkpoint == child
-
-
-BROKEN: dict[str, tuple[str, Callable[[Face, str], Awaitable[Any]]]] = {
-    "put": ("checkpoints", lambda face, thread: face.put(config(thread), a_checkpoint(1), generate_metadata(), NEW)),
-    "put, a value": (
-        "blobs",
-        lambda face, thread: face.put(config(thread), a_checkpoint(1), generate_metadata(), NEW),
-    ),
-    "put_writes": ("writes", lambda face, thread: face.put_writes(config(thread, "id"), [("a", thread)], "task")),
-}
-
-
-@pytest.mark.parametrize("colour", COLOURS)
-@pytest.mark.parametrize("what", BROKEN)
-async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, colour: str) -> None:
-    table, call = BROKEN[what]
-    with psycopg.connect(postgres_url, autocommit=True) as watcher:
-        watcher.execute(f"ALTER TABLE langgraph_checkpoint.{table} ADD CONSTRAINT no CHECK (thread_id <> 't3')")
-        async with PostgresSaver(postgres_url) as saver:
-            face = Face(saver, colour)
-            threads = [f"t{number}" for number in range(8)]
-            async with in_a_group(
-                face,
-                postgres_url,
-                lambda n: call(face, f"first {n}"),
-                [partial(call, face, thread) for thread in threads],
-            ) as calls:
-                pass
-            assert [each.exception() is None for each in calls[:8]] == [thread != "t3" for thread in threads]
-            error = calls[3].exception()
-            assert isinstance(error, StorageError)
-            assert (error.operation, error.sqlstate) == (what.split(",")[0], "23514")
-            stored = watcher.execute(
-                f"SELECT DISTINCT thread_id FROM langgraph_checkpoint.{table} WHERE thread_id LIKE 't%%' ORDER BY 1"
-            )
-            assert [thread for (thread,) in stored] == [thread for thread in threads if thread != "t3"]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -283,91 +151,6 @@ async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url:
             )
 
 
-@pytest.mark.parametrize("when", ["waiting", "on the way"])
-async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) -> None:
-    async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, "async")
-        calls: Calls = [
-            partial(face.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
-        ]
-        async with in_a_group(
-            face, postgres_url, lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
-        ) as futures:
-            if when == "on the way":
-                futures[-1].cancel()
-                while waiting(saver):
-                    await asyncio.sleep(0.001)
-            futures[1].cancel()
-        assert outcome(futures.pop(1)) == "cancelled"
-        if when == "waiting":
-            assert await face.get_tuple(config("t1")) is None
-        else:
-            assert outcome(futures.pop()) == "cancelled"
-        for each in futures:
-            assert await face.get_tuple(outcome(each)) is not None
-        await a_life(face, "after")
-
-
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, colour: str) -> None:
-    """Each of them tries again by its own count, and each is stored once."""
-    async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        calls: Calls = [
-            partial(face.put_writes, config(f"t{number}", "id"), [("a", number)], "task") for number in range(8)
-        ]
-        with psycopg.connect(postgres_url, autocommit=True) as watcher:
-            with jammed(postgres_url) as blocker:
-                futures = [asyncio.ensure_future(call()) for call in calls]
-                for group in range(3):  # Those who came first, then the others together.
-                    while not (pids := watcher.execute(WAITING).fetchall()) or (group == 0 and len(pids) < GROUPS):
-                        await asyncio.sleep(0.002)
-                    for (pid,) in pids:
-                        watcher.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-                blocker.rollback()
-            assert await asyncio.gather(*futures) == [None] * 8
-            rows = watcher.execute("SELECT thread_id FROM langgraph_checkpoint.writes ORDER BY 1").fetchall()
-            assert rows == [(f"t{number}",) for number in range(8)]
-
-
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_closing_ends_a_queue(postgres_url: str, colour: str) -> None:
-    saver = PostgresSaver(postgres_url)
-    face = Face(saver, colour)
-    async with in_a_group(
-        face,
-        postgres_url,
-        lambda n: face.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
-        [lambda: face.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
-    ) as calls:
-        driver_of(saver)._closed = True  # As `close()` begins; it waits for its pool then.
-    assert [outcome(each) for each in calls[:3]] == [ClosedError] * 3
-    assert len({id(each.exception()) for each in calls[:3]}) == 3
-    await saver.aclose()
-
-
-def test_a_loop_that_ends_with_a_queue_leaves_nothing_behind(postgres_url: str) -> None:
-    with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, "async")
-
-        async def cut_short() -> None:
-            await saver.aget_tuple(config("t"))
-            with jammed(postgres_url):
-                calls = [asyncio.ensure_future(a_life(face, f"t{number}")) for number in range(10)]
-                while waiting(saver) < 10 - GROUPS:
-                    await asyncio.sleep(0.001)
-                for call in calls[:2]:
-                    call.cancel()
-                await asyncio.sleep(0.02)
-
-        async def whole() -> None:
-            await asyncio.gather(*(a_life(face, f"after {number}") for number in range(10)))
-
-        asyncio.run(cut_short())
-        asyncio.run(whole())
-        assert len(driver_of(saver)._loops_sharing) == 1
-
-
 def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         failures: list[BaseException] = []
@@ -403,32 +186,6 @@ async def test_tenants_share_trips_with_nobody_else(postgres_url: str, colour: s
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-async def test_who_has_waited_too_long_goes_by_itself(
-    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a lock that somebody holds on one thread's rows others hear nothing."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.05)
-    async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        places = [
-            await face.put(config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(GROUPS)
-        ]
-        with psycopg.connect(postgres_url) as blocker:
-            blocker.execute("SELECT FROM langgraph_checkpoint.checkpoints FOR UPDATE")
-            stuck = [
-                asyncio.ensure_future(face.put(place, a_checkpoint(2), generate_metadata(), {"own": "2"}))
-                for place in places
-            ]
-            await asyncio.sleep(0.05)
-            started = time.monotonic()
-            await face.put(config("free"), a_checkpoint(1), generate_metadata(), NEW)
-            assert time.monotonic() - started < 5
-            assert not any(each.done() for each in stuck)
-            blocker.rollback()
-        await asyncio.gather(*stuck)
-
-
-@pytest.mark.parametrize("colour", COLOURS)
 async def test_large_values_go_by_themselves(postgres_url: str, colour: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         face = Face(saver, colour)
@@ -457,50 +214,3 @@ async def test_a_callers_pool_is_shared_too(postgres_url: str, colour: str, auto
         async with AsyncConnectionPool(postgres_url, kwargs=kwargs, max_size=4, open=False) as apool:
             face = Face(PostgresSaver(apool), colour)
             await asyncio.gather(*(a_life(face, f"t{number}") for number in range(20)))
-
-
-@pytest.mark.parametrize("leads", [False, True])
-def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
-    leads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As by Ctrl-C in the main thread: while it waits, or when it is its turn to make the trip for all."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 10 if leads else 0.2)
-    gate = threading.Event()
-    made: list[int] = []
-
-    def perform(name: str, statements: Any, trip: Any) -> Any:
-        assert gate.wait(10)
-        made.append(len(trip.statements))
-        return list(trip.statements)
-
-    def merge(parts: Sequence[Any]) -> Merged:
-        return Merged(Trip(parts), lambda reply: [[part] for part in reply])
-
-    answers: dict[int, Any] = {}
-
-    def call(number: int) -> None:
-        trip: Any = Trip([number])  # type: ignore[list-item]  # A part is as good as a statement here.
-        try:
-            answers[number] = sharing.send("name", trip, Share("kind", number, 1, number, merge))
-        except KeyboardInterrupt:
-            answers[number] = "interrupted"
-
-    sharing = postgres_sharing.WorkerSharing(perform)
-    lanes = sharing._lanes._lanes
-    threads = []
-    for number in range(GROUPS + 3):
-        threads.append(threading.Thread(target=call, args=[number]))
-        threads[-1].start()
-        while not lanes or lanes["name", "kind"].going + len(lanes["name", "kind"].waiting) <= number:
-            time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(threads[GROUPS].ident or 0), ctypes.py_object(KeyboardInterrupt)
-    )
-    if not leads:
-        while len(lanes["name", "kind"].waiting) == 3:
-            time.sleep(0.001)  # Nor when it gives up.
-    gate.set()
-    for thread in threads:
-        thread.join()
-    assert answers == {number: "interrupted" if number == GROUPS else [number] for number in range(GROUPS + 3)}
-    assert not lanes

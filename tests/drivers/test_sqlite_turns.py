@@ -8,20 +8,29 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom import CheckpointConflict, ClaimLost, Contention, SqliteSaver, StorageError
+from langgraph_checkpoint_custom import (
+    CheckpointConflict,
+    ClaimLost,
+    ClosedError,
+    Contention,
+    SqliteSaver,
+    StorageError,
+)
 from langgraph_checkpoint_custom.core import write
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint
-from langgraph_checkpoint_custom.core.model import CLAIM_KEY
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Steps, done
+from langgraph_checkpoint_custom.core.model import CLAIM_KEY, key_of
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, Operation, Statement, Steps, Trip, done
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_turns
 from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
@@ -123,7 +132,7 @@ async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: p
 async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, colour: str) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
-    encoded = done(encode_checkpoint(saver._codec, *late))
+    encoded = done(encode_checkpoint(saver._codec, key_of(late[0]), *late))
     lost: RunnableConfig = {"configurable": {**config("lost", "1")["configurable"], CLAIM_KEY: "a token"}}
 
     def fails() -> Steps[None]:
@@ -206,6 +215,41 @@ async def test_a_group_waits_for_another_process_once(path: Path, colour: str) -
         assert len(set(map(id, outcomes))) == 20  # An error of one's own, with its own traceback.
 
 
+@needs_error_codes
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_many_groups_wait_for_another_process_once(
+    path: Path, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a call has waited in line counts: behind a group that has waited in vain nobody waits as long again."""
+    for module in (sqlite_turns, driver_module):
+        monkeypatch.setattr(module, "MOST", 5)
+    waits: list[float] = []
+
+    def note(sql: str) -> None:
+        if sql.startswith("PRAGMA busy_timeout = "):
+            now.append(float(sql.rpartition(" ")[2]))
+        elif sql == "BEGIN IMMEDIATE":
+            waits.append(now[-1])
+
+    with SqliteSaver(path, busy_timeout=2) as saver:
+        saver.setup()
+        now = [2000.0]
+        writer(saver).set_trace_callback(note)
+        with locked(path):
+            work = [put(f"t {number}") for number in range(40)]
+            if colour == "async":
+                outcomes = await asyncio.gather(*(each.run(saver) for each in work), return_exceptions=True)
+            else:
+                with ThreadPoolExecutor(40) as workers:
+                    outcomes = list(workers.map(lambda each: each.run_here(saver), work))
+        assert {type(each) for each in outcomes} == {Contention}
+        assert waits[0] == 2000
+        assert len(waits) >= 8
+        assert sum(waits[1:]) < 2000
+        await put("later").run(saver)
+        assert waits[-1] == 2000
+
+
 @contextmanager
 def locked_after_setup(saver: SqliteSaver, path: Path) -> Iterator[None]:
     saver.setup()
@@ -242,7 +286,7 @@ async def test_nobody_waits_for_work_beside_the_database(
 async def test_a_task_that_is_cancelled_takes_nobody_along(saver: SqliteSaver, path: Path) -> None:
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
         tasks = [asyncio.ensure_future(put(f"t {number}").run(saver)) for number in range(MANY)]
         await asyncio.sleep(0)
         for task in (first, *tasks[::2]):
@@ -284,7 +328,7 @@ async def test_a_loop_that_ends_leaves_the_others_answered(saver: SqliteSaver, p
 
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
         await asyncio.to_thread(leave)
         other = asyncio.ensure_future(put("other").run(saver))
         await asyncio.sleep(0)
@@ -356,8 +400,20 @@ def nothing() -> Operation[None]:
     return Operation("nothing", "write", lambda: iter(()))  # type: ignore[arg-type, return-value]
 
 
-def test_a_leader_that_is_interrupted_leaves_the_others_their_turn() -> None:
+class Unheard(deque[Any]):
+    """Where an interrupt comes while turns are put back."""
+
+    def extendleft(self, turns: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("waiting", [deque, Unheard])
+def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
+    waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
     line = Line()
+    line._waiting = waiting()
     begun, go_on = threading.Event(), threading.Event()
     groups: list[int] = []
 
@@ -386,9 +442,67 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn() -> None:
             while len(line._waiting) < number:
                 time.sleep(0.001)  # The other OS thread is to get in line.
         go_on.set()
-        assert [future.result(10) for future in futures] == ["done", "interrupted", "done", "done", "done"]
-    assert groups == [1, 4, 3]
-    assert line._leader is None
+        found = [future.result(60) for future in futures]
+    assert sorted(found) == ["done", "done", "done", "done", "interrupted"]
+    assert sum(groups) == 1 + 4 + 3
+    assert not line._leads.locked()
+
+
+def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wake_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor while the error, with all that was interrupted, is held: a `with` of workers waits for them there."""
+    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    line = Line()
+    wake_next = line._wake_next
+    done: list[Call[Any]] = []
+
+    def interrupted() -> None:
+        monkeypatch.setattr(line, "_wake_next", wake_next)
+        raise KeyboardInterrupt
+
+    def perform(calls: Sequence[Call[Any]]) -> None:
+        while not done and len(line._waiting) < 3:
+            time.sleep(0.001)  # The others are to get in line.
+        done.extend(calls)
+
+    monkeypatch.setattr(line, "_wake_next", interrupted)
+    with ThreadPoolExecutor(4) as workers:
+        begun = threading.Event()
+
+        def follow() -> None:
+            assert begun.wait(60)
+            line.run([Call(nothing())], perform)
+
+        others = [workers.submit(follow) for _ in range(3)]
+
+        def lead(calls: Sequence[Call[Any]]) -> None:
+            begun.set()
+            perform(calls)
+
+        try:
+            line.run([Call(nothing())], lead)
+        except KeyboardInterrupt:
+            assert [other.result(60) for other in others] == [None] * 3
+            line.run([Call(nothing())], perform)
+    assert len(done) == 5
+
+
+def test_what_an_interrupted_write_held_is_free_while_its_error_is_handled(saver: SqliteSaver, path: Path) -> None:
+    def steps() -> Steps[None]:
+        yield insert("interrupted")
+        raise KeyboardInterrupt
+
+    for colours in ("the line", "by itself"):
+        op = Op(steps, "write" if colours == "the line" else "rehearsal")
+        try:
+            op.run_here(saver)
+        except KeyboardInterrupt:
+            put("here").run_here(saver)
+            with ThreadPoolExecutor(1) as worker:
+                worker.submit(put("there").run_here, saver).result(60)
+    assert stored(saver) == {"here", "there"}
+    assert claimed(path) == set()
 
 
 def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,22 +512,82 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
     class Interrupted(sqlite_turns._Turn):
         def __init__(self, calls: Sequence[Call[Any]]) -> None:
             super().__init__(calls)
-            self.awake = self  # type: ignore[assignment]
-            self.acquired = 0
+            self.word = self  # type: ignore[assignment]
 
-        def acquire(self) -> None:
-            self.acquired += 1
-            if self.acquired == 2:
-                raise KeyboardInterrupt
+        def get(self, timeout: float) -> None:
+            raise KeyboardInterrupt
 
     def perform(calls: Sequence[Call[Any]]) -> None:
         if not led:
             monkeypatch.setattr(sqlite_turns, "_Turn", Interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                line.run([Call(nothing())], perform)
+            with ThreadPoolExecutor(1) as worker, pytest.raises(KeyboardInterrupt):
+                worker.submit(line.run, [Call(nothing())], perform).result(20)
             monkeypatch.undo()
         led.append(len(calls))
 
     line.run([Call(nothing())], perform)
     line.run([Call(nothing())], perform)
     assert led == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+async def test_a_call_that_comes_while_the_workers_are_closed_is_told_so(saver: SqliteSaver, kind: Any) -> None:
+    await put("t").run(saver)
+    await saver.aget_tuple(config("t"))
+    hops = saver._driver._worker(kind)  # type: ignore[attr-defined]
+    hops.executor.shutdown()  # As `close()` does, on another OS thread.
+    with pytest.raises(ClosedError):
+        await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
+    assert not hops._waiting
+    assert stored(saver) == {"t"}
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+async def test_reads_beside_a_long_one_do_not_wait_for_it(saver: SqliteSaver, order: str) -> None:
+    await put("t").run(saver)
+    gate = threading.Event()
+
+    def decode() -> Steps[str]:
+        yield Trip([Statement("one", "SELECT 1", {})])
+        yield Offload(OFFLOAD_BYTES, lambda: gate.wait(10))
+        return "long"
+
+    long = Op(decode, "read").run(saver)
+    others = [saver.aget_tuple(config("t")) for _ in range(5)]
+    calls = [asyncio.ensure_future(each) for each in ([long, *others] if order == "first" else [*others, long])]
+    waits = calls.pop(0 if order == "first" else -1)
+    found = await asyncio.wait_for(asyncio.gather(*calls), 10)
+    assert all(found)
+    assert not waits.done()
+    gate.set()
+    assert await waits == "long"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_transaction_that_an_interrupt_has_left_open_is_ended(saver: SqliteSaver, path: Path, count: int) -> None:
+    writer(saver).execute("BEGIN IMMEDIATE")
+    writer(saver).execute(*insert("interrupted").statements[0][1:3])
+    names = [f"t {number}" for number in range(count)]
+
+    def store(name: str) -> Steps[str]:
+        yield insert(name)
+        return name
+
+    calls = [Call(Op(partial(store, name)).op) for name in names]
+    saver._driver._write(calls)  # type: ignore[attr-defined]
+    assert [call.outcome() for call in calls] == names
+    assert claimed(path) == set(names)
+
+
+async def test_that_no_os_thread_can_be_started_is_said(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    await put("t").run(saver)
+    for kind in ("read", "write"):
+        monkeypatch.setattr(saver._driver._worker(kind).executor, "submit", refuses)  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await put("t 2").run(saver)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await saver.asetup()
+    assert stored(saver) == {"t"}

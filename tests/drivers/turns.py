@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import SqliteSaver
-from langgraph_checkpoint_custom.core.operation import Operation, Statement, Steps, Trip
+from langgraph_checkpoint_custom.core.operation import Access, Operation, Statement, Steps, Trip
 from langgraph_checkpoint_custom.drivers.sqlite_turns import Line
 from tests.behaviour.helpers import checkpoint, config, metadata
 
@@ -64,8 +64,8 @@ def put_writes(where: RunnableConfig, task: str = "task") -> Work:
 class Op(Work):
     """An operation of the test's own."""
 
-    def __init__(self, steps: Callable[[], Steps[Any]]) -> None:
-        self.op = Operation("test", "write", steps)
+    def __init__(self, steps: Callable[[], Steps[Any]], access: Access = "write") -> None:
+        self.op = Operation("test", access, steps)
 
     async def run(self, saver: SqliteSaver) -> Any:
         return await saver._driver.arun(self.op)
@@ -101,7 +101,7 @@ async def together(saver: SqliteSaver, path: Path, colour: str, work: Sequence[W
     """Let calls come while another one is in its transaction, in their order: they make the next group."""
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leader is not None and not line_of(saver)._waiting)
+        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
         if colour == "async":
             tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
             await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver
-from tests.behaviour.helpers import config, get
+from tests.behaviour.helpers import LONG, config, get
 from tests.conftest import COLOURS
 from tests.faults.faulty import faulty
 from tests.faults.workload import OPERATIONS, WAITING, Call, fill, put_one, set_for_database
@@ -66,7 +66,7 @@ async def test_writers_that_conflict_all_succeed_when_transactions_are_serializa
                 face.prune(["t"]),
             )
         newest = await get(face, config("t"))
-        assert newest.checkpoint["channel_values"] == {"list": [9]}
+        assert newest.checkpoint["channel_values"] == {"list": [LONG, 9]}
         assert newest.pending_writes == [("task 9", "__interrupt__", 4)]
 
 

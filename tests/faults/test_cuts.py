@@ -13,7 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import PostgresSaver
+from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.operation import Steps, operation
 from tests.behaviour.helpers import config
 from tests.conftest import COLOURS
 from tests.faults.faulty import CUTS, Cut, faulty
@@ -42,6 +44,40 @@ async def test_an_operation_whose_connection_is_cut_is_done_once(
                 assert not proxy.armed
                 assert rows(watcher) == rows(whole_watcher), name
                 assert (rows(watcher) == before) is (name == "read")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("cut", CUTS)
+async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, cut: Cut, colour: str) -> None:
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+
+            def hold() -> None:
+                with saver.claim("t"):
+                    proxy.cut_next(cut)
+
+            if colour == "sync":
+                await asyncio.to_thread(hold)
+            else:
+                async with saver.claim("t"):
+                    proxy.cut_next(cut)
+            assert not proxy.armed
+            async with saver.claim("t"):  # Nobody has it any more.
+                pass
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_what_is_deleted_twice_for_a_lost_answer_was_there(postgres_url: str, colour: str) -> None:
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            await face.do("label", config("t", "checkpoint 1"), "mine")
+            for name, arguments in (("unlabel", ("t", "mine")), ("delete_checkpoint", (config("t", "checkpoint 1"),))):
+                proxy.cut_next("before the answer")
+                assert await face.do(name, *arguments) is True
+                assert not proxy.armed
+                assert await face.do(name, *arguments) is False
 
 
 @pytest.mark.parametrize(("cut", "colour"), [("within the request", "async"), ("before the answer", "sync")])
@@ -137,3 +173,39 @@ async def test_a_run_goes_on_when_its_connections_are_cut(postgres_url: str, cut
     with faulty(postgres_url) as proxy:
         await a_run_goes_on(proxy.url, colour, lambda: proxy.cut_next(cut))
         assert not proxy.armed
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("cut", CUTS)
+async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_lost(
+    postgres_url: str, cut: Cut, colour: str
+) -> None:
+    @operation("write", tells=True)
+    def unlabels(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
+        (rows,) = yield d.delete_label(thread_id, name)
+        return bool(rows)
+
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            await face.do("label", config("t", "checkpoint 1"), "here")
+            driver, dialect = saver._driver, saver._dialect
+
+            async def call() -> bool:
+                op = unlabels(dialect, "t", "here")
+                return await (driver.arun(op) if colour == "async" else asyncio.to_thread(driver.run, op))
+
+            proxy.cut_next(cut)
+            assert await call() is True
+            assert not proxy.armed
+            assert await face.do("labels", "t") == {}
+            assert await call() is False, "nothing was lost this time"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_connection_that_could_not_be_made_has_lost_no_answer(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver("postgresql://127.0.0.1:1/nowhere") as saver:
+        with pytest.raises(ConnectionLost) as caught:
+            await Face(saver, colour).get_tuple(config("t"))
+        assert not caught.value.unanswered

@@ -11,9 +11,12 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver
+from langgraph_checkpoint_custom.drivers import postgres_pools
+from tests.behaviour.helpers import config
 from tests.conftest import COLOURS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.graphs.scenarios.parts import Log, chain, says
+from tests.stores import Face
 
 DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
@@ -87,3 +90,23 @@ async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: 
                 "SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id ~ %s", [f"^{colour} [0-9]$"]
             ).fetchone()
         assert counted == (8 * 5 * 5,)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_call_that_waits_is_done_when_the_server_is_back_after_the_pool_gave_up(
+    cluster: Cluster, colour: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(postgres_pools, "RECONNECT_TIMEOUT", 0.5)
+    where = config(f"{colour} after an outage", "id")
+    async with PostgresSaver(cluster.url()) as saver:
+        face = Face(saver, colour)
+        await face.get_tuple(where)
+        cluster.run("pg_ctl", "stop", "-m", "fast", "-D", str(cluster.data))
+        try:
+            waiting = asyncio.ensure_future(face.put_writes(where, [("a", 1)], "task"))
+            while caplog.text.count("reconnection attempt in pool") < 4:  # For each connection that it had, and anew.
+                assert not waiting.done(), caplog.text
+                await asyncio.sleep(0.01)  # The pool tells nobody but the log.
+        finally:
+            cluster.start()
+        await waiting

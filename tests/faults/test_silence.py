@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, ConnectionLost, PostgresSaver, StorageError
+from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import COLOURS
 from tests.faults.faulty import FaultyProxy, faulty
@@ -31,6 +33,23 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_agai
             await asyncio.wait_for(fill(Face(saver, colour), "t"), 30)
         assert proxy.deaf_to_come == 0
         assert proxy.connections > 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_first_calls_on_a_network_that_swallows_fail_together(
+    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one after the other, each after its own connect_timeout."""
+    with faulty(postgres_url) as proxy:
+        proxy.deaf_to_come = 1_000
+        async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
+            monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
+            face = Face(saver, colour)
+            calls = await asyncio.gather(*(face.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
+            assert [type(call) for call in calls] == [ConnectionLost] * 5
+            assert proxy.connections == 2
+            proxy.deaf_to_come = 0
+            await fill(face, "t")
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -113,6 +132,21 @@ async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
                     await asyncio.sleep(0.01)
                 assert rows(watcher) == before, name
             await no_connection_is_missing(face)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_however_long_it_was_silent_there_is_a_second_attempt(
+    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with the default answer_timeout, which is longer than operations are tried again for."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.drivers.postgres.RetryPolicy", partial(RetryPolicy, seconds=0.1))
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, answer_timeout=0.3) as saver:
+            face = Face(saver, colour)
+            await fill(face, "t")
+            proxy.hush()
+            await asyncio.wait_for(put_one(face, "t"), 30)
+            assert len(await face.all(config("t"))) == 4
 
 
 async def test_a_server_that_stays_silent_is_one_clear_error(postgres_url: str) -> None:

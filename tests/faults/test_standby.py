@@ -72,8 +72,11 @@ async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
             assert await read(face_of_copy, thread_id) == await read(face, thread_id)
             # A server that is told to call setup() when it starts may be given a standby to read from.
             await (copy.asetup() if colour == "async" else asyncio.to_thread(copy.setup))
-            with pytest.raises(StorageError, match="read-only; give the address of the primary"):
-                PostgresSaver(standby.url(), schema="another").setup()
+            with (
+                PostgresSaver(standby.url(), schema="another") as another,
+                pytest.raises(StorageError, match="read-only; give the address of the primary"),
+            ):
+                another.setup()
 
             # What follows its primary is seen, and what takes its place is written to.
             await face.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.behaviour.helpers import config, get, metadata, put
+from tests.behaviour.helpers import LONG, config, get, metadata, put
 from tests.stores import Face
 
 SESSIONS = (
@@ -35,7 +35,7 @@ async def fill(face: Face, thread_id: str) -> None:
         parent = await put(
             face,
             f"checkpoint {step}",
-            {"list": [step]},
+            {"list": [LONG, step]},
             parent=parent,
             thread_id=thread_id,
             versions={"list": f"{step}"},
@@ -46,9 +46,8 @@ async def fill(face: Face, thread_id: str) -> None:
 
 async def put_one(face: Face, thread_id: str, checkpoint_id: str = "checkpoint 9") -> None:
     parent = config(thread_id, "checkpoint 1")
-    await put(
-        face, checkpoint_id, {"list": [9]}, parent=parent, thread_id=thread_id, versions={"list": "9"}, meta=metadata(9)
-    )
+    values = {"list": [LONG, 9]}
+    await put(face, checkpoint_id, values, parent=parent, thread_id=thread_id, versions={"list": "9"}, meta=metadata(9))
 
 
 async def read(face: Face, thread_id: str) -> Any:

@@ -21,10 +21,13 @@ from langgraph.types import Interrupt, Send
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from tests.behaviour.helpers import LONG, checkpoint, config, metadata
+from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.stores import Store
 
 CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"a golden key of ")
+
+# What is in the stores that are there.
+LONG = "long " * 100
 
 
 class Colour(Enum):

@@ -19,3 +19,9 @@ def durability(request: pytest.FixtureRequest) -> Durability:
     """When LangGraph stores a step: before the next one, while it runs, or at the end of the run."""
     found: Durability = request.param
     return found
+
+
+@pytest.fixture(autouse=True)
+def _values_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of tests have small states: some of their values are part of the document here, and some are blobs."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.core.codec.SMALL_VALUE", 40)

@@ -1,4 +1,4 @@
-"""Tables in partitions behave like whole ones, and are told to Citus; what is there already is not changed."""
+"""Tables in partitions behave like whole ones; what is there already is not changed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention, SchemaMissing, StorageError
+from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention
 from langgraph_checkpoint_custom.core import threads as core_threads
-from langgraph_checkpoint_custom.core.migrate import setup
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.operation import drive
-from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.exchange import transfer
 from tests.conftest import COLOURS
-from tests.core.test_operations import Script
 from tests.graphs.running import Copied, Pruned, Reopened, agrees_with_memory
 from tests.graphs.scenarios import SCENARIOS
 from tests.invariants import read_tables, violations
@@ -47,7 +43,7 @@ def test_rows_are_spread_and_maintained(partitioned: Store) -> None:
     with partitioned.open() as saver:
         threads = play(saver, every=4)
         with psycopg.connect(partitioned.url) as server:
-            for table in ("checkpoints", "blobs", "writes"):
+            for table in ("checkpoints", "writes"):
                 counts = [
                     server.execute(f"SELECT count(*) FROM langgraph_checkpoint.{table}_{number}").fetchone()
                     for number in range(4)
@@ -146,37 +142,8 @@ def test_whole_tables_are_not_changed_either_but_moved(postgres_url: str) -> Non
         assert everything(parts) == everything(whole)
 
 
-@pytest.mark.parametrize("options", [{"partitions": 0}, {"partitions": 1025}, {"distribute": "yugabyte"}])
-def test_a_layout_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("partitions", [0, 1025])
+def test_a_layout_that_cannot_be_is_refused(partitions: int) -> None:
     saver = PostgresSaver("postgresql://nobody@localhost:1/nothing")
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        saver.setup(**options)
-
-
-def test_where_there_is_no_citus_nothing_is_made(empty_postgres_url: str) -> None:
-    with PostgresSaver(empty_postgres_url) as saver:
-        with pytest.raises(StorageError, match="create_reference_table"):
-            saver.setup(distribute="citus")
-        with pytest.raises(SchemaMissing):
-            saver.get_tuple(config("t"))
-
-
-def test_citus_is_told_where_each_table_goes() -> None:
-    """All tables with a thread in their key are put together by it, after they were made."""
-    d = PostgresDialect("it's")
-    script = Script([[]], [[(False, False, None)]], [[(False, False, None)]], [[], []], [[]])
-    drive(setup(d.laid_out(2, "citus"), 2), script)
-    statements = [statement.sql for trip in script.trips for statement in trip.sent()]
-    told = [sql for sql in statements if sql.startswith("SELECT create_")]
-    assert told == [
-        """SELECT create_reference_table('"it''s".tenant_roles')""",
-        """SELECT create_distributed_table('"it''s".checkpoints', 'thread_id')""",
-        *(
-            f"""SELECT create_distributed_table('"it''s".{table}', 'thread_id', """
-            """colocate_with => '"it''s".checkpoints')"""
-            for table in ("blobs", "writes", "labels", "claims")
-        ),
-    ]
-    assert max(statements.index(sql) for sql in statements if sql.startswith("CREATE TABLE")) < statements.index(
-        told[0]
-    )
+    with pytest.raises(ConfigError, match="partitions"):
+        saver.setup(partitions=partitions)

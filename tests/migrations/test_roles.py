@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -43,7 +44,7 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 @pytest.mark.parametrize("colour", COLOURS)
 async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, colour: str) -> None:
     for concurrent_writers in ("allow", "reject"):
-        options = {"concurrent_writers": concurrent_writers}
+        options: Any = {"concurrent_writers": concurrent_writers}
         async with PostgresSaver.from_conn_string(cluster.url(user="checkpoint_runner"), **options) as saver:
             face = Face(saver, colour)
             for name, call in {**OPERATIONS, "read": read}.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from langgraph_checkpoint_custom import (
     SqliteSaver,
     open_saver,
 )
+from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.migrations import load_migrations
 from tests.crash.processes import Process
 from tests.crash.programs import set_up
@@ -182,7 +184,7 @@ def test_the_official_sqlite_savers_file_is_refused_and_unchanged(tmp_path: Path
     OfficialSqliteSaver(connection).setup()
     connection.close()
     before = path.read_bytes()
-    with SqliteSaver(path) as saver, pytest.raises(SchemaForeign, match="'checkpoints'"):
+    with SqliteSaver(path) as saver, pytest.raises(SchemaForeign, match=r"'checkpoints'.*custom migrate --from …"):
         saver.get_tuple(generate_config("t"))
     assert path.read_bytes() == before
 
@@ -193,7 +195,32 @@ def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgre
     works(postgres_url)
     for saver in (open_saver(postgres_url, schema="public"),):
         with saver:
-            with pytest.raises(SchemaForeign, match="Choose another schema"):
+            with pytest.raises(SchemaForeign, match=r"Choose another schema.*custom migrate --from …"):
                 saver.setup()
             with pytest.raises(SchemaForeign):
                 saver.get_tuple(generate_config("t"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "command"),
+    [
+        ("langgraph_checkpoint", "setup --url …"),
+        ("mine", "setup --schema mine --url …"),
+        ("it's mine", """setup --schema 'it'"'"'s mine' --url …"""),
+    ],
+)
+def test_a_missing_schema_is_told_with_the_command_that_makes_it(
+    empty_postgres_url: str, schema: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PostgresSaver(empty_postgres_url, schema=schema) as saver:
+        with pytest.raises(SchemaMissing) as raised:
+            saver.get_tuple(generate_config("t"))
+        assert f"`python -m langgraph_checkpoint_custom {command}`" in str(raised.value)
+        name, *arguments = shlex.split(command)
+        assert main([name, *arguments[:-1], empty_postgres_url]) == 0, capsys.readouterr().err
+        assert saver.get_tuple(generate_config("t")) is None
+
+
+def test_a_schema_is_for_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["setup", "--schema", "mine", "--url", f"sqlite:///{tmp_path / 'a.db'}"]) == 1
+    assert "SqliteSaver has no option 'schema'; it is one of PostgresSaver" in capsys.readouterr().err

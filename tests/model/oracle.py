@@ -234,7 +234,7 @@ class Oracle(InMemorySaver):
         super().put_writes(config, writes, task_id, task_path)
         run_id = (config.get("metadata") or part).get("run_id")
         for slot, written in self.writes[place].items():
-            if before.get(slot) is not written:
+            if before.get(slot) is not written and not (slot in before and before[slot][2] == written[2]):
                 self.wrote[place, slot] = run_id
 
     # Reading
@@ -336,6 +336,15 @@ class Oracle(InMemorySaver):
         }
         if self.keys(target_thread_id) - alike:
             raise ThreadExists
+        for place, written in self.writes.items():
+            theirs = self.writes.get((source_thread_id, *place[1:]), {})
+            if place[0] == target_thread_id and any(
+                slot not in theirs or theirs[slot][2] != one[2] for slot, one in written.items()
+            ):
+                raise ThreadExists
+        self._copy_all(copies, source_thread_id, target_thread_id)
+
+    def _copy_all(self, copies: Mapping[Key, Key], source_thread_id: str, target_thread_id: str) -> None:
         for key, copy in copies.items():
             if copy in self.keys(target_thread_id):
                 continue
@@ -398,12 +407,16 @@ class Oracle(InMemorySaver):
         point = self._exact(config)
         if point not in self.visible():
             return False
-        calls = {
-            key
-            for key in self.keys(point.thread_id)
-            if not point.checkpoint_ns and ":" in key.checkpoint_ns and self._root(key) == point.checkpoint_id
-        }
-        self._remove_by_name({point} | calls, {key for key in self.hidden if key[:2] == point[:2]})
+        keys = self.keys(point.thread_id)
+        going, hidden = {point}, {key for key in self.hidden if key[:2] == point[:2]}
+        if not point.checkpoint_ns:
+            going |= {key for key in keys if ":" in key.checkpoint_ns and self._root(key) == point.checkpoint_id}
+            others = [key for key in self.visible(point.thread_id) if not key.checkpoint_ns and key != point]
+            head = max(others, default=point)
+            if others == [] or (head < point and self.parent(point) in (None, head)):  # Its tasks run again.
+                going |= {key for key in keys if key.checkpoint_ns and self._root(key) >= head.checkpoint_id}
+                hidden = {key for key in self.hidden if key.thread_id == point.thread_id}
+        self._remove_by_name(going, hidden)
         return True
 
     def fork_thread(
@@ -435,7 +448,8 @@ class Oracle(InMemorySaver):
         sources = self.keys(source_thread_id)
         early = {place: writes for place, writes in self.writes.items() if Key(*place) not in self.keys()}
         labels = dict(self.named)
-        self.copy_thread(source_thread_id, target_thread_id)
+        copies = {key: key._replace(thread_id=target_thread_id) for key in sources}
+        self._copy_all(copies, source_thread_id, target_thread_id)
         self.named = labels
         for source in sources:
             copy = source._replace(thread_id=target_thread_id)
@@ -520,7 +534,7 @@ class Oracle(InMemorySaver):
     def _is_finished(self, key: Key) -> bool:
         """Whether this is the head of a subgraph call that an older superstep of the root graph made."""
         root_id = self.metadata(key).get("parents", {}).get("")
-        if ":" not in key.checkpoint_ns or not root_id:
+        if ":" not in key.checkpoint_ns or not root_id or Key(key.thread_id, "", root_id) in self.named.values():
             return False
         newest = max(
             (root.checkpoint_id for root in self.visible(key.thread_id) if root.checkpoint_ns == ""), default=""
@@ -591,3 +605,12 @@ class Oracle(InMemorySaver):
 def key_of(found: CheckpointTuple) -> Key:
     part = found.config["configurable"]
     return Key(part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+
+
+def exact(anything: Any) -> Any:
+    """A form in which only what is the same in type and value is equal: 1 is not True, a snapshot is not a tuple."""
+    if isinstance(anything, Mapping):
+        return type(anything).__name__, {key: exact(item) for key, item in anything.items()}
+    if isinstance(anything, (list, tuple)):
+        return type(anything).__name__, [exact(item) for item in anything]
+    return type(anything).__name__, repr(anything) if isinstance(anything, float) else anything

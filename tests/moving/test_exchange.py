@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,16 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, open_saver
-from langgraph_checkpoint_custom.core.doctor import TABLES, look, mend
-from langgraph_checkpoint_custom.exchange import IMPORTER, BrokenExport, export_file, import_file, transfer
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
+from langgraph_checkpoint_custom.exchange import (
+    BrokenExport,
+    Exchanged,
+    count_exported,
+    export_file,
+    import_file,
+    transfer,
+)
+from langgraph_checkpoint_custom.moving import copy_from
 from tests.golden.content import write_all
 from tests.moving.official import config, everything, play, step
 from tests.stores import Store
@@ -76,6 +85,75 @@ def test_everything_that_a_store_can_hold_comes_over(store: Store, other: Checkp
             assert ours == theirs != []
 
 
+def of_everybody(saver: CheckpointSaver) -> dict[str, list[str]]:
+    """The threads of all tenants, and of none."""
+    found = {name: saver.for_tenant(name) if name else saver for name in ("", *saver.tenants())}
+    return {name: sorted(thread.thread_id for thread in own.threads()) for name, own in found.items()}
+
+
+@pytest.mark.parametrize("stopped", [0, 1, 2, 3, 4, 5])
+def test_tenants_go_along_and_arrive_as_themselves(
+    store: Store, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: int
+) -> None:
+    """The same ids, by an export that was stopped behind any thread and begun again, and by a transfer."""
+    monkeypatch.setattr("langgraph_checkpoint_custom.exchange.FRAME", 1)
+
+    def stop(threads: int) -> None:
+        if threads == stopped:
+            raise KeyboardInterrupt
+
+    with store.open() as saver:
+        saver.setup()
+        for name in ("", "acme", "a\x01b", "öther"):
+            for thread in ("1", "2") if name else ("1",):
+                step(saver.for_tenant(name) if name else saver, thread, None, a=[name, thread, "x" * 300])
+        expected = of_everybody(saver)
+        assert len(expected) == 4
+        if stopped:
+            with pytest.raises(KeyboardInterrupt):
+                export_file(saver, tmp_path / "all.zst", progress=stop)
+        assert export_file(saver, tmp_path / "all.zst").threads == 7
+        assert export_file(saver, tmp_path / "own.zst", tenants=False).threads == 1
+        assert import_file(other, tmp_path / "all.zst") == Exchanged(7, export_rows(tmp_path / "all.zst"), {})
+        assert of_everybody(other) == expected
+        for name in ("acme", "öther"):
+            found = other.for_tenant(name).get_tuple(config("1"))
+            assert found is not None
+            assert found.checkpoint["channel_values"]["a"][:2] == [name, "1"]
+        assert import_file(other, tmp_path / "all.zst").problems == {}  # Again: it finds what is there.
+        # One tenant's saver takes what is nobody's or its own, and tells what it has not.
+        told = import_file(other.for_tenant("acme"), tmp_path / "all.zst")
+        assert told.threads + len(told.problems) == 7
+        assert {key for key in told.problems if "öther" in key} == {"1 (tenant öther)", "2 (tenant öther)"}
+        for name in expected:
+            own = other.for_tenant(name) if name else other
+            for thread in ("1", "2"):
+                own.delete_thread(thread)
+        assert of_everybody(other) == {"": []}
+        assert transfer(saver, other).threads == 7
+        assert of_everybody(other) == expected
+        with pytest.raises(ConfigError, match=r"threads of 3 tenants.*tenants=False"):
+            transfer(saver, other.for_tenant("acme"))
+        with pytest.raises(ConfigError, match="threads of 3 tenants, which would be left behind"):
+            copy_from(saver, other)
+        assert transfer(saver, other, tenants=False).threads == 1
+
+
+def export_rows(path: Path) -> int:
+    """The rows in a file."""
+    return sum(line["rows"] for line in lines_of(path) if "end" in line)
+
+
+def test_a_file_of_the_first_version_is_read(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
+    with store.open() as saver:
+        saver.setup()
+        step(saver, "1", None, a=[1])
+        export_file(saver, tmp_path / "new.zst")
+    text = unpacked(tmp_path / "new.zst").replace(b'custom":2}', b'custom":1}')
+    (tmp_path / "old.zst").write_bytes(ZstdCompressor().compress(text))
+    assert import_file(other, tmp_path / "old.zst").threads == 1
+
+
 def test_what_is_encrypted_needs_no_key_on_the_way(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
     with store.open(serde=CIPHER) as saver:
         step(saver, "t", None, a=["a secret"] * 3000)
@@ -130,27 +208,29 @@ def fill_large(saver: CheckpointSaver) -> None:
         saver.label(place, f"label {number}")
 
 
-def test_a_doctor_takes_nothing_of_what_is_being_imported(
-    saver: CheckpointSaver, other_url: str, tmp_path: Path
+@pytest.mark.parametrize("how", ["import", "transfer"])
+def test_a_thread_is_there_as_a_whole_or_as_it_was(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
+    """Somebody looks when all of its rows are stored and the transaction still goes on."""
     fill_large(saver)
+    if how == "transfer":
+        transfer(saver, other)
+        saver.put_writes(next(iter(saver.list(config("t"), limit=1))).config, [("a", "more")], "task")
     export_file(saver, tmp_path / "all.zst")
-    mended: list[tuple[int, int]] = []
+    before, seen = plain(other), []
+    release = other._dialect.release_claim
 
-    def mend_all(event: OperationEvent) -> None:
-        if event.name == "import_rows":
-            pages = [doctor._driver.run(look(doctor._dialect, table, table.first)) for table in TABLES]
-            findings = [one for page in pages for one in page.findings]
-            mended.append((len(findings), doctor._driver.run(mend(doctor._dialect, findings))))
+    def looked_at(*args: Any) -> Any:
+        with open_saver(url_of(other)) as reader:
+            seen.append(plain(reader))
+        return release(*args)
 
-    with open_saver(other_url) as doctor, open_saver(other_url, on_operation=mend_all) as target:
-        target.setup()
-        done = import_file(target, tmp_path / "all.zst")
-        assert done.problems == {}
-        assert plain(target) == plain(saver)
-    assert mended[0][0] > 0
-    assert mended[-1][0] == 0
-    assert not any(went for _, went in mended)
+    monkeypatch.setattr(other._dialect, "release_claim", looked_at, raising=False)
+    done = import_file(other, tmp_path / "all.zst") if how == "import" else transfer(saver, other)
+    assert done.problems == {}
+    assert seen == [before]
+    assert plain(other) == plain(saver) != before
 
 
 def test_a_thread_that_somebody_has_claimed_is_not_imported(
@@ -165,16 +245,6 @@ def test_a_thread_that_somebody_has_claimed_is_not_imported(
     assert "a run" in done.problems["t"]
     assert [found.config for found in everything(other)] == [found.config for found in saver.list(config("u"))]
     assert import_file(other, tmp_path / "all.zst").problems == {}
-    assert plain(other) == plain(saver)
-
-
-def test_the_claim_of_an_import_that_was_killed_is_not_in_the_way(
-    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
-) -> None:
-    fill_large(saver)
-    export_file(saver, tmp_path / "all.zst")
-    with other.claim("t", owner=IMPORTER):  # It beats no more, but has not expired.
-        assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == plain(saver)
 
 
@@ -226,7 +296,7 @@ def started(what: str, saver: CheckpointSaver, file: Path, kills_at: str) -> sub
 def url_of(saver: Any) -> str:
     if hasattr(saver._driver, "path"):
         return f"sqlite:///{saver._driver.path}"
-    return str(saver._driver._connections._options["conninfo"])
+    return str(saver._driver._connections._options["kwargs"]["address"])
 
 
 def unpacked(path: Path) -> bytes:
@@ -235,8 +305,6 @@ def unpacked(path: Path) -> bytes:
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    import json
-
     return list(map(json.loads, unpacked(path).splitlines()))
 
 
@@ -247,14 +315,14 @@ def packed(path: Path, text: bytes) -> Path:
 
 def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     for name in "tu":
-        step(saver, name, None, a=[name * 400])
+        step(saver, name, None, a=[name * 4000])
     export_file(saver, tmp_path / "all.zst")
     whole = unpacked(tmp_path / "all.zst")
     lines = whole.splitlines(keepends=True)
     cases = {
         "no export": b"[1]\n",
         "no export of": b"",
-        "form 2": lines[0].replace(b":1}", b":2}") + b"".join(lines[1:]),
+        "form 3": lines[0].replace(b":2}", b":3}") + b"".join(lines[1:]),
         "ends too early": b"".join(lines[:-1]),
         "in the middle of thread 't'": b"".join(lines[:3]),
         "not those that were exported": whole.replace(b'"value":"', b'"value":"AAAA', 1),
@@ -268,6 +336,100 @@ def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: Check
         import_file(other, tmp_path / "text")
     with pytest.raises(ConfigError, match="there already"):
         export_file(saver, tmp_path / "all.zst")
+
+
+def test_what_unpacks_to_gigabytes_in_one_line_is_refused_before_it_is_in_memory(
+    other: CheckpointSaver, tmp_path: Path
+) -> None:
+    import resource
+
+    path = tmp_path / "bomb.zst"
+    with path.open("wb") as file, ZstdCompressor(level=19).stream_writer(file) as packed_file:
+        packed_file.write(b'{"langgraph-checkpoint-custom":1}\n{"thread":"')
+        for _ in range(2048):
+            packed_file.write(bytes(1 << 20))
+    assert path.stat().st_size < 1_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for read in (lambda: import_file(other, path), lambda: count_exported(path)):
+        with pytest.raises(BrokenExport, match=r"line 2: it unpacks to more than 256,000,000 bytes.*largest_row"):
+            read()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000  # KB.
+    assert list(other.threads()) == []
+
+
+def test_a_row_may_be_as_large_as_is_asked_for(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+    step(saver, "t", None, a=[[hashlib.sha256(bytes([n])).hexdigest() for n in range(200)]])
+    export_file(saver, tmp_path / "all.zst")
+    with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
+        import_file(other, tmp_path / "all.zst", largest_row=1000)
+    assert import_file(other, tmp_path / "all.zst", largest_row=1_000_000).threads == 1
+
+
+MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no object with 1": lambda row: [1],
+    "no object with 1 ": lambda row: {"blob": 1, "write": 2},
+    "no rows of the kind 'table'": lambda row: {"table": {}},
+    "no object with 6": lambda row: {"blob": []},
+    "the blob is no object": lambda row: {"blob": {"channel": "a"}},
+    "does not have the columns": lambda row: {"blob": {**_without(row["blob"], "value"), "worth": ""}},
+    "column channel": lambda row: {"blob": row["blob"] | {"channel": 5}},
+    "column version": lambda row: {"blob": row["blob"] | {"version": None}},
+    "column checkpoint_ns": lambda row: {"blob": row["blob"] | {"checkpoint_ns": "a\0b"}},
+    "surrogates": lambda row: {"blob": row["blob"] | {"type": "\ud800"}},
+    "base64|padding|characters|data": lambda row: {"blob": row["blob"] | {"value": "€"}},
+    "padding|multiple": lambda row: {"blob": row["blob"] | {"value": "AAA"}},
+    "Expecting value": lambda row: {"blob": row["blob"] | {"parts": "no JSON"}},
+    "column parts": lambda row: {"blob": row["blob"] | {"parts": "[1]"}},
+    "column parts ": lambda row: {"blob": row["blob"] | {"parts": '{"a":1}'}},
+}
+
+
+def _without(row: dict[str, Any], column: str) -> dict[str, Any]:
+    return {name: cell for name, cell in row.items() if name != column}
+
+
+def test_a_row_that_no_export_has_written_is_told_with_its_line(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    step(saver, "s", None, a=["s" * 4000])
+    step(saver, "t", None, a=["t" * 4000])
+    step(other, "s", None, a=["there"])  # One is compared first.
+    export_file(saver, tmp_path / "all.zst")
+    lines = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
+    places = [number for number, line in enumerate(lines) if line.startswith(b'{"blob":')]
+    for place in (places[0], places[-1]):
+        for words, change in MALFORMED.items():
+            line = json.dumps(change(json.loads(lines[place]))).encode() + b"\n"
+            text = b"".join([*lines[:place], line, *lines[place + 1 :]])
+            with pytest.raises(BrokenExport, match=rf"line {place + 1}: .*({words.strip()})"):
+                import_file(other, packed(tmp_path / "one.zst", text))
+            assert [thread.thread_id for thread in other.threads()] == ["s"]
+    for place, line in (
+        (1, b"no JSON\n"),
+        (1, b'{"thread":["t"]}\n'),
+        (1, b"[" * 100_000 + b"\n"),
+        (2, b"no JSON\n"),
+        (2, b'{"write":' * 100_000 + b"\n"),
+        (2, b"\xff\n"),
+    ):
+        text = b"".join([*lines[:place], line, *lines[place + 1 :]])
+        with pytest.raises(BrokenExport, match=f"line {place + 1}: "):
+            import_file(other, packed(tmp_path / "one.zst", text))
+
+
+def test_a_target_without_the_thread_is_not_told_that_it_was_there(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    """A file that says the same row twice, with the number and the digest of its lines."""
+    step(saver, "t", None, a=["t" * 400])
+    export_file(saver, tmp_path / "all.zst")
+    head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
+    rows.append(rows[-1])
+    end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
+    told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
+    found = import_file(other, packed(tmp_path / "twice.zst", b"".join([head, thread, *rows, told, last])))
+    assert "no export has made it" in found.problems["t"]
+    assert "before" not in found.problems["t"]
 
 
 def test_a_thread_that_is_exported_while_a_run_goes_on_is_of_one_moment(
@@ -291,3 +453,37 @@ def test_a_thread_that_is_exported_while_a_run_goes_on_is_of_one_moment(
     assert len(plain(saver)) == 1
     assert import_file(other, tmp_path / "all.zst").problems == {}
     assert plain(other) == expected
+
+
+def test_a_thread_with_rows_of_its_own_stays_as_it_is(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    """Though all of its checkpoints come again: a pruned one, and one with another question."""
+    place = None
+    for name in ("pruned", "asked"):
+        for number in range(3):
+            place = step(saver, name, None if number == 0 else place, a=[f"{number}" * 400])
+    assert place is not None
+    saver.put_writes(place, [("__interrupt__", "one")], "task")
+    export_file(saver, tmp_path / "first.zst")
+    assert import_file(other, tmp_path / "first.zst").problems == {}
+    other.prune(["pruned"])
+    saver.put_writes(place, [("__interrupt__", "another"), ("__resume__", "one")], "task")
+    before = plain(other)
+    export_file(saver, tmp_path / "second.zst")
+    for _ in range(2):
+        done = import_file(other, tmp_path / "second.zst")
+        assert (done.threads, sorted(done.problems)) == (0, ["asked", "pruned"])
+        assert plain(other) == before
+
+
+def test_a_small_thread_that_somebody_has_claimed_is_not_imported_either(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
+) -> None:
+    step(saver, "t", None, a=[1])
+    export_file(saver, tmp_path / "all.zst")
+    with other.claim("t", owner="a run"):
+        for done in (import_file(other, tmp_path / "all.zst"), transfer(saver, other)):
+            assert "a run" in done.problems["t"]
+            assert not other.thread_exists("t")
+    assert import_file(other, tmp_path / "all.zst").problems == {}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, make_dataclass
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -13,16 +16,34 @@ import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
+from pydantic import BaseModel, create_model
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, SchemaForeign
-from langgraph_checkpoint_custom.moving import migrate
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
+from langgraph_checkpoint_custom.adapters.official import PAGE, open_official
+from langgraph_checkpoint_custom.moving import Moved, migrate
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
 from tests.stores import Store
 
 CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"the key of old  ")
 OTHER = EncryptedSerializer.from_pycryptodome_aes(key=b"the key of today")
+
+
+@pytest.fixture
+def old_module() -> Iterator[ModuleType]:
+    """A module of an application as it was."""
+    module: Any = ModuleType("the_application_as_it_was")
+    sys.modules[module.__name__] = module
+    module.Point = make_dataclass("Point", [("x", int)])
+    module.Journey = create_model("Journey", a=(str, ...), b=(str, ...))
+    module.Travels = create_model("Travels", all=(list[module.Journey], ...))
+    kind = Enum("Kind", {"BY_SEA": "by sea"})  # type: ignore[misc]
+    module.Kind = kind
+    for made in (module.Point, module.Journey, module.Travels, module.Kind):
+        made.__module__ = module.__name__
+    yield module
+    sys.modules.pop(module.__name__, None)
 
 
 def plain(found: CheckpointTuple) -> dict[str, Any]:
@@ -79,6 +100,88 @@ def test_a_second_run_takes_what_came_meanwhile(official: Official, saver: Check
         assert (moved.checkpoints, moved.threads, moved.problems) == (2, 2, {})
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
         assert migrate(official.url, saver).checkpoints == 0
+
+
+def spoil(official: Official, *tables: str) -> None:
+    """Make the values in these tables such that whoever reads one meets an error."""
+    sets = {"writes": "value", "checkpoint_writes": "blob", "checkpoint_blobs": "blob", "checkpoints": "checkpoint"}
+    if official.kind == "sqlite":
+        with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:
+            for table in tables:
+                assert file.execute(f"UPDATE {table} SET type = 'msgpack', {sets[table]} = x'c1'").rowcount
+    else:
+        with psycopg.connect(official.url) as server:
+            for table in tables:
+                update = f"UPDATE {table} SET type = 'msgpack', {sets[table]} = '\\xc1'::bytea".encode()
+                assert server.execute(update).rowcount
+
+
+def tables_of(official: Official) -> tuple[str, str]:
+    """Where the values of channels and writes are."""
+    return ("checkpoints", "writes") if official.kind == "sqlite" else ("checkpoint_blobs", "checkpoint_writes")
+
+
+def test_a_second_run_reads_no_value_of_what_is_there(official: Official, store: Store) -> None:
+    """Neither here nor there, in a number of round trips that does not grow with the threads."""
+    events: list[OperationEvent] = []
+    with store.open(on_operation=events.append) as target, official.open() as source:
+        for number in range(30):
+            first = step(source, f"{number}", None, a=[1], b="x")
+            source.put_writes(first, [("a", 1)], "task")
+            source.put_writes(step(source, f"{number}", first, a=[2], b="y"), [("a", 2)], "task")
+        assert migrate(official.url, target).verified == 60
+        spoil(official, *tables_of(official))
+        events.clear()
+        assert migrate(official.url, target, verify=False) == Moved(threads=30)
+        assert [(event.name, event.round_trips) for event in events] == [("threads_places", 1)]
+        assert len(migrate(official.url, target).problems) == 30  # The values are read by whoever compares them.
+
+        step(source, "new", None, a=[3], b="z")
+        events.clear()
+        moved = migrate(official.url, target, verify=False)
+        assert (moved.threads, moved.checkpoints, moved.problems) == (31, 1, {})
+        assert sum(event.name == "put" for event in events) == 1
+        assert target.get_tuple(config("new")) is not None
+
+
+def test_of_what_may_have_been_replaced_only_that_is_read(official: Official, saver: CheckpointSaver) -> None:
+    """Questions and answers at the newest checkpoint; a second question takes the place of the first."""
+    with official.open() as source:
+        old = step(source, "t", None, a=[1])
+        source.put_writes(old, [(INTERRUPT, "asked long ago")], "task")
+        place = step(source, "t", old, a=[2])
+        source.put_writes(place, [("a", 3)], "another task")
+        source.put_writes(place, [(INTERRUPT, "one?")], "task")
+        source.put_writes(place, [(RESUME, ["one"])], "task")
+        assert migrate(official.url, saver).problems == {}
+        spoil(official, tables_of(official)[0])
+        source.put_writes(place, [(INTERRUPT, "two?")], "task")
+        source.put_writes(place, [(RESUME, ["one", "two"])], "task")
+        source.put_writes(old, [(INTERRUPT, "nobody asks that again")], "task")
+        moved = migrate(official.url, saver, verify=False)
+        assert (moved.checkpoints, moved.writes, moved.problems) == (0, 2, {})
+        assert migrate(official.url, saver, verify=False).writes == 0
+    found = saver.get_tuple(config("t"))
+    assert found is not None
+    written = sorted(found.pending_writes or (), key=lambda write: write[1])
+    assert written == [
+        ("task", INTERRUPT, "two?"),
+        ("task", RESUME, ["one", "two"]),
+        ("another task", "a", 3),
+    ]
+
+
+def test_threads_are_found_page_by_page(official: Official) -> None:
+    names = [*sorted(f"{number}" for number in range(2 * PAGE + 1)), "", "\x7f"]
+    with official.open() as source:
+        for name in names:
+            step(source, name, None)
+        with open_official(official.url, JsonPlusSerializer()) as found:
+            assert found.count() == len(names)
+            pages = list(found.threads())
+            assert [len(page) for page in pages] == [PAGE, PAGE, 3]
+            assert sorted(name for page in pages for name in page) == sorted(names)
+            assert set(found.places(["5", "nobody's", ""])) == {"", "5"}
 
 
 def test_a_run_goes_on_beside_the_move(official: Official, saver: CheckpointSaver) -> None:
@@ -142,6 +245,47 @@ def test_classes_are_not_needed(official: Official, saver: CheckpointSaver) -> N
         assert found.checkpoint["channel_values"] == {"a": [Point(1)]}
     finally:
         del sys.modules[module.__name__]
+
+
+@dataclass
+class Place:
+    """Once a `Point`, of which there was an `x`."""
+
+    across: int
+
+
+class Trip(BaseModel):
+    """Once a `Journey`, from `a` to `b`."""
+
+    stops: list[str]
+
+
+def test_old_classes_may_be_others_now(official: Official, store: Store, old_module: ModuleType) -> None:
+    """What LangGraph's serializer has stored of them is given to `on_load`; models in models are dicts there."""
+    old = old_module
+    with official.open() as source:
+        journey = old.Journey(a="Rome", b="Oslo")
+        place = step(source, "t", None, a=[old.Point(1)], b=old.Travels(all=[journey]), c=journey, d=old.Kind.BY_SEA)
+        source.put_writes(place, [("a", old.Point(2)), ("c", journey)], "task")
+        with store.open() as target:
+            assert migrate(official.url, target).problems == {}
+    del sys.modules[old.__name__]
+
+    def trip(fields: dict[str, Any]) -> Trip:
+        return Trip(stops=[fields["a"], fields["b"]])
+
+    on_load: dict[str, Any] = {
+        f"{old.__name__}.Point": lambda fields: Place(across=fields["x"]),
+        f"{old.__name__}.Journey": trip,
+        f"{old.__name__}.Travels": lambda fields: list(map(trip, fields["all"])),
+        f"{old.__name__}.Kind": str.upper,
+    }
+    with store.open(on_load=on_load) as target:
+        found = target.get_tuple(config("t"))
+    rome = Trip(stops=["Rome", "Oslo"])
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"a": [Place(1)], "b": [rome], "c": rome, "d": "BY SEA"}
+    assert found.pending_writes == [("task", "a", Place(2)), ("task", "c", rome)]
 
 
 def test_long_lists_share_their_parts(official: Official, store: Store) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import ormsgpack
 import psycopg
 import pytest
 
@@ -105,6 +106,30 @@ def few_postgres_threads(request: pytest.FixtureRequest, postgres_dsn: str, post
                 cursor.execute("ANALYZE")
         with open_saver(url) as saver:
             saver.setup(searchable=["run"])
+        yield url
+
+
+# Checkpoints of 1 KB, those of all threads by turns, so that each of a thread is on another page of the table.
+FILL_BY_TURNS = """
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, format, inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
+)
+SELECT 't' || t, '', to_char(n, 'FM000000'), 4, '{}', '{}', '{}', '{}', 'msgpack', %(document)b,
+    'msgpack', %(metadata)b, '{}', ''
+FROM generate_series(1, 400) AS n, generate_series(1, 9) AS t
+ORDER BY n, t
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres_threads_by_turns(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+    """A few threads of 400 checkpoints that were filled at the same time, as by a server."""
+    with made_database(postgres_dsn, postgres_template) as (_, url):
+        with psycopg.connect(url, autocommit=True) as connection:
+            document = {"v": 4, "channel_values": {}, "text": "x" * 1000}
+            connection.execute(FILL_BY_TURNS, {"document": ormsgpack.packb(document), "metadata": ormsgpack.packb({})})
+            connection.execute("ANALYZE")
         yield url
 
 

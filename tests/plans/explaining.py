@@ -7,11 +7,15 @@ from typing import Any
 
 import psycopg
 
+from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.records import ThreadPage
+from langgraph_checkpoint_custom.core.thread_statements import Fork
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
+from tests.plans.conftest import SHORT
 
 SEARCHED = ThreadPage("\U0010ffff", "", {"run": '"run7-10"'}, 20)
 
@@ -62,8 +66,8 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
         ),
         "runs": (d.select_runs("t7"), 150),
         # Of each of the 50 threads that have ever asked: the next one, its newest checkpoint and that one's writes.
-        "inbox": (d.select_interrupts(""), 300),
-        "inbox of some": (d.select_interrupts("t1"), 300),
+        "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
+        "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),
         "sizes of threads": (d.sizes_of_threads(["t1", "t2"]), 1_500),
         "sizes of a thread": (d.sizes_of_thread("t1", 10), 2_500),
         # A page of 200 rows, what they refer to, and what refers to those of their threads: 100 checkpoints in each.
@@ -81,20 +85,48 @@ def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
 NO_METADATA = {"metadata_type": "msgpack", "metadata": b"\x80", "metadata_filter": "{}"}
 
 
+def a_checkpoint(thread_id: str) -> Encoded:
+    """A checkpoint behind the last one that refers to nothing."""
+    row = CheckpointRow(
+        thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], [], [],
+        "msgpack", b"", "msgpack", b"", "{}",
+    )  # fmt: skip
+    return Encoded(row, [], [], [], lambda _: [], None, {})
+
+
+def an_extension(thread_id: str) -> Encoded:
+    """A checkpoint that keeps a value of the last one, shares a part with it and has a value of its own."""
+    last = str(SHORT)
+    row = a_checkpoint(thread_id).row._replace(blob_channels=["messages"], blob_versions=[last])
+    return Encoded(
+        row,
+        [BlobRow("own", "1", "msgpack", b"")],
+        [BlobRef("messages", last, required=True), BlobRef("messages", last, required=True, begins='["#/10"')],
+        [],
+        lambda _: [],
+        None,
+        {},
+    )
+
+
 def maintenance(d: SqlDialect) -> dict[str, Trip]:
     """What changes many rows or walks through all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
+    fork = Fork("t7", "new", "000050", NO_METADATA)
+    stored = d.store_fork(fork)
     return {
-        "delete runs": d.delete_runs(["run7-3"]),
+        "put with references": d.put_checkpoint(an_extension("t7"), only_newest=True, even_if_hidden=False),
+        "threads of runs": d.threads_of_runs(["run7-3"]),
+        "delete runs": d.delete_runs("t7", ["run7-3"]),
         "prune": d.delete_superseded("t7", 1),
         "prune to the newest": d.erase_superseded("t7"),
         "copy": d.copy_thread("t7", "t8"),
         "delete a thread": d.delete_thread("t7"),
         "delete an idle thread": d.delete_idle("t7", "999999"),
-        "places": d.select_places("t7"),
+        "places": d.select_places(["t7"]),
         "places that a prune looks at": d.select_kept_places("t7"),
         "fork point": d.select_fork_point("t7", "t8", None, "run7-3"),
-        "fork": d.fork_thread("t7", "new", "000050", NO_METADATA),
+        "fork": d.fork_thread(fork) if stored is None else stored,
         "label": d.label_checkpoint(Key("t7", "", None), "name"),
         "delete a checkpoint": d.delete_checkpoint(Key("t7", "", "000050")),
         "rollback": d.delete_later(Key("t7", "", "000050")),
@@ -108,17 +140,29 @@ MAINTENANCE = list(maintenance(PostgresDialect("langgraph_checkpoint")))
 CASES = list(trips(PostgresDialect("langgraph_checkpoint")))
 
 
-def explain(connection: psycopg.Connection[Any], statement: Statement) -> dict[str, Any]:
-    row = connection.execute(
-        f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}",
-        statement.values(),
-    ).fetchone()
+def explain(connection: psycopg.Connection[Any], statement: Statement, *, generic: bool = False) -> dict[str, Any]:
+    """The plan of a statement, with the rows that it read; the one for its parameters, or the one for all."""
+    values = statement.values()
+    if generic:
+        # Of what EXPLAIN explains itself the parameters are known, however it is sent.
+        text, names, _ = text_of(statement.sql)
+        values = [list(values[name]) if isinstance(values[name], ManyBytes) else values[name] for name in names]
+        for setting in ("plan_cache_mode = force_generic_plan", "random_page_cost = 1"):  # As in sessions of our own.
+            connection.execute(f"SET {setting}")
+        connection.execute(b"PREPARE explained AS " + text, prepare=False)
+        explained = f"EXECUTE explained({', '.join(['%s'] * len(names))})" if names else "EXECUTE explained"
+    else:
+        explained = statement.sql
+    cursor = psycopg.ClientCursor(connection) if generic else connection.cursor()
+    row = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {explained}", values).fetchone()
+    if generic:
+        connection.execute("DEALLOCATE explained")
     assert row is not None
     plan: dict[str, Any] = row[0][0]["Plan"]
     return plan
 
 
-def connected(url: str, *, owner: bool, generic: bool = False) -> psycopg.Connection[Any]:
+def connected(url: str, *, owner: bool) -> psycopg.Connection[Any]:
     """A connection as the tables' owner, or as a role under row-level security, which the planner knows less about."""
     connection = psycopg.connect(url)
     connection.execute("SET statement_timeout = '20s'")
@@ -129,9 +173,6 @@ def connected(url: str, *, owner: bool, generic: bool = False) -> psycopg.Connec
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA langgraph_checkpoint TO plans_runner"
         )
         connection.execute("SET LOCAL ROLE plans_runner")
-    if generic:
-        connection.execute("SET plan_cache_mode = force_generic_plan")
-        connection.prepare_threshold = 0
     return connection
 
 

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 
-from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom.core.codec import Encoded
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom import PostgresSaver, open_saver
+from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.model import Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
+from langgraph_checkpoint_custom.core.thread_statements import Fork
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
-from tests.plans.conftest import SHORT
 from tests.plans.explaining import (
     CASES,
     MAINTENANCE,
     NO_METADATA,
+    a_checkpoint,
     connected,
     explain,
     maintenance,
@@ -40,35 +44,18 @@ from tests.plans.explaining import (
 @pytest.mark.parametrize("case", CASES)
 def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, owner: bool) -> None:
     trip, bound = trips(PostgresDialect("langgraph_checkpoint"))[case]
-    with connected(postgres_store, owner=owner, generic=generic) as connection:
+    with connected(postgres_store, owner=owner) as connection:
         for statement in trip.statements:
-            scans, rows = table_reads(explain(connection, statement))
+            scans, rows = table_reads(explain(connection, statement, generic=generic))
             assert scans == []
             assert (0 if statement.name == "searchable_there" else 1) <= rows <= bound
         connection.rollback()
 
 
-def an_extension(thread_id: str) -> Encoded:
-    """A checkpoint that keeps a value of the last one, shares a part with it and has a value of its own."""
-    last = str(SHORT)
-    return Encoded(
-        CheckpointRow(
-            thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], ["messages"], [last],
-            "msgpack", b"", "msgpack", b"", "{}",
-        ),
-        [BlobRow("own", "1", "msgpack", b"")],
-        [BlobRef("messages", last, required=True), BlobRef("messages", last, required=True, begins='["#/10"')],
-        [],
-        lambda _: [],
-        None,
-        {},
-    )  # fmt: skip
-
-
 SHARED: dict[str, tuple[Callable[[SqlDialect, str], Trip | None], int]] = {
     "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
-    "put": (lambda d, thread: d.insert_checkpoint(an_extension(thread)), 2),
+    "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread).row), 0),
     "put_writes": (
         lambda d, thread: d.insert_writes(
             Key(thread, "", "000077"), [WriteRow("a", "new", "", None, 0, "msgpack", b"")], None
@@ -88,15 +75,12 @@ def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, member
     assert len(shares) == members
     (statement,) = shares[0].merge([share.part for share in shares]).trip.statements
     with psycopg.connect(postgres_store) as connection:
-        if generic:
-            connection.execute("SET plan_cache_mode = force_generic_plan")
-            connection.prepare_threshold = 0
-        plan = explain(connection, statement)
+        plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
         assert scans == []
         assert rows <= bound * members
         assert rows >= (members if bound else 0)
-        if bound == 2:
+        if case == "put":
             stored = connection.execute(
                 "SELECT count(*) FROM langgraph_checkpoint.checkpoints"
                 " WHERE checkpoint_id = '000101' AND run_id IS NULL"
@@ -131,10 +115,12 @@ def test_postgres_finds_threads_by_a_searchable_key(
 @pytest.mark.parametrize("owner", [True, False], ids=["owner", "another role"])
 @pytest.mark.parametrize("run_ids", [["run7-3"], ["run0-5", "run9-1", "unknown"]], ids=["one run", "several"])
 def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[str], owner: bool) -> None:
-    trip = PostgresDialect("langgraph_checkpoint").delete_runs(run_ids)
+    d = PostgresDialect("langgraph_checkpoint")
+    threads = sorted({f"t{run_id[3]}" for run_id in run_ids if run_id != "unknown"})
+    deletions = [d.delete_runs(thread_id, run_ids) for thread_id in threads]
     with connected(postgres_store, owner=owner) as connection:
         rows = 0
-        for statement in trip.statements:
+        for statement in [s for trip in (d.threads_of_runs(run_ids), *deletions) for s in trip.statements]:
             scans, read = table_reads(explain(connection, statement))
             assert (statement.name, scans) == (statement.name, [])
             rows += read
@@ -155,18 +141,62 @@ def test_postgres_reads_no_table_where_each_thread_is_a_tenth_of_the_store(
 ) -> None:
     """The planner thinks that the first of so many is found soon, from the beginning of the table."""
     trip, _ = trips(PostgresDialect("langgraph_checkpoint"))[case]
-    with connected(few_postgres_threads, owner=owner, generic=generic) as connection:
+    with connected(few_postgres_threads, owner=owner) as connection:
         for statement in trip.statements:
-            scans, rows = table_reads(explain(connection, statement))
+            scans, rows = table_reads(explain(connection, statement, generic=generic))
             assert case in LARGE_PAGES or scans == []
             assert rows <= 30_000
         connection.rollback()
 
 
 @pytest.mark.parametrize("owner", [True, False], ids=["owner", "another role"])
+@pytest.mark.parametrize("limit", [1, 10, 50])
+def test_postgres_reads_no_more_than_a_page_of_a_thread(
+    postgres_threads_by_turns: str, limit: int, owner: bool
+) -> None:
+    """A plan for any parameters takes the range of a page for a few rows, which it would read and sort, all of them."""
+    (statement,) = (
+        PostgresDialect("langgraph_checkpoint").select_page(first_page("t1", "", None, None, {}, limit)).statements
+    )
+    with connected(postgres_threads_by_turns, owner=owner) as connection:
+        for generic in (False, True):
+            _, rows = table_reads(explain(connection, statement, generic=generic))
+            assert limit <= rows <= limit + 1
+        connection.rollback()
+
+
+@pytest.mark.parametrize("whose", ["ours", "the caller's"])
+def test_postgres_sessions_read_no_more_than_a_page_of_a_thread(postgres_threads_by_turns: str, whose: str) -> None:
+    """What the server has counted of many pages, most of which are prepared: it counts when a session ends."""
+
+    def read() -> int:
+        with psycopg.connect(postgres_threads_by_turns) as connection:
+            found = connection.execute(
+                "SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'checkpoints'"
+            ).fetchone()
+            assert found
+            return int(found[0])
+
+    before = read()
+    with ExitStack() as stack:
+        source: Any = postgres_threads_by_turns
+        if whose == "the caller's":
+            options = {"autocommit": True}
+            source = stack.enter_context(ConnectionPool(source, min_size=1, max_size=1, kwargs=options, open=True))
+        saver = stack.enter_context(PostgresSaver(source, max_size=1))
+        for _ in range(40):
+            assert len(list(saver.list({"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}, limit=10))) == 10
+    deadline = time.monotonic() + 10
+    while (found := read() - before) < 400 and time.monotonic() < deadline:
+        time.sleep(0.05)  # A session that was closed ends, and tells what it has read, when the server gets to it.
+    assert 400 <= found <= 500
+
+
+@pytest.mark.parametrize("owner", [True, False], ids=["owner", "another role"])
+@pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
 @pytest.mark.parametrize("case", MAINTENANCE)
 def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_the_store(
-    few_postgres_threads: str, case: str, owner: bool
+    few_postgres_threads: str, case: str, generic: bool, owner: bool
 ) -> None:
     d = PostgresDialect("langgraph_checkpoint")
     with connected(few_postgres_threads, owner=owner) as connection:
@@ -175,14 +205,14 @@ def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_th
             connection.execute("UPDATE langgraph_checkpoint.checkpoints SET delta_channels = '{}'")
         rows = 0
         for statement in maintenance(d)[case].statements:
-            rows += sum(read for _, read in statement_rows(explain(connection, statement)))
+            rows += sum(read for _, read in statement_rows(explain(connection, statement, generic=generic)))
         assert 0 < rows <= 300_000  # Of all nodes; a million and more where each row is looked for among all others.
         connection.rollback()
 
 
 @pytest.mark.parametrize("checkpoint_id", ["000050", "000100"])
 def test_postgres_forks_by_index(postgres_store: str, checkpoint_id: str) -> None:
-    trip = PostgresDialect("langgraph_checkpoint").fork_thread("t7", "new", checkpoint_id, NO_METADATA)
+    trip = PostgresDialect("langgraph_checkpoint").fork_thread(Fork("t7", "new", checkpoint_id, NO_METADATA))
     with psycopg.connect(postgres_store) as connection:
         rows = 0
         for statement in trip.statements:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -26,7 +27,7 @@ from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
     stored,
 )
 from langgraph_checkpoint_custom.adapters.desk import Desk, Make, attempt
-from langgraph_checkpoint_custom.errors import Contention, CorruptCheckpoint
+from langgraph_checkpoint_custom.errors import ConfigError, Contention, CorruptCheckpoint
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
 
 
@@ -63,7 +65,7 @@ class CubeLoopCheckpointer:
         if found is None or found[0].keys().isdisjoint(("extra", "log")):
             return None
         channels, entries = found
-        extra = {key: from_json(text) for key, text in channels.get("extra", {}).items()}
+        extra = {key: _read(text) for key, text in channels.get("extra", {}).items()}
         return base.CheckpointData(_messages(thread_id, entries), extra, channels.get("parent"))
 
     async def append(self, thread_id: str, messages: list[Message]) -> None:
@@ -100,7 +102,7 @@ class CubeLoopCheckpointer:
         if pending is None:
             return None
         try:
-            return HitlRequest.model_validate(from_json(pending["request"])), pending["run"]
+            return HitlRequest.model_validate(_read(pending["request"])), pending["run"]
         except ValueError as error:
             raise corrupt(thread_id, "the pending request", error) from error
 
@@ -141,7 +143,7 @@ class CubeLoopCheckpointer:
     ) -> StructuredValue | None:
         """The answer that was noted, or None."""
         answers = (await self._do(read_thread, stored(thread_id))).get("answers", {})
-        answer: StructuredValue = from_json(answers.get(run_id or "", {}).get(question_id, "null"))
+        answer: StructuredValue = _read(answers.get(run_id or "", {}).get(question_id, "null"))
         return answer
 
     async def clear_hitl_answers(
@@ -164,6 +166,7 @@ class CubeLoopCheckpointer:
 
     async def claim_run(self, thread_id: str, run_id: str) -> None:
         """Begin a run, which nobody else has begun."""
+        _check_run(run_id)
 
         def claim(channels: Channels) -> Channels:
             claimed = channels.get("claimed", ())
@@ -179,6 +182,7 @@ class CubeLoopCheckpointer:
 
     async def mark_run_complete(self, thread_id: str, run_id: str) -> None:
         """End a run; one that has ended stays as it is."""
+        _check_run(run_id)
 
         def complete(channels: Channels) -> Channels | None:
             claimed, completed = channels.get("claimed", ()), channels.get("completed", ())
@@ -217,6 +221,8 @@ class CubeLoopCheckpointer:
         except Contention as error:
             raise exceptions.CheckpointerLockTimeoutError(str(error)) from error
         except CorruptCheckpoint as error:
+            if error.thread_id is None:
+                raise
             where = f"namespace {error.checkpoint_ns!r}, checkpoint {error.checkpoint_id!r}, channel {error.channel!r}"
             raise corrupt(name(error.thread_id), where, error) from error
 
@@ -226,14 +232,26 @@ def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
     for place, entry in enumerate(entries):
         try:
             # Not `validate_json`, which takes a dict in a tool's details for a model without fields.
-            messages.append(_MESSAGE.validate_python(from_json(entry["message"])))
+            messages.append(_MESSAGE.validate_python(_read(entry["message"])))
         except ValueError as error:
             raise corrupt(thread_id, f"message {place}", error) from error
     return messages
 
 
+def _check_run(run_id: object) -> None:
+    if not isinstance(run_id, str):  # None would be that of all messages without a run.
+        raise ConfigError(f"run_id is text, not {type(run_id).__name__}; begin a run with an id of its own")
+
+
 def _json(value: object) -> str:
-    return json.dumps(to_jsonable_python(value), ensure_ascii=False)  # `to_json` would make null of an infinite number.
+    plain = to_jsonable_python(value)  # `to_json` would make null of an infinite number.
+    text = json.dumps(plain, ensure_ascii=False)
+    # Half a surrogate pair, as models stream them, is text in JSON only where it is escaped.
+    return text if text.isascii() or not _SURROGATE.search(text) else json.dumps(plain)
+
+
+def _read(text: str) -> Any:
+    return json.loads(text) if "\\ud" in text else from_json(text)  # The latter refuses half a surrogate pair.
 
 
 def _by_key(extra: Channels) -> dict[str, str]:

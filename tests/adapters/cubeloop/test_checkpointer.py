@@ -431,7 +431,7 @@ async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver)
 async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
     await checkpointer.append("thread", [user("a")])
-    await checkpointer.save_extra("other", {"a": 1})
+    await checkpointer.save_extra("other", {"a": "x" * 3000})
     for table in ("blobs", "writes"):
         Database(store).run(f"UPDATE {table} SET value = :data", data=b"\xc1")
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*'messages'.*channel 'entry'") as caught:
@@ -439,3 +439,25 @@ async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: Chec
     assert (caught.value.thread_id, type(caught.value.__cause__)) == ("thread", CorruptCheckpoint)
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'other' .*channel 'extra'"):
         await checkpointer.save_extra("other", {})
+
+
+async def test_a_run_has_an_id(checkpointer: Checkpointer) -> None:
+    nobody: Any = None
+    for call in (checkpointer.claim_run, checkpointer.mark_run_complete):
+        with pytest.raises(ConfigError, match="run_id is text, not NoneType"):
+            await call("thread", nobody)
+    await checkpointer.append("thread", [user("without a run")])
+    assert await checkpointer.load("thread")
+
+
+async def test_half_a_surrogate_pair_is_kept(checkpointer: Checkpointer) -> None:
+    """As CubeLoop's own stores keep it: models stream text in pieces."""
+    text = "half \ud83d, whole \U0001f600, ü, and as it is written: \\ud83d"
+    await checkpointer.append("thread", [user(text)])
+    await checkpointer.save_extra("thread", {"text": text, "more": [text, float("inf"), 10**30]})
+    await checkpointer.save_hitl_answer("thread", "question", {"text": text}, run_id="run")
+    found = await checkpointer.load("thread")
+    assert found is not None
+    assert found.messages == [user(text)]
+    assert found.extra == {"text": text, "more": [text, float("inf"), 10**30]}
+    assert await checkpointer.load_hitl_answer("thread", "question", run_id="run") == {"text": text}

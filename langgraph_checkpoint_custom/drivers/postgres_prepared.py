@@ -1,0 +1,211 @@
+"""Sessions, and the statements that are prepared in them and sent past psycopg's cursors.
+
+A prepared statement lives in one server process. A pooler such as PgBouncer lends that process to others, so statements
+are prepared only in sessions that are known to be direct: the process id that the connection was told at its start is
+the one that answers. That is asked once a connection.
+
+In a session of a caller's, psycopg prepares, which knows when the caller has everything forgotten (`DISCARD ALL`, say).
+In our own, what a run sends again and again goes straight to libpq: a cursor reads the statement, asks for the type of
+each parameter and counts, and to touch those 25 functions takes, where other things run between two calls, 110 of the
+645 µs of a put, 80 of 385 for writes and 75 of 500 for a get.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection, Connection, DataError, pq
+from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.generators import execute, fetch_many, pipeline_communicate
+from psycopg.pq.abc import PGconn, PGresult
+
+from langgraph_checkpoint_custom.core.model import ManyBytes
+from langgraph_checkpoint_custom.core.operation import Row, Statement
+from langgraph_checkpoint_custom.drivers.postgres_arrays import binary_array
+
+# Statements that a run sends again and again; the others are planned each time.
+HOT = frozenset(
+    {
+        "insert_checkpoint",
+        "put_checkpoint",
+        "erase_superseded",
+        "share_thread",
+        "lock_thread",
+        "insert_writes",
+        "page_latest",
+        "page_exact",
+        "page_of_namespace",
+        "page_of_thread",
+        "select_delta_values",
+    }
+)
+
+# Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
+MANY = frozenset({"insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
+
+# Of these a generic plan may read all of a thread, unless the session is ours.
+RANGES = frozenset({"page_of_namespace"})
+
+# How often a hot one is sent before it is prepared, which is a round trip: as psycopg has it.
+THRESHOLD = 5
+
+# The SQLSTATE of a statement that is prepared no more. After a rollback psycopg has all of a session forgotten, if it
+# has prepared some of its own: those of trips with several statements.
+_FORGOTTEN = b"26000"
+
+_PARAMETER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
+
+
+class Text(NamedTuple):
+    """A statement as the server reads it, and the names and formats of its parameters in their order."""
+
+    sql: bytes
+    names: Sequence[str]
+    formats: Sequence[int]
+
+
+@lru_cache(maxsize=256)
+def text_of(sql: str) -> Text:
+    """A statement of ours, with psycopg's named parameters, for the server."""
+    formats: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        name, form = found.groups()
+        if name is None:
+            return "%"
+        formats[name] = pq.Format.BINARY if form == "b" else pq.Format.TEXT
+        return f"${list(formats).index(name) + 1}"
+
+    return Text(_PARAMETER.sub(numbered, sql).encode(), list(formats), list(formats.values()))
+
+
+class Session:
+    """What is known of the server process behind a connection.
+
+    Args:
+        connection: The connection.
+        prepares: Whether statements may be prepared in it.
+        own: Whether it is ours alone, and known to be direct.
+    """
+
+    def __init__(self, connection: Connection[Any] | AsyncConnection[Any], *, prepares: bool, own: bool) -> None:
+        self._prepares = prepares
+        self.own = own
+        self._sends = own and prepares and connection.info.encoding == "utf-8"
+        self._uses: dict[str, int] = {}
+        self._prepared: dict[str, bytes] = {}
+        self._numbers = count()
+        self._transformer = Transformer()
+
+    def how(self, statement: Statement) -> bool | None:
+        """The `prepare` of psycopg for a statement: None prepares what comes often."""
+        if not self._prepares or (statement.name in RANGES and not self.own):
+            return False
+        return True if statement.name in MANY else None if statement.name in HOT else False
+
+    def sends(self, statements: Sequence[Statement]) -> bool:
+        """Whether to use `send`: for those that come often."""
+        if not self._sends:
+            return False
+        often = True
+        for name, sql, _ in statements:
+            if sql not in self._prepared and name not in MANY:
+                if name not in HOT:
+                    return False
+                uses = self._uses[sql] = self._uses.get(sql, 0) + 1
+                often = often and uses > THRESHOLD
+        return often
+
+    def send(self, pgconn: PGconn, statements: Sequence[Statement]) -> PQGen[Sequence[Sequence[Row]]]:
+        """The steps of a trip, for the connection to wait for; gives the rows of each statement."""
+        results = yield from self._results(pgconn, statements)
+        if any(result.error_field(pq.DiagnosticField.SQLSTATE) == _FORGOTTEN for result in results):
+            self._prepared.clear()
+            results = yield from self._results(pgconn, statements)
+        for result in results:
+            _checked(result)
+        return [self._rows(result) for result in results]
+
+    def _results(self, pgconn: PGconn, statements: Sequence[Statement]) -> PQGen[Sequence[PGresult]]:
+        commands: deque[Callable[[], None]] = deque()
+        for statement in statements:
+            text, names, formats = text_of(statement.sql)
+            prepared = self._prepared.get(statement.sql)
+            if prepared is None:
+                # Never again: a call that was cancelled may have made it.
+                prepared = b"langgraph_%d" % next(self._numbers)
+                pgconn.send_prepare(prepared, text)
+                _checked((yield from execute(pgconn))[-1])
+                self._prepared[statement.sql] = prepared
+            values = statement.values()
+            parameters = [_dumped(values, name) for name in names]
+            commands.append(
+                partial(pgconn.send_query_prepared, prepared, parameters, formats, result_format=pq.Format.BINARY)
+            )
+        if len(commands) > 1:
+            return (yield from _in_transaction(pgconn, commands))
+        commands[0]()
+        answers: list[PGresult] = yield from execute(pgconn)
+        return answers[-1:]
+
+    def _rows(self, result: PGresult) -> Sequence[Row]:
+        if not result.ntuples:
+            return []
+        self._transformer.set_pgresult(result)
+        rows = self._transformer.load_rows(0, result.ntuples, tuple)
+        self._transformer.set_pgresult(None)
+        return rows
+
+
+def _in_transaction(pgconn: PGconn, commands: deque[Callable[[], None]]) -> PQGen[Sequence[PGresult]]:
+    """Send queries together, from BEGIN to COMMIT; gives the result of each.
+
+    Who is interrupted meanwhile leaves the connection in pipeline mode, and has to close it.
+    """
+    commands.appendleft(partial(pgconn.send_query_params, b"BEGIN", None))
+    commands.append(partial(pgconn.send_query_params, b"COMMIT", None))
+    commands.append(pgconn.pipeline_sync)
+    pgconn.enter_pipeline_mode()
+    results: list[list[PGresult]] = yield from pipeline_communicate(pgconn, commands)
+    while not results or results[-1][-1].status != pq.ExecStatus.PIPELINE_SYNC:
+        results.append((yield from fetch_many(pgconn)))
+    pgconn.exit_pipeline_mode()
+    answers = [result[-1] for result in results[:-1]]
+    if pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        pgconn.send_query_params(b"ROLLBACK", None)
+        yield from execute(pgconn)
+    failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
+    # The server skips what follows a failed statement.
+    return answers[1:-1] if failed is None else [failed]
+
+
+def _checked(result: PGresult) -> None:
+    """Raise psycopg's error if a statement failed."""
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        raise error_from_result(result, encoding="utf-8")
+
+
+def _dumped(values: Mapping[str, Any], name: str) -> bytes | None:
+    """A parameter as libpq takes it."""
+    value = values[name]
+    kind = type(value)
+    if kind is str:
+        text: bytes = value.encode()
+        if b"\0" in text:  # libpq would send what is before it.
+            raise DataError(f"{name} contains a NUL character, which PostgreSQL cannot store in a text")
+        return text
+    if value is None or kind is bytes:
+        return value  # type: ignore[no-any-return]  # Parameters are not typed.
+    if kind is ManyBytes:
+        return binary_array(value)
+    if kind is bool:
+        return b"t" if value else b"f"
+    assert kind is int, name
+    return b"%d" % value

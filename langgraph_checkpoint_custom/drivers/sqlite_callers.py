@@ -1,0 +1,130 @@
+"""A connection of the caller's to a SQLite database: of a file its path is taken, and one in memory is used itself.
+
+A file has its own connections for readers and for the writer. What is in memory is only there on the connection that it
+was made with, so all calls share that one, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+
+from langgraph_checkpoint_custom.core.operation import Row
+from langgraph_checkpoint_custom.errors import ConfigError
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+    Given: TypeAlias = sqlite3.Connection | aiosqlite.Connection
+
+T = TypeVar("T")
+
+_SAVEPOINT = "langgraph_checkpoint"
+
+
+def is_connection(given: object) -> TypeGuard[Given]:
+    """Whether something is a connection of `sqlite3` or of `aiosqlite`, which need not be installed."""
+    module = sys.modules.get("aiosqlite")
+    return isinstance(given, sqlite3.Connection) or (module is not None and isinstance(given, module.Connection))
+
+
+class CallersConnection:
+    """A caller's connection, with as much of `sqlite3.Connection` as the driver uses.
+
+    In a transaction of the caller's a transaction of ours is a savepoint, and the caller says when it is committed. How
+    the caller likes to see rows does not matter.
+    """
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._end = ""  # What commits the transaction that is ours.
+        try:
+            ((_, _, self.path),) = (row for row in self._send("PRAGMA database_list").rows if row[1] == "main")
+            if not self.path and isinstance(given, sqlite3.Connection):
+                _elsewhere(given.cursor)
+        except sqlite3.ProgrammingError as error:
+            raise ConfigError(
+                f"the connection cannot be used: {error}; a graph calls its saver from several OS threads, so make the "
+                "connection with check_same_thread=False, or give the path of the file"
+            ) from None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether there is a transaction of ours."""
+        return bool(self._end) and self._given.in_transaction
+
+    def execute(self, sql: str, parameters: Any = ()) -> _Rows:
+        """Run a statement."""
+        if sql.startswith("BEGIN"):
+            nested = self._given.in_transaction
+            self._send(f"SAVEPOINT {_SAVEPOINT}" if nested else sql)
+            self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"
+        elif sql == "COMMIT":
+            self._send(self._end)
+            self._end = ""
+        elif sql == "ROLLBACK":
+            self.rollback()
+        else:
+            return self._send(sql, parameters)
+        return _Rows(())
+
+    def executemany(self, sql: str, parameters: Sequence[Any]) -> None:
+        """Run a statement with each of these."""
+        self._send(sql, parameters, many=True)
+
+    def rollback(self) -> None:
+        """Take back what is ours."""
+        if self._end == "COMMIT":
+            self._send("ROLLBACK")
+        else:
+            self._send(f"ROLLBACK TO {_SAVEPOINT}")
+            self._send(f"RELEASE {_SAVEPOINT}")
+        self._end = ""
+
+    def close(self) -> None:
+        """Nothing: it is the caller's."""
+
+    def _send(self, sql: str, parameters: Any = (), *, many: bool = False) -> _Rows:
+        if isinstance(self._given, sqlite3.Connection):
+            cursor = self._given.cursor()
+            cursor.row_factory = None
+            (cursor.executemany if many else cursor.execute)(sql, parameters)
+            return _Rows(cursor.fetchall())
+        try:
+            return _elsewhere(lambda: asyncio.run(_on_its_thread(self._given, sql, parameters, many)))
+        except (ValueError, RuntimeError) as error:  # As aiosqlite says that it is closed.
+            raise sqlite3.ProgrammingError(str(error)) from None
+
+
+class _Rows:
+    """What a statement has given."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = list(rows)
+
+    def fetchall(self) -> list[Row]:
+        return self.rows
+
+    def fetchone(self) -> Row | None:
+        return self.rows[0] if self.rows else None
+
+
+def _elsewhere(work: Callable[[], T]) -> T:
+    """Do something on another OS thread: an event loop may run on this one."""
+    with ThreadPoolExecutor(1) as worker:
+        return worker.submit(work).result()
+
+
+async def _on_its_thread(given: Any, sql: str, parameters: Any, many: bool) -> _Rows:
+    """Run a statement on the thread of an aiosqlite connection, which answers to any event loop."""
+    try:
+        cursor = await given.cursor()
+    except ValueError:  # It was not awaited yet; if it was closed, this cannot be done either.
+        cursor = await (await given).cursor()
+    cursor.row_factory = None
+    await (cursor.executemany if many else cursor.execute)(sql, parameters)
+    return _Rows(await cursor.fetchall())

@@ -1,0 +1,169 @@
+"""The options of savers, for type checkers and for whoever has none: each is checked when it is given.
+
+Otherwise a slip would come to light in the middle of a run, or in a worker that dies of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from inspect import iscoroutinefunction
+from typing import Any, Literal, TypedDict, get_args
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langgraph_checkpoint_custom.core.serde import Allowed, OnInexact, OnLoad, OnUnreadable
+from langgraph_checkpoint_custom.core.starts import ConcurrentWriters
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.observed import OnOperation
+from langgraph_checkpoint_custom.retention import Retention
+
+Synchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+Strategy = Literal["keep_latest", "delete", "delete_all"]
+
+
+class SaverOptions(TypedDict, total=False):
+    """The keyword options that every saver takes beside `serde`; `CheckpointSaver` says what they do."""
+
+    previous_serdes: Sequence[SerializerProtocol]
+    clear_metadata: Sequence[str]
+    strict: bool
+    allow: Sequence[Allowed]
+    on_unreadable: OnUnreadable
+    on_inexact: OnInexact
+    on_load: OnLoad | None
+    concurrent_writers: ConcurrentWriters
+    compress: bool | None
+    on_operation: OnOperation | None
+    retention: Retention | None
+
+
+class SqliteOptions(SaverOptions, total=False):
+    """The keyword options of `SqliteSaver`."""
+
+    serde: SerializerProtocol | None
+    busy_timeout: float
+    synchronous: Synchronous
+
+
+class PostgresOptions(SaverOptions, total=False):
+    """The keyword options of `PostgresSaver`."""
+
+    serde: SerializerProtocol | None
+    schema: str
+    min_size: int
+    max_size: int
+    pool_timeout: float
+    connect_timeout: float
+    answer_timeout: float
+    prepare: bool | None
+
+
+class Options(PostgresOptions, total=False):
+    """The options of `open_saver`: those of the database that the URL names."""
+
+    busy_timeout: float
+    synchronous: Synchronous
+
+
+_SAVERS = {"SqliteSaver": SqliteOptions.__annotations__, "PostgresSaver": PostgresOptions.__annotations__}
+
+
+def check_options(saver: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a saver does not have, or that are of the wrong type; which numbers may be is not told here.
+
+    Raises:
+        ConfigError: It names the option.
+    """
+    own = _SAVERS[saver]
+    for name, value in options.items():
+        if name not in own:
+            other = next((kind for kind, names in _SAVERS.items() if name in names), None)
+            near = get_close_matches(name, own, 1)
+            hint = f"; it is one of {other}" if other else f"; is {near[0]} meant?" if near else ""
+            raise ConfigError(f"{saver} has no option {name!r}{hint}")
+        what, holds = _CHECKS[name]
+        if not holds(value):
+            # What was taken for a serializer may be a key.
+            shown = f"a {type(value).__name__}" if "serde" in name else repr(value)
+            raise ConfigError(f"{name} is {what}, not {shown}")
+
+
+def check_strategy(strategy: object) -> None:
+    """Refuse what is no strategy of `prune`."""
+    if strategy not in get_args(Strategy):
+        raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
+
+
+def _is_serde(value: Any) -> bool:
+    """Whether it has LangGraph's methods, or those of its untyped serializers, which LangGraph wraps."""
+    pairs = ("dumps_typed", "loads_typed"), ("dumps", "loads")
+    return any(all(callable(getattr(value, name, None)) for name in pair) for pair in pairs)
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, type) or (isinstance(value, (tuple, list)) and [*map(type, value)] == [str, str])
+
+
+def _is_on_load(value: Any) -> bool:
+    """Whether it has functions that answer at once, or classes, by names with a module."""
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and "." in name and callable(load) and not iscoroutinefunction(load)
+        for name, load in value.items()
+    )
+
+
+def _one_of(words: Sequence[str]) -> tuple[str, Callable[[Any], bool]]:
+    *most, last = map(repr, words)
+    return f"{', '.join(most)} or {last}", lambda value: isinstance(value, str) and value in words
+
+
+def _list_of(what: str, holds: Callable[[Any], bool]) -> tuple[str, Callable[[Any], bool]]:
+    """A text is none: it would be taken letter by letter."""
+    return (
+        f"a list of {what}",
+        lambda value: (
+            isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping)) and all(map(holds, value))
+        ),
+    )
+
+
+_NUMBER = "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
+_SECONDS = "a number of seconds", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
+_YES = "True or False", lambda value: isinstance(value, bool)
+_YES_OR_NONE = "True, False or None", lambda value: value is None or isinstance(value, bool)
+_CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "serde": (
+        "a serializer with dumps_typed and loads_typed, or None",
+        lambda value: value is None or _is_serde(value),
+    ),
+    "previous_serdes": _list_of("serializers with dumps_typed and loads_typed", _is_serde),
+    "clear_metadata": _list_of("metadata keys", lambda value: isinstance(value, str)),
+    "strict": _YES,
+    "allow": _list_of('classes, or of pairs such as ("my_app.state", "Plan")', _is_class),
+    "on_unreadable": _one_of(get_args(OnUnreadable)),
+    "on_inexact": _one_of(get_args(OnInexact)),
+    "on_load": (
+        'a dict of classes or functions (not async) by full class name, such as {"my_app.state.Plan": Plan}, or None',
+        lambda value: value is None or _is_on_load(value),
+    ),
+    "concurrent_writers": _one_of(get_args(ConcurrentWriters)),
+    "compress": _YES_OR_NONE,
+    "on_operation": ("a function, or None", lambda value: value is None or callable(value)),
+    "retention": (
+        "a Retention(…), such as Retention(keep_last=3), or None",
+        lambda value: value is None or isinstance(value, Retention),
+    ),
+    "busy_timeout": _SECONDS,
+    "synchronous": (
+        "one of " + ", ".join(get_args(Synchronous)),
+        lambda value: str(value).upper() in get_args(Synchronous),
+    ),
+    "schema": ("the name of a schema", lambda value: isinstance(value, str)),
+    "min_size": _NUMBER,
+    "max_size": _NUMBER,
+    "pool_timeout": _SECONDS,
+    "connect_timeout": _SECONDS,
+    "answer_timeout": _SECONDS,
+    "prepare": _YES_OR_NONE,
+}

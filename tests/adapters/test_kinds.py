@@ -1,0 +1,288 @@
+"""What changes threads in general is right for each kind of thread, or refused for it in plain words: a table of them.
+
+Each kind has a thread of three steps, and what its framework sees of it is a list with an item for each. After each
+operation it has to be what the table says, and the framework has to be able to go on.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+pytest.importorskip("cubeloop", reason="no CubeLoop: install the extra `cubeloop`")
+pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra `pydantic-deep`")
+
+from cubeloop.providers.base import TextContent, UserMessage
+from pydantic_deep.features.checkpointing import Checkpoint as DeepCheckpoint
+
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
+from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
+from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
+from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
+from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
+from langgraph_checkpoint_custom.core.kinds import thread_of
+from tests.behaviour.helpers import run_graph
+from tests.stores import Face, Store
+
+Items = Sequence[str]
+
+
+class Kind(ABC):
+    """A framework, as its users see a thread of it."""
+
+    def __init__(self, saver: CheckpointSaver) -> None:
+        self.saver = saver
+
+    @abstractmethod
+    def thread(self, name: str) -> str:
+        """The stored id."""
+
+    @abstractmethod
+    async def add(self, name: str, item: str) -> None: ...
+
+    @abstractmethod
+    async def items(self, name: str) -> Items: ...
+
+    def points(self, name: str) -> list[str]:
+        """The checkpoint after each step, the oldest first."""
+        config: Any = {"configurable": {"thread_id": self.thread(name), "checkpoint_ns": ""}}
+        return [found.checkpoint_id for found in self.saver.history(config)][::-1]
+
+
+class State(TypedDict):
+    said: Annotated[list[str], operator.add]
+
+
+class LangGraph(Kind):
+    def thread(self, name: str) -> str:
+        return name
+
+    def graph(self) -> Any:
+        builder = StateGraph(State)
+        builder.add_node("nothing", lambda state: {})
+        builder.add_edge(START, "nothing")
+        return builder.compile(checkpointer=self.saver)
+
+    async def add(self, name: str, item: str) -> None:
+        self.graph().invoke({"said": [item]}, {"configurable": {"thread_id": name}})
+
+    async def items(self, name: str) -> Items:
+        return list(self.graph().get_state({"configurable": {"thread_id": name}}).values.get("said", ()))
+
+    def points(self, name: str) -> list[str]:
+        return super().points(name)[2::3]  # The last one of each run.
+
+
+class CubeLoop(Kind):
+    def thread(self, name: str) -> str:
+        return thread_of("cubeloop", name)
+
+    async def add(self, name: str, item: str) -> None:
+        await CubeLoopCheckpointer(self.saver).append(name, [UserMessage(content=[TextContent(text=item)])])
+
+    async def items(self, name: str) -> Items:
+        found = await CubeLoopCheckpointer(self.saver).load(name)
+        return [message.content[0].text for message in found.messages] if found else []
+
+
+class PydanticDeep(Kind):
+    def thread(self, name: str) -> str:
+        return thread_of("pydantic-deep", name)
+
+    async def add(self, name: str, item: str) -> None:
+        one = DeepCheckpoint(item, item, 1, [], 0, datetime.now(timezone.utc))
+        await DeepCheckpointStore(self.saver, name).save(one)
+
+    async def items(self, name: str) -> Items:
+        return [found.label for found in await DeepCheckpointStore(self.saver, name).list_all()]
+
+
+class Sessions(Kind):
+    def thread(self, name: str) -> str:
+        return thread_of("session", "default", name)
+
+    async def add(self, name: str, item: str) -> None:
+        messages = [{"content": text} for text in (*await self.items(name), item)]
+        await SessionStore(self.saver).asave(SessionCheckpoint(name, len(messages), messages))
+
+    async def items(self, name: str) -> Items:
+        found = await SessionStore(self.saver).aload(name)
+        return [message["content"] for message in found.messages] if found else []
+
+
+class KeyValues(Kind):
+    def thread(self, name: str) -> str:
+        return thread_of("key-value", "1", "place", name)
+
+    async def add(self, name: str, item: str) -> None:
+        await KeyValueStore(self.saver).aput(["place"], name, {"items": [*await self.items(name), item]})
+
+    async def items(self, name: str) -> Items:
+        found = await KeyValueStore(self.saver).aget(["place"], name)
+        return found["items"] if found else []
+
+
+KINDS = (LangGraph, CubeLoop, PydanticDeep, Sessions, KeyValues)
+ALL = ["1", "2", "3"]
+REFUSED = "refused"
+
+
+async def rollback(face: Face, kind: Kind) -> None:
+    await face.do("rollback", kind.thread("t"), kind.points("t")[1])
+
+
+async def fork(face: Face, kind: Kind) -> None:
+    await face.do("fork_thread", kind.thread("t"), kind.thread("new"), checkpoint_id=kind.points("t")[1])
+
+
+async def fork_the_newest(face: Face, kind: Kind) -> None:
+    await face.do("fork_thread", kind.thread("t"), kind.thread("new"))
+
+
+async def delete_newest(face: Face, kind: Kind) -> None:
+    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[2]}
+    await face.do("delete_checkpoint", {"configurable": point})
+
+
+async def delete_first(face: Face, kind: Kind) -> None:
+    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
+    await face.do("delete_checkpoint", {"configurable": point})
+
+
+async def delete_thread(face: Face, kind: Kind) -> None:
+    await face.delete_thread(kind.thread("t"))
+
+
+async def delete_for_runs(face: Face, kind: Kind) -> None:
+    await face.delete_for_runs(["a run of nobody's"])
+
+
+async def prune(face: Face, kind: Kind) -> None:
+    await face.prune([kind.thread("t")])
+
+
+async def prune_all(face: Face, kind: Kind) -> None:
+    await face.prune([kind.thread("t")], strategy="delete")
+
+
+async def sweep(face: Face, kind: Kind) -> None:
+    await face.do("sweep", Retention(keep_last=1))
+
+
+async def sweep_all(face: Face, kind: Kind) -> None:
+    await face.do("sweep", Retention(max_bytes=0))
+
+
+async def copy(face: Face, kind: Kind) -> None:
+    await face.copy_thread(kind.thread("t"), kind.thread("new"))
+
+
+async def label_and_prune(face: Face, kind: Kind) -> None:
+    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
+    await face.do("label", {"configurable": point}, "first")
+    await face.prune([kind.thread("t")])
+    assert list(kind.saver.labels(kind.thread("t"))) == ["first"]
+
+
+async def label_and_unlabel(face: Face, kind: Kind) -> None:
+    await face.do("label", {"configurable": {"thread_id": kind.thread("t"), "checkpoint_ns": ""}}, "newest")
+    assert await face.do("unlabel", kind.thread("t"), "newest")
+
+
+async def reencrypt(face: Face, kind: Kind) -> None:
+    await face.do("reencrypt", dry_run=True)
+
+
+Operation = Callable[[Face, Kind], Any]
+# What is left: of all kinds, and of those for which it is something else. A checkpoint of pydantic-deep is an item.
+TABLE: dict[Operation, tuple[Any, dict[type[Kind], Any]]] = {
+    rollback: (["1", "2"], {CubeLoop: REFUSED}),
+    fork: (["1", "2"], {CubeLoop: REFUSED, PydanticDeep: ["2"]}),
+    fork_the_newest: (ALL, {CubeLoop: REFUSED, PydanticDeep: ["3"]}),
+    # LangGraph goes on from the parent, which has the input already.
+    delete_newest: (["1", "2"], {CubeLoop: REFUSED, LangGraph: ALL}),
+    delete_first: (ALL, {CubeLoop: REFUSED, PydanticDeep: ["2", "3"]}),
+    delete_thread: ([], {}),
+    delete_for_runs: (ALL, {}),
+    prune: (ALL, {PydanticDeep: ["3"]}),
+    prune_all: ([], {}),
+    sweep: (ALL, {PydanticDeep: ["3"]}),
+    sweep_all: ([], {}),
+    copy: (ALL, {}),
+    label_and_prune: (ALL, {PydanticDeep: ["1", "3"]}),
+    label_and_unlabel: (ALL, {}),
+    reencrypt: (ALL, {}),
+}
+NEW = {fork, fork_the_newest, copy}
+
+
+@pytest.fixture
+def saver(store: Store) -> Iterator[CheckpointSaver]:
+    with store.open() as saver:
+        saver.setup()
+        yield saver
+
+
+@pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+async def test_what_changes_threads_in_general(face: Face, make: type[Kind], change: Operation) -> None:
+    saver = face.saver
+    assert isinstance(saver, CheckpointSaver)
+    kind = make(saver)
+    for item in ALL:
+        await kind.add("t", item)
+    everybody, others = TABLE[change]
+    expected = others.get(make, everybody)
+    if expected == REFUSED:
+        with pytest.raises(ConfigError, match=r"is of the kind \w+: "):
+            await change(face, kind)
+        left = {"t": ALL, "new": []}
+    else:
+        await change(face, kind)
+        left = {"t": ALL, "new": expected} if change in NEW else {"t": expected}
+    for name, items in left.items():
+        assert await kind.items(name) == items
+        for more in ("more", "and more"):
+            await kind.add(name, more)
+        assert await kind.items(name) == [*items, "more", "and more"]
+
+
+@pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
+async def test_a_thread_becomes_none_of_another_kind(face: Face, make: type[Kind]) -> None:
+    assert isinstance(face.saver, CheckpointSaver)
+    other, graph = make(face.saver), LangGraph(face.saver)
+    await graph.add("t", "1")
+    await other.add("t", "1")
+    for source, target in ((graph.thread("t"), other.thread("new")), (other.thread("t"), graph.thread("new"))):
+        for name in ("copy_thread", "fork_thread"):
+            with pytest.raises(ConfigError, match="of the kind"):
+                await face.do(name, source, target)
+    assert not await face.do("thread_exists", other.thread("new"))
+    assert not await face.do("thread_exists", graph.thread("new"))
+
+
+@pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
+async def test_a_graph_on_another_frameworks_thread_is_refused(face: Face, make: type[Kind]) -> None:
+    assert isinstance(face.saver, CheckpointSaver)
+    other = make(face.saver)
+    await other.add("t", "1")
+    where = {"configurable": {"thread_id": other.thread("t")}}
+    with pytest.raises(ConfigError, match="a graph needs a thread of its own"):
+        await run_graph(face, LangGraph(face.saver).graph(), {"said": ["1"]}, where)
+    assert await other.items("t") == ["1"]
+
+
+@pytest.mark.parametrize("given", [None, "sqlite:///checkpoints.db", InMemorySaver()], ids=["None", "URL", "other"])
+def test_an_adapter_says_that_it_was_given_no_saver(given: Any) -> None:
+    for make in (CubeLoopCheckpointer, KeyValueStore, SessionStore, lambda saver: DeepCheckpointStore(saver, "a")):
+        with pytest.raises(
+            ConfigError, match=f"needs a saver of langgraph_checkpoint_custom, not a {type(given).__name__}"
+        ):
+            make(given)

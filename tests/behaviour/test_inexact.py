@@ -1,0 +1,254 @@
+"""What cannot come back as it was is stored and read as with LangGraph's savers, and the log says so once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, make_dataclass
+from datetime import datetime, timedelta, tzinfo
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import pydantic.v1
+import pytest
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Command
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, field_serializer
+
+from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, open_saver
+from langgraph_checkpoint_custom.core import objects
+from tests.behaviour.graph_in_a_function import local_graph
+from tests.behaviour.helpers import Database, get, metadata, put
+from tests.exactly import same
+from tests.stores import Face, Store
+
+LANGGRAPH = JsonPlusSerializer()
+
+
+class FakeDatetime(datetime):
+    """As libraries have that extend datetime, pandas' Timestamp for one."""
+
+
+class Zone(tzinfo):
+    """As libraries have, pytz for one."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        return timedelta(hours=1)
+
+    def dst(self, when: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, when: datetime | None) -> str:
+        return "there"
+
+
+class FakeTimedelta(timedelta):
+    """As pandas has one."""
+
+    def __new__(cls, text: str) -> FakeTimedelta:
+        return super().__new__(cls, seconds=float(text))
+
+
+class Locked(BaseModel):
+    """One that holds what cannot be stored, which its constructor makes."""
+
+    name: str = Field("", alias="theName")
+    _lock: Any = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        self._lock = threading.Lock()
+
+
+class Typed(BaseModel):
+    """One that has a form of its own for what cannot be stored."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    kind: type
+
+    @field_serializer("kind")
+    def name_of(self, kind: type) -> str:
+        return kind.__name__
+
+    @classmethod
+    def model_validate(cls, obj: Any, **_: Any) -> Any:
+        return cls(kind={"int": int}[obj["kind"]])
+
+
+@dataclass
+class Indexed:
+    """One that makes more of its fields than can be stored."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@dataclass
+class Holder:
+    value: Any
+
+
+def of_local_classes() -> dict[str, Any]:
+    class Model(BaseModel):
+        name: str
+        pair: tuple[int, int] = (1, 2)
+
+    class Outer(BaseModel):
+        inner: Model
+
+    class Old(pydantic.v1.BaseModel):
+        name: str
+
+    class Colour(Enum):
+        RED = "red"
+
+    class Pair(NamedTuple):
+        left: int
+        right: Any
+
+    class Names(set):  # type: ignore[type-arg]
+        pass
+
+    class Place(PurePosixPath):
+        pass
+
+    made = create_model("Made", name=(str, ...))
+    return {
+        "model": Model(name="a"),
+        "model in a model": Outer(inner=Model(name="a")),
+        "old model": Old(name="a"),
+        "dataclass": make_dataclass("Local", [("value", Any)])({"deep": Model(name="b")}),
+        "enum": Colour.RED,
+        "named tuple": Pair(1, Colour.RED),
+        "set": Names({1}),
+        "create_model": made(name="a"),
+        "in what can be found": [Holder(Colour.RED)],
+    }
+
+
+LOCAL = of_local_classes()
+INEXACT: dict[str, Any] = {
+    **LOCAL,
+    "a kind of datetime": FakeDatetime(2024, 1, 1),
+    "a kind of timedelta": FakeTimedelta("1"),
+    "a kind of zone": datetime(2024, 1, 1, tzinfo=Zone()),
+    "a kind of array": np.array([1, 2]).view(np.recarray),
+}
+ANEW: dict[str, Any] = {
+    "a private attribute": Locked(theName="a"),
+    "another attribute": Indexed("a"),
+    "a field with a form of its own": Typed(kind=int),
+    "excluded fields": ChatPromptTemplate.from_messages([("system", "you are {name}"), MessagesPlaceholder("chat")]),
+}
+
+
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr(objects, "_WARNED", set())
+    caplog.set_level(logging.WARNING, "langgraph_checkpoint_custom")
+    return caplog
+
+
+def said(log: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in log.records if record.name == "langgraph_checkpoint_custom"]
+
+
+def through(value: Any) -> Any:
+    return LANGGRAPH.loads_typed(LANGGRAPH.dumps_typed(value))
+
+
+@pytest.mark.parametrize("name", INEXACT)
+async def test_it_is_what_langgraph_makes_of_it(face: Face, log: pytest.LogCaptureFixture, name: str) -> None:
+    value = INEXACT[name]
+    for each in (value, [value], {"a": (value,)}):
+        where = await put(face, "1", {"a": each}, meta=metadata(0, mine=each))
+        await face.put_writes(where, [("a", each)], "task")
+        found = await get(face, where)
+        for part in (
+            found.checkpoint["channel_values"]["a"],
+            (found.pending_writes or [])[0][2],
+            found.metadata["mine"],  # type: ignore[typeddict-item]
+        ):
+            assert (type(part), repr(part)) == (type(through(each)), repr(through(each)))
+        await face.delete_thread("thread")
+    lines = said(log)
+    assert lines, "nobody was told"
+    assert len(lines) == len(set(lines)) <= 2, "it was said again"
+    assert all("on_inexact='raise'" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ANEW)
+async def test_what_is_made_by_its_constructor_again(face: Face, log: pytest.LogCaptureFixture, name: str) -> None:
+    value = ANEW[name]
+    where = await put(face, "1", {"a": [value]})
+    (found,) = (await get(face, where)).checkpoint["channel_values"]["a"]
+    assert type(found) is type(value)
+    if name == "another attribute":
+        assert found.name == "a"
+        assert found.lock is not value.lock
+    elif name == "a private attribute":
+        assert (found.name, type(found._lock)) == ("a", type(value._lock))
+    else:
+        assert found == value
+    assert len(said(log)) == 1 if name != "excluded fields" else said(log)
+
+
+async def test_a_kind_of_float_is_a_float(face: Face, log: pytest.LogCaptureFixture) -> None:
+    """LangGraph's PostgreSQL saver makes one of it, and its serializer refuses it."""
+    for each in (np.float64(0.5), [np.float64(0.5)], {"a": Holder(np.float64(0.5))}):
+        where = await put(face, "1", {"a": each})
+        found = (await get(face, where)).checkpoint["channel_values"]["a"]
+        assert same(found, {"a": Holder(0.5)} if isinstance(each, dict) else [0.5] if isinstance(each, list) else 0.5)
+        await face.delete_thread("thread")
+    (line,) = said(log)
+    assert "numpy.float64 is stored as LangGraph's" in line
+
+
+@pytest.mark.parametrize("name", [*INEXACT, *ANEW, "a kind of float"])
+async def test_it_may_be_an_error_instead(store: Store, colour: str, database: Database, name: str) -> None:
+    value = (INEXACT | ANEW | {"a kind of float": np.float64(0.5)})[name]
+    with store.open(on_inexact="raise") as saver:
+        face = Face(saver, colour)
+        where = await put(face, "1")
+        before = sorted(database.cells())
+        for each in (value, [value], {"a": Holder(value)}):
+            with pytest.raises(CheckpointEncodeError, match=r"something else: .*; nothing was stored"):
+                await put(face, "2", {"fine": ["x"], "a": each})
+            with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
+                await face.put_writes(where, [("fine", 1), ("a", each)], "task")
+        assert sorted(database.cells()) == before
+
+
+async def test_the_class_that_cannot_be_found_is_named(store: Store, colour: str) -> None:
+    with store.open(on_inexact="raise") as saver, pytest.raises(CheckpointEncodeError) as raised:
+        await put(Face(saver, colour), "1", {"a": [Holder({"b": Holder(LOCAL["enum"])})]})
+    assert "of_local_classes.<locals>.Colour" in str(raised.value)
+    assert "Holder" not in str(raised.value)
+
+
+def test_another_choice_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="'store' or 'raise', not 'log'"):
+        store.open(on_inexact="log")
+
+
+async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, colour: str) -> None:
+    """What it is in the end is what it is with LangGraph's own."""
+    run: Any = {"configurable": {"thread_id": "1"}}
+    ends = []
+    for saver in (open_saver(store.url), InMemorySaver()):
+        graph, state = local_graph(saver)
+        each: Any
+        for each in (state(steps=[{"name": "first", "at": (0, 1)}]), Command(resume="yes")):
+            result = await graph.ainvoke(each, run) if colour == "async" else graph.invoke(each, run)
+        found = await graph.aget_state(run) if colour == "async" else graph.get_state(run)
+        history = [each async for each in graph.aget_state_history(run)]
+        ends.append((repr(result), repr(found.values), [repr(each.values) for each in history]))
+        if isinstance(saver, InMemorySaver):
+            continue
+        await saver.aclose()
+    assert ends[0] == ends[1]

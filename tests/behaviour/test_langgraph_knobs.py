@@ -1,0 +1,276 @@
+"""LangGraph's own switches do here what they do there, and arguments at their edges what the official savers do."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
+
+from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.core import serde as core_serde
+from tests.behaviour.helpers import config, metadata, put
+from tests.stores import Face, Store
+
+
+@dataclasses.dataclass
+class Listed:
+    value: int
+
+
+@dataclasses.dataclass
+class Unlisted:
+    value: int
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_serde, "_SAID", set())
+
+
+def values(found: Any) -> Any:
+    return found.checkpoint["channel_values"]
+
+
+async def test_an_unregistered_type_is_warned_of_once(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+    where = await put(face, "1", {"a": [Unlisted(1), Listed(2)]})
+    with caplog.at_level(logging.WARNING, "langgraph.checkpoint.serde.jsonplus"):
+        for _ in range(2):
+            assert values(await face.get_tuple(where)) == {"a": [Unlisted(1), Listed(2)]}
+    said = [record.getMessage() for record in caplog.records if record.name == "langgraph.checkpoint.serde.jsonplus"]
+    assert len(said) == 2
+    for name in ("Unlisted", "Listed"):
+        (one,) = (text for text in said if text.startswith(f"Deserializing unregistered type {__name__}.{name} from"))
+        assert "LANGGRAPH_STRICT_MSGPACK=true" in one
+        assert f"[({__name__!r}, {name!r})]" in one
+
+
+async def test_an_allowlist_of_langgraphs_gives_what_was_stored_of_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[Listed])
+    official = JsonPlusSerializer(allowed_msgpack_modules=[Listed])
+    with store.open(serde=serde) as saver:
+        face = Face(saver, "sync")
+        stored = [Unlisted(1), Listed(2)]
+        where = await put(face, "1", {"a": stored})
+        with caplog.at_level(logging.WARNING, "langgraph.checkpoint.serde.jsonplus"):
+            assert values(await face.get_tuple(where)) == {"a": [{"value": 1}, Listed(2)]}
+        assert official.loads_typed(official.dumps_typed(stored)) == [{"value": 1}, Listed(2)]
+        assert "Blocked deserialization of" in caplog.text
+        assert "Unlisted" in caplog.text
+    with store.open(strict=True, allow=[Listed]) as saver:
+        with pytest.raises(CorruptCheckpoint, match="Unlisted is not allowed to be read"):
+            saver.get_tuple(where)
+        more = saver.with_allowlist([(__name__, "Nothing")])
+        with pytest.raises(CorruptCheckpoint, match="Unlisted is not allowed to be read"):
+            more.get_tuple(where)
+
+
+STRICT = """
+import dataclasses, sys
+from typing import Any
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph_checkpoint_custom import open_saver
+
+class Holder: pass
+
+@dataclasses.dataclass
+class Unlisted:
+    value: int
+
+thread = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+with open_saver(sys.argv[1]) as saver:
+    saver.setup()
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {"a": [Unlisted(1)]}
+    checkpoint["channel_versions"] = {"a": "1"}
+    saver.put(thread, checkpoint, {}, {"a": "1"})
+    print(saver.get_tuple(thread).checkpoint["channel_values"]["a"])
+"""
+
+
+def test_strict_msgpack_of_the_environment(store: Store, tmp_path: Path) -> None:
+    for strict, expected in (("true", "[{'value': 1}]"), ("false", "[Unlisted(value=1)]")):
+        done = subprocess.run(
+            [sys.executable, "-c", STRICT, store.url],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": strict},
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+        assert ("Blocked deserialization" if strict == "true" else "Deserializing unregistered") in done.stderr
+
+
+class Refusal(ValueError):
+    """An error of a user's own."""
+
+
+class Refusing(JsonPlusSerializer):
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        if obj == ["forbidden"]:
+            raise Refusal("this may not be stored")
+        return super().dumps_typed(obj)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_the_serializers_own_error_comes_as_it_is(store: Store, colour: str) -> None:
+    with store.open(serde=Refusing()) as saver:
+        face = Face(saver, colour)
+        where = await put(face, "1", {"a": ["fine"]})
+        for attempt in (
+            lambda: put(face, "2", {"a": ["forbidden"]}, parent=where),
+            lambda: face.put_writes(where, [("a", ["forbidden"])], "task"),
+        ):
+            with pytest.raises(Refusal, match="this may not be stored") as raised:
+                await attempt()
+            if sys.version_info >= (3, 11):
+                (note,) = raised.value.__notes__
+                assert note.endswith("to channel 'a' cannot be serialised; nothing was stored") or note == (
+                    "the value of channel 'a' cannot be serialised; nothing was stored"
+                )
+        found = await face.get_tuple(config())
+        assert found is not None
+        assert values(found) == {"a": ["fine"]}
+        assert found.pending_writes == []
+        with pytest.raises(CheckpointEncodeError, match="channel 'a'"):
+            await put(face, "2", {"a": [lambda: None]})
+
+
+class Numbered(pydantic.BaseModel):
+    """What says, when it is given something else, what that was."""
+
+    number: int
+
+
+class Checking(JsonPlusSerializer):
+    """A serializer that checks numbers, when it writes them, reads them, or never."""
+
+    when = ""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        if self.when == "writing" and isinstance(obj, dict) and "number" in obj:
+            Numbered(**obj)
+        return super().dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        obj = super().loads_typed(data)
+        if self.when == "reading" and isinstance(obj, dict) and "number" in obj:
+            Numbered(**obj)
+        return obj
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_no_value_is_shown_that_an_error_of_the_serializer_quotes(store: Store, colour: str) -> None:
+    serde = Checking()
+    with store.open(serde=serde) as saver:
+        face = Face(saver, colour)
+        secret = {"number": "topsecret"}
+        where = await put(face, "1", {"a": secret})
+        await face.put_writes(where, [("a", secret)], "task")
+        serde.when = "writing"
+        for attempt in (
+            lambda: put(face, "2", {"a": secret}, parent=where),
+            lambda: face.put_writes(where, [("a", secret)], "another task"),
+        ):
+            with pytest.raises(CheckpointEncodeError, match="ValidationError: number: int_parsing") as unwritten:
+                await attempt()
+            assert "topsecret" not in str(unwritten.value)
+        serde.when = "reading"
+        with pytest.raises(CorruptCheckpoint, match="ValidationError: number: int_parsing") as unread:
+            await face.get_tuple(config())
+        assert "topsecret" not in str(unread.value)
+        serde.when = "never"
+        found = await face.get_tuple(config())
+        assert found is not None
+        assert values(found) == {"a": secret}
+        assert found.pending_writes == [("task", "a", secret)]
+
+
+@pytest.mark.parametrize("one", ["123", b"123", 5, None])
+async def test_one_id_where_a_sequence_belongs_is_a_type_error(face: Face, one: Any) -> None:
+    for name in ("prune", "delete_for_runs"):
+        with pytest.raises(TypeError, match="must be a sequence of ids"):
+            await face.do(name, one)
+        with pytest.raises(ConfigError):
+            await face.do(name, one)
+
+
+async def test_limits_at_their_edges_are_those_of_memory(face: Face) -> None:
+    memory = Face(InMemorySaver(), "sync")
+    for saver in (face, memory):
+        for number in range(3):
+            await put(
+                saver, str(number), {"a": number}, parent=config(checkpoint_id=str(number - 1)) if number else None
+            )
+    for limit in (0, -1, -5, 1, 2, 3, 4, None):
+        found = [one.checkpoint["id"] for one in await face.all(config(), limit=limit)]
+        assert found == [one.checkpoint["id"] for one in await memory.all(config(), limit=limit)], limit
+    befores: list[Any] = [config(), {"configurable": {}}, config(checkpoint_id="1"), config(checkpoint_id="0"), None]
+    for before in befores:
+        found = [one.checkpoint["id"] for one in await face.all(config(), before=before)]
+        assert found == [one.checkpoint["id"] for one in await memory.all(config(), before=before)], before
+
+
+@pytest.mark.parametrize("limit", ["3", 1.5, [1]])
+async def test_a_limit_that_is_no_number_is_refused(face: Face, limit: Any) -> None:
+    for name in ("list", "threads", "history"):
+        arguments = () if name == "threads" else (None,)
+        with pytest.raises(ConfigError, match="limit is a whole number or None"):
+            await face.collect(name, *arguments, limit=limit)
+
+
+@pytest.mark.parametrize("filter", ["x", ["source"], 5])
+async def test_a_filter_that_is_no_dict_is_refused(face: Face, filter: Any) -> None:
+    for name in ("list", "threads", "history"):
+        arguments = () if name == "threads" else (None,)
+        with pytest.raises(ConfigError, match="a filter is a dict"):
+            await face.collect(name, *arguments, filter=filter)
+    with pytest.raises(ConfigError, match="a filter is a dict"):
+        await face.do("count_threads", filter=filter)
+
+
+DOTTED: list[dict[str, Any]] = [
+    {"writes.node.a": 1},
+    {"writes.node.a": 2},
+    {"writes.node": {"a": 1}},
+    {"writes.node.b": None},
+    {"writes.nothing": None},
+    {"source": "loop", "writes.node.a": 1},
+    {"source.more": "loop"},
+]
+
+
+async def test_dotted_keys_find_what_is_inside(face: Face) -> None:
+    """As in the official SQLite saver, whose answers these are; on PostgreSQL the official one finds none of it."""
+    await put(face, "1", meta=metadata(writes={"node": {"a": 1}}), thread_id="1")
+    await put(face, "1", meta=metadata(writes={"node": {"a": 2}}), thread_id="2")
+    await put(face, "1", meta=metadata(), thread_id="3")
+    with OfficialSqliteSaver.from_conn_string(":memory:") as official:
+        theirs = Face(official, "sync")
+        for one in reversed(await face.all(None)):
+            await theirs.put(one.config, one.checkpoint, one.metadata, {})
+        for filter in DOTTED:
+            expected = {one.config["configurable"]["thread_id"] for one in official.list(None, filter=filter)}
+            found = [one.config["configurable"]["thread_id"] for one in await face.all(None, filter=filter)]
+            assert (set(found), len(found)) == (expected, len(expected)), filter
+            assert {one.thread_id for one in await face.collect("threads", filter=filter)} == expected
+            assert {one.thread_id for one in await face.collect("history", None, filter=filter)} == expected
+            assert await face.do("count_threads", filter=filter) == len(expected)
+
+
+async def test_a_key_that_has_a_dot_itself_is_found_first(face: Face) -> None:
+    held: Any = {"a.b": 1, "a": {"b": 2}}
+    await put(face, "1", meta=metadata(**held))
+    assert len(await face.all(None, filter={"a.b": 1})) == 1
+    assert await face.all(None, filter={"a.b": 2}) == []

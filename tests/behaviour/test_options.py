@@ -1,0 +1,152 @@
+"""Every option is checked when it is given, by its type and by a clear error."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from typing_extensions import Unpack
+
+from langgraph_checkpoint_custom import (
+    CheckpointSaver,
+    ConfigError,
+    PostgresSaver,
+    Retention,
+    SqliteSaver,
+    log_slow_operations,
+    open_saver,
+    overlay,
+)
+from langgraph_checkpoint_custom.options import _CHECKS, Options, PostgresOptions, SaverOptions, SqliteOptions
+from tests.stores import Face
+
+NOWHERE = "postgresql://nobody@localhost:1/nothing"
+SAVERS: dict[type[CheckpointSaver], Any] = {SqliteSaver: SqliteOptions, PostgresSaver: PostgresOptions}
+
+
+def keywords(of: Any) -> set[str]:
+    """The parameters that have names only, or that LangGraph gives by position: `serde`."""
+    parameters = inspect.signature(of).parameters.values()
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name == "serde"}
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+def test_type_checkers_know_the_options_that_there_are(saver: type[CheckpointSaver]) -> None:
+    assert keywords(saver) | set(SaverOptions.__annotations__) == set(SAVERS[saver].__annotations__)
+    assert keywords(CheckpointSaver) == set(SaverOptions.__annotations__) | {"serde"}
+    makers = {saver.__init__: SaverOptions, saver.from_conn_string: SAVERS[saver], open_saver: Options}  # type: ignore[attr-defined]
+    for make, options in makers.items():
+        hint = get_type_hints(make)["options"] if make is open_saver else None
+        if hint is not None:
+            assert get_origin(hint) is Unpack
+            assert get_args(hint) == (options,)
+        else:
+            said = inspect.signature(make).parameters["options"].annotation
+            assert said == f"Unpack[{options.__name__}]"
+
+
+def test_every_option_has_a_check() -> None:
+    assert set(_CHECKS) == set(Options.__annotations__)
+    assert set(SqliteOptions.__annotations__) | set(PostgresOptions.__annotations__) == set(Options.__annotations__)
+
+
+class Thing:
+    """What no option is."""
+
+    def __repr__(self) -> str:
+        return "a secret key"
+
+
+@pytest.mark.parametrize("name", sorted(_CHECKS))
+def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
+    url = NOWHERE if name in PostgresOptions.__annotations__ else "sqlite:///:memory:"
+    for wrong in (Thing(), "wrong \x00", b"x", [Thing()]):
+        if name == "schema" and isinstance(wrong, str):
+            continue
+        options: Any = {name: wrong}
+        with pytest.raises(ConfigError, match=f"^{name} ") as raised:
+            open_saver(url, **options)
+        if "serde" in name:
+            assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "words"),
+    [
+        (NOWHERE, {"busy_timeout": 1}, "PostgresSaver has no option 'busy_timeout'; it is one of SqliteSaver"),
+        ("sqlite:///a.db", {"schema": "x"}, "SqliteSaver has no option 'schema'; it is one of PostgresSaver"),
+        ("sqlite:///a.db", {"busy_timout": 1}, "no option 'busy_timout'; is busy_timeout meant"),
+        ("sqlite:///a.db", {"nonsense": 1}, "SqliteSaver has no option 'nonsense'$"),
+        (
+            "sqlite:///a.db",
+            {"retention": {"keep_last": 3}},
+            r"retention is a Retention\(…\), such as Retention\(keep_l",
+        ),
+        ("sqlite:///a.db", {"strict": "false"}, "strict is True or False, not 'false'"),
+        ("sqlite:///a.db", {"synchronous": "MAYBE"}, "synchronous is one of OFF, NORMAL, FULL, EXTRA, not 'MAYBE'"),
+        ("sqlite:///a.db", {"busy_timeout": float("nan")}, "busy_timeout must be 0 or more"),
+        ("sqlite:///a.db", {"clear_metadata": "user"}, "clear_metadata is a list of metadata keys, not 'user'"),
+        (NOWHERE, {"min_size": True}, "min_size is a whole number, not True"),
+        (NOWHERE, {"max_size": 2.5}, "max_size is a whole number"),
+        (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout must be more than 0"),
+        (NOWHERE, {"connect_timeout": 0}, "connect_timeout must be more than 0"),
+        (NOWHERE, {"schema": 5}, "schema is the name of a schema, not 5"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(url: str, options: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        open_saver(url, **options)
+
+
+@pytest.mark.parametrize("pipe", ["mine", {"schema": "mine"}, 5])
+def test_a_second_argument_that_is_no_pipeline_is_refused(pipe: Any) -> None:
+    with pytest.raises(ConfigError, match="pipe is a pipeline of psycopg"):
+        PostgresSaver(NOWHERE, pipe)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"older_than": 30},
+        {"older_than": timedelta()},
+        {"keep_last": "3"},
+        {"keep_last": 3, "every": "hour"},
+        {"keep_last": 3, "filter": "x"},
+        {},
+    ],
+)
+def test_a_retention_that_cannot_be_is_refused_when_it_is_made(options: Any) -> None:
+    with pytest.raises(ConfigError):
+        Retention(**options)
+
+
+async def test_arguments_of_methods_too(face: Face) -> None:
+    with pytest.raises(ConfigError, match="unknown prune strategy 'latest'"):
+        await face.prune(["1"], strategy="latest")
+    with pytest.raises(ConfigError, match="unknown prune strategy"):
+        await face.prune([], strategy="latest")
+    for name in ("list", "threads", "history"):
+        with pytest.raises(ConfigError, match="before is the config of a checkpoint"):
+            await face.collect(name, *(() if name == "threads" else (None,)), before="x")
+    with pytest.raises(ConfigError, match="searchable is a list"):
+        await face.do("setup", searchable=5)
+    for ttl in ("30", -1, float("nan")):
+        with pytest.raises(ConfigError, match="ttl_seconds must be more than 0 seconds"):
+            face.saver.claim("1", ttl_seconds=ttl)  # type: ignore[attr-defined]
+
+
+def test_partitions_are_a_number() -> None:
+    wrong: Any
+    for wrong in ("4", True, 2.0):
+        with pytest.raises(ConfigError, match="partitions is a whole number or None"):
+            PostgresSaver(NOWHERE).setup(partitions=wrong)
+
+
+def test_functions_too() -> None:
+    wrong: Any = "x"
+    with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):
+        log_slow_operations(wrong)
+    with pytest.raises(ConfigError, match="overlay takes a saver, not a str"):
+        overlay(wrong)

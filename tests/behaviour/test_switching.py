@@ -1,0 +1,443 @@
+"""Programs that were written for LangGraph's savers run with the import changed, in whatever form they make one."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib
+import logging
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import psycopg
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, StateGraph
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+import langgraph_checkpoint_custom
+from langgraph_checkpoint_custom import (
+    CheckpointSaver,
+    ConfigError,
+    PostgresSaver,
+    SqliteSaver,
+    StorageError,
+    aio,
+)
+from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
+from tests.stores import Store
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+builder = StateGraph(dict)  # type: ignore[type-var]
+builder.add_node("count", lambda state: {"number": state["number"] + 1})
+builder.add_edge(START, "count")
+
+
+def play(saver: CheckpointSaver) -> None:
+    graph = builder.compile(checkpointer=saver)
+    assert graph.invoke({"number": 1}, THREAD) == {"number": 2}
+    assert graph.get_state(THREAD).values == {"number": 2}
+
+
+async def aplay(saver: CheckpointSaver) -> None:
+    graph = builder.compile(checkpointer=saver)
+    assert await graph.ainvoke({"number": 1}, THREAD) == {"number": 2}
+    assert (await graph.aget_state(THREAD)).values == {"number": 2}
+
+
+class Counting(JsonPlusSerializer):
+    """A serializer of the caller's, of which one can see that it is used."""
+
+    used = 0
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        self.used += 1
+        return super().dumps_typed(obj)
+
+
+# PostgreSQL, sync: every way in which a program gets LangGraph's PostgresSaver.
+
+
+@contextmanager
+def _pg_conn(url: str, **options: Any) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.Connection.connect(url, **{"autocommit": True, "prepare_threshold": 0, **options}) as conn:
+        yield conn
+
+
+@contextmanager
+def pg_string(url: str) -> Iterator[Any]:
+    with PostgresSaver.from_conn_string(url) as saver:
+        yield saver
+
+
+@contextmanager
+def pg_string_pipeline(url: str) -> Iterator[Any]:
+    with PostgresSaver.from_conn_string(url, pipeline=True) as saver:
+        yield saver
+
+
+@contextmanager
+def pg_connection(url: str) -> Iterator[Any]:
+    with _pg_conn(url) as conn:
+        yield PostgresSaver(conn)
+
+
+@contextmanager
+def pg_connection_by_name(url: str) -> Iterator[Any]:
+    with _pg_conn(url) as conn:
+        yield PostgresSaver(conn=conn, pipe=None, serde=JsonPlusSerializer())
+
+
+@contextmanager
+def pg_connection_in_a_pipeline(url: str) -> Iterator[Any]:
+    with _pg_conn(url, row_factory=dict_row) as conn, conn.pipeline() as pipe:
+        yield PostgresSaver(conn, pipe)
+
+
+@contextmanager
+def pg_connection_of_the_default_kind_in_a_pipeline(url: str) -> Iterator[Any]:
+    with _pg_conn(url, autocommit=False) as conn, conn.pipeline() as pipe:
+        yield PostgresSaver(conn, pipe)
+
+
+@contextmanager
+def pg_pool(url: str) -> Iterator[Any]:
+    kwargs = {"autocommit": True, "prepare_threshold": 0}
+    with ConnectionPool(url, kwargs=kwargs, min_size=1, max_size=3) as pool:
+        yield PostgresSaver(pool)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pg_string,
+        pg_string_pipeline,
+        pg_connection,
+        pg_connection_by_name,
+        pg_connection_in_a_pipeline,
+        pg_connection_of_the_default_kind_in_a_pipeline,
+        pg_pool,
+    ],
+)
+def test_postgres_saver(empty_postgres_url: str, made: Callable[[str], Any]) -> None:
+    with made(empty_postgres_url) as saver:
+        saver.setup()
+        play(saver)
+    with PostgresSaver(empty_postgres_url) as later:
+        assert builder.compile(checkpointer=later).get_state(THREAD).values == {"number": 2}
+
+
+@asynccontextmanager
+async def _pg_aconn(url: str, **options: Any) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    made = await psycopg.AsyncConnection.connect(url, **{"autocommit": True, "prepare_threshold": 0, **options})
+    async with made as conn:
+        yield conn
+
+
+@asynccontextmanager
+async def apg_string(url: str) -> AsyncIterator[Any]:
+    async with AsyncPostgresSaver.from_conn_string(url, serde=JsonPlusSerializer()) as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def apg_string_pipeline(url: str) -> AsyncIterator[Any]:
+    async with AsyncPostgresSaver.from_conn_string(url, pipeline=True) as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def apg_connection(url: str) -> AsyncIterator[Any]:
+    async with _pg_aconn(url) as conn:
+        yield AsyncPostgresSaver(conn)
+
+
+@asynccontextmanager
+async def apg_connection_in_a_pipeline(url: str) -> AsyncIterator[Any]:
+    async with _pg_aconn(url, row_factory=dict_row) as conn, conn.pipeline() as pipe:
+        yield AsyncPostgresSaver(conn=conn, pipe=pipe)
+
+
+@asynccontextmanager
+async def apg_pool(url: str) -> AsyncIterator[Any]:
+    kwargs = {"autocommit": True, "prepare_threshold": 0}
+    async with AsyncConnectionPool(url, kwargs=kwargs, min_size=1, max_size=3, open=False) as pool:
+        yield AsyncPostgresSaver(conn=pool)
+
+
+@pytest.mark.parametrize(
+    "made", [apg_string, apg_string_pipeline, apg_connection, apg_connection_in_a_pipeline, apg_pool]
+)
+async def test_async_postgres_saver(empty_postgres_url: str, made: Callable[[str], Any]) -> None:
+    async with made(empty_postgres_url) as saver:
+        await saver.setup()
+        await aplay(saver)
+    async with AsyncPostgresSaver.from_conn_string(empty_postgres_url) as later:
+        await later.setup()
+        assert (await builder.compile(checkpointer=later).aget_state(THREAD)).values == {"number": 2}
+
+
+def test_pipeline_is_told_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "langgraph_checkpoint_custom"):
+        PostgresSaver.from_conn_string("postgresql://nobody@localhost:1/nothing", pipeline=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "pipeline=True changes nothing: each call is one round trip anyway"
+    ]
+
+
+# SQLite, sync.
+
+
+def counted(path: Path | str) -> int:
+    with sqlite3.connect(path) as probe:
+        number: int = probe.execute("SELECT count(*) FROM checkpoints").fetchone()[0]
+    probe.close()
+    return number
+
+
+def test_sqlite_saver_from_a_string(tmp_path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "a.db")) as saver:
+        saver.setup()
+        play(saver)
+    assert counted(tmp_path / "a.db") == 3
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        play(saver)
+
+
+@pytest.mark.parametrize("options", [{"check_same_thread": False}, {}, {"isolation_level": None}])
+def test_sqlite_saver_on_a_connection_to_a_file(tmp_path: Path, options: Any) -> None:
+    conn = sqlite3.connect(tmp_path / "a.db", **options)
+    conn.row_factory = sqlite3.Row
+    saver = SqliteSaver(conn=conn, serde=JsonPlusSerializer())
+    assert saver.conn is conn
+    saver.setup()
+    play(saver)
+    assert counted(tmp_path / "a.db") == 3
+    saver.close()
+    assert conn.execute("SELECT count(*) AS n FROM checkpoints").fetchone()["n"] == 3  # It stays the caller's.
+    conn.close()
+
+
+@pytest.mark.parametrize("name", [":memory:", ""])
+@pytest.mark.parametrize("row_factory", [None, sqlite3.Row, lambda cursor, row: {"n": row[0]}])
+@pytest.mark.parametrize("options", [{}, {"isolation_level": None}, {"autocommit": False}, {"autocommit": True}])
+def test_sqlite_saver_on_a_connection_in_memory(name: str, row_factory: Any, options: Any) -> None:
+    if "autocommit" in options and sys.version_info < (3, 12):
+        pytest.skip("sqlite3 knows autocommit since Python 3.12")
+    conn = sqlite3.connect(name, check_same_thread=False, **options)
+    conn.row_factory = row_factory
+    saver = SqliteSaver(conn)
+    play(saver)
+    asyncio.run(aplay(saver))
+    conn.row_factory = None
+    assert conn.execute("SELECT count(*) FROM checkpoints").fetchone() == (6,)
+    again = SqliteSaver(conn)
+    assert builder.compile(checkpointer=again).get_state(THREAD).values == {"number": 2}
+    again.close()
+    saver.close()
+    assert conn.execute("SELECT count(*) FROM checkpoints").fetchone() == (6,)
+    conn.close()
+
+
+def test_a_callers_transaction_in_memory_stays_the_callers() -> None:
+    conn = sqlite3.connect(":memory:", check_same_thread=False)
+    saver = SqliteSaver(conn)
+    play(saver)
+    conn.execute("CREATE TABLE mine (what)")
+    conn.execute("INSERT INTO mine VALUES ('uncommitted')")
+    builder.compile(checkpointer=saver).invoke({"number": 5}, THREAD)
+    assert conn.in_transaction
+    with pytest.raises(StorageError):  # What fails takes nothing of the caller's along.
+        saver._driver.run(_refused(saver))
+    assert conn.execute("SELECT what FROM mine").fetchall() == [("uncommitted",)]
+    conn.rollback()
+    assert builder.compile(checkpointer=saver).get_state(THREAD).values == {"number": 2}
+    conn.close()
+    with pytest.raises(StorageError, match="closed database"):
+        saver.get_tuple(THREAD)
+
+
+def _refused(saver: CheckpointSaver) -> Any:
+    from langgraph_checkpoint_custom.core.operation import Statement, Trip, operation
+
+    @operation("write")
+    def fail() -> Any:
+        yield Trip((Statement("nothing", "INSERT INTO nothing VALUES (1)", {}),))
+
+    return fail()
+
+
+def test_many_threads_on_a_connection_in_memory() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    conn = sqlite3.connect(":memory:", check_same_thread=False)
+    graph = builder.compile(checkpointer=SqliteSaver(conn))
+
+    def run(number: int) -> Any:
+        return graph.invoke({"number": number}, {"configurable": {"thread_id": str(number)}})
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, range(40))) == [{"number": number + 1} for number in range(40)]
+    assert conn.execute("SELECT count(DISTINCT thread_id) FROM checkpoints").fetchone() == (40,)
+    conn.close()
+
+
+def test_a_connection_in_memory_of_one_thread_is_refused() -> None:
+    conn = sqlite3.connect(":memory:")
+    with pytest.raises(ConfigError, match="check_same_thread=False"):
+        SqliteSaver(conn)
+    conn.close()
+    with pytest.raises(ConfigError, match="closed"):
+        SqliteSaver(conn)
+
+
+# SQLite, async.
+
+
+async def test_async_sqlite_saver_from_a_string(tmp_path: Path) -> None:
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "a.db")) as saver:
+        await saver.setup()
+        await aplay(saver)
+    assert counted(tmp_path / "a.db") == 3
+    async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+        await aplay(saver)
+
+
+@pytest.mark.parametrize("name", ["a.db", ":memory:"])
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_async_sqlite_saver_on_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, awaited: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    conn = await aiosqlite.connect(name) if awaited else aiosqlite.connect(name)
+    if awaited:
+        conn.row_factory = sqlite3.Row
+    saver = AsyncSqliteSaver(conn)
+    await saver.setup()
+    await aplay(saver)
+    assert await asyncio.to_thread(saver.get_tuple, THREAD) == saver.get_tuple(THREAD)
+    await saver.aclose()
+    (row,) = await conn.execute_fetchall("SELECT count(*) AS n FROM checkpoints")
+    assert row["n" if awaited else 0] == 3
+    await conn.close()
+    if name == ":memory:":
+        with pytest.raises(ConfigError, match="cannot be used"):
+            AsyncSqliteSaver(conn)
+
+
+async def test_a_connection_to_memory_that_was_closed_is_an_error() -> None:
+    conn = await aiosqlite.connect(":memory:")
+    saver = AsyncSqliteSaver(conn)
+    await aplay(saver)
+    await conn.close()
+    with pytest.raises(StorageError):
+        await saver.aget_tuple(THREAD)
+    await saver.aclose()
+
+
+# What is the same for all.
+
+
+def test_the_callers_serde_is_used(tmp_path: Path, empty_postgres_url: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db", check_same_thread=False)) as conn:
+        for saver in (
+            SqliteSaver(conn, serde=(serde := Counting())),
+            PostgresSaver(empty_postgres_url, None, (other := Counting())),
+        ):
+            saver.setup()
+            play(saver)
+            saver.close()
+    assert serde.used
+    assert other.used
+
+
+def test_the_async_names_are_the_same_savers(store: Store) -> None:
+    """With clones, tenants and sync calls; only `setup` has to be awaited."""
+    kind: Any = AsyncSqliteSaver if store.kind == "sqlite" else AsyncPostgresSaver
+    saver = kind.from_conn_string(store.url.removeprefix("sqlite:///"))
+    with saver:
+        asyncio.run(saver.setup())
+        play(saver)
+        for clone in (copy.copy(saver), saver.for_tenant("acme")):
+            assert type(clone) is kind
+        assert saver.for_tenant("acme").get_tuple(THREAD) is None
+
+
+def test_a_saver_without_a_callers_connection_says_so(tmp_path: Path) -> None:
+    with SqliteSaver(tmp_path / "a.db") as saver:
+        assert not hasattr(saver, "conn")
+        with pytest.raises(AttributeError, match=r"opens connections by itself.*aclose"):
+            _ = saver.conn
+
+
+@pytest.mark.parametrize("source", [None, 5, ["a.db"]])
+def test_what_is_no_database_is_refused_in_words(source: Any) -> None:
+    with pytest.raises(ConfigError, match="SqliteSaver takes the path of a file, or a connection"):
+        SqliteSaver(source)
+    with pytest.raises(ConfigError, match="PostgresSaver takes a connection string"):
+        PostgresSaver(source)
+
+
+def test_shallow_savers_have_a_word_that_replaces_them() -> None:
+    with pytest.raises(ImportError, match=r"use PostgresSaver with retention=Retention\(keep_last=1\)"):
+        from langgraph_checkpoint_custom import ShallowPostgresSaver  # noqa: F401
+    with pytest.raises(ImportError, match=r"use AsyncPostgresSaver with retention=Retention\(keep_last=1\)"):
+        from langgraph_checkpoint_custom.aio import AsyncShallowPostgresSaver  # noqa: F401
+    with pytest.raises(ImportError, match=r"AsyncPostgresSaver.*it is in langgraph_checkpoint_custom.aio"):
+        from langgraph_checkpoint_custom import AsyncPostgresSaver  # noqa: F401
+
+
+# Names.
+
+
+@pytest.mark.parametrize("module", ["langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio"])
+def test_everything_public_is_listed(module: str) -> None:
+    found = importlib.import_module(module)
+    assert set(found.__all__) <= set(dir(found))
+    assert ("PostgresSaver" in dir(found)) == (found is langgraph_checkpoint_custom)
+    assert ("AsyncPostgresSaver" in dir(found)) == (found is aio)
+    names: dict[str, Any] = {}
+    exec(f"from {module} import *", names)
+    assert set(found.__all__) <= set(names)
+
+
+WITHOUT_PSYCOPG = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0].startswith("psycopg"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name.startswith("psycopg") else real(name, *rest)
+sys.meta_path.insert(0, Hidden())
+from langgraph_checkpoint_custom import *
+from langgraph_checkpoint_custom.aio import *
+import langgraph_checkpoint_custom, langgraph_checkpoint_custom.aio
+assert "PostgresSaver" not in dir(langgraph_checkpoint_custom)
+with SqliteSaver(":memory:") as saver:
+    saver.setup()
+for module in ("langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio"):
+    name = "AsyncPostgresSaver" if module.endswith("aio") else "PostgresSaver"
+    try:
+        exec(f"from {module} import {name}")
+    except ImportError as error:
+        assert "pip install" in str(error), error
+    else:
+        raise AssertionError(name)
+"""
+
+
+def test_import_star_goes_without_psycopg() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PSYCOPG], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,458 @@
+"""Objects come back as copy and pickle would restore them: the fields as they were, and no constructor is run again."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import traceback
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, Flag
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pydantic.v1
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Command, Interrupt, Send
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    RootModel,
+    SecretStr,
+    SerializeAsAny,
+    computed_field,
+    field_serializer,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from langgraph_checkpoint_custom.core.objects import UnreadableValue
+from langgraph_checkpoint_custom.core.serde import faithful, strict_serde
+from tests.exactly import same
+
+OURS = faithful(JsonPlusSerializer(), on_inexact="raise")
+T = TypeVar("T")
+
+
+class Colour(Enum):
+    RED = "red"
+    PAIR = ("b", 1)
+    NOT = math.nan
+    ALSO = (1, math.nan)
+    LISTED = ["a"]  # noqa: RUF012 - a value that is not hashable
+
+
+class Rights(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Inner(BaseModel):
+    number: int = 0
+
+
+class More(Inner):
+    more: str = ""
+
+
+class Aliased(BaseModel):
+    plain: int = Field(0, alias="thePlain")
+    validated: int = Field(0, validation_alias="theValidated")
+    chosen: int = Field(0, validation_alias=AliasChoices("one", AliasPath("two", 0)))
+    serialised: int = Field(0, serialization_alias="theSerialised")
+    inner: Inner = Field(default_factory=lambda: Inner(), alias="theInner")
+
+
+class Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, serialize_by_alias=True)
+    first_name: str = ""
+    aliased: Aliased = Field(default_factory=lambda: new(Aliased))
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+    pair: tuple[int, tuple[str, ...]]
+    numbers: frozenset[int]
+
+
+class Written(BaseModel):
+    """One whose fields have a form of their own in a dump."""
+
+    when: datetime
+    number: int
+
+    @field_serializer("when")
+    def year(self, when: datetime) -> str:
+        return f"year {when.year}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, given: Any) -> Any:
+        if not isinstance(given.get("number"), int) or given["number"] > 9:
+            raise ValueError("no")
+        return {**given, "number": given["number"] * 2}
+
+
+class Doubling(BaseModel):
+    """One that does something each time it is made."""
+
+    number: int
+    _made: list[int] = PrivateAttr(default_factory=list)
+    _unset: int = PrivateAttr()
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def double(cls, given: int) -> int:
+        return given * 2
+
+    def model_post_init(self, context: Any) -> None:
+        self.number += 1
+        self._made.append(self.number)
+
+
+class Shown(BaseModel):
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+    seen: int = 1
+    hidden: str = Field("", exclude=True)
+    counts: Counter[str] = Field(default_factory=Counter)
+    ordered: OrderedDict[str, int] = Field(default_factory=OrderedDict)
+    lists: defaultdict[str, list[int]] = defaultdict(list)
+    by_id: dict[UUID, int] = {}
+    by_pair: dict[tuple[int, str], Any] = {}
+    by_colour: dict[Colour, dict[int, str]] = {}
+    raw: bytearray = bytearray()
+    secret: SecretStr = SecretStr("")
+    last: deque[int] = deque(maxlen=2)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return self.seen * 2
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def slowly(self) -> int:
+        return self.seen * 3
+
+
+class Holding(BaseModel):
+    one: Inner
+    several: list[Inner] = []
+    named: dict[str, SerializeAsAny[Inner]] = {}
+    anything: Any = None
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Tree(RootModel[dict[str, "Tree"]]):
+    pass
+
+
+class Rewritten(BaseModel):
+    text: str
+
+    @model_serializer
+    def shorten(self) -> dict[str, str]:
+        return {"t": self.text}
+
+
+class Box(BaseModel, Generic[T]):
+    item: T
+
+
+class Boxes(BaseModel):
+    boxes: list[Box[int]]
+    other: Box[Inner]
+
+
+class Old(pydantic.v1.BaseModel):
+    class Config:
+        extra = "allow"
+        underscore_attrs_are_private = True
+
+    number: int = pydantic.v1.Field(0, alias="theNumber")
+    pair: tuple[int, int] = (0, 0)
+    _private: int = pydantic.v1.PrivateAttr(1)
+
+    @pydantic.v1.validator("number", pre=True)
+    def double(cls, given: int) -> int:
+        return given * 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalised:
+    name: str
+    calls: int = 0
+    made: str = dataclasses.field(init=False, default="")
+    never: int = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "calls", self.calls + 1)
+        object.__setattr__(self, "made", self.name.upper())
+        object.__setattr__(self, "_index", {self.name: (1, 2)})
+
+    @cached_property
+    def slowly(self) -> object:
+        return object()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Slotted:
+    pair: tuple[int, ...] = ()
+    inner: Any = None
+    given: dataclasses.InitVar[int]
+
+    def __post_init__(self, given: int) -> None:
+        self.pair = (*self.pair, given)
+
+
+@pydantic_dataclass
+class Checked:
+    number: int = Field(0, alias="theNumber")
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def double(cls, given: int) -> int:
+        return given * 2
+
+
+@dataclasses.dataclass
+class Place:
+    x: Any
+    y: Any = None
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any = 2
+
+
+class Sorted(namedtuple("Sorted", "one two")):
+    def __new__(cls, one: int, two: int) -> Sorted:
+        return super().__new__(cls, *sorted((one, two), reverse=True))
+
+
+class Outer:
+    class Nested(BaseModel):
+        x: int = 0
+
+        class Deeper(Enum):
+            A = 1
+
+    @dataclasses.dataclass
+    class Held:
+        x: int = 0
+
+
+def new(cls: Any, *args: Any, **values: Any) -> Any:
+    """For pydantic's aliases, which mypy knows by halves."""
+    return cls(*args, **values)
+
+
+def changed_after(model: Any, **values: Any) -> Any:
+    for name, value in values.items():
+        setattr(model, name, value)
+    return model
+
+
+def with_slowly(made: Any) -> Any:
+    assert made.slowly
+    return made
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+OBJECTS: dict[str, Any] = {
+    "aliases": new(Aliased, thePlain=1, theValidated=2, one=3, serialised=4, theInner=Inner(number=5)),
+    "generated aliases": new(Camel, firstName="Ann", aliased=new(Aliased, thePlain=1)),
+    "not valid": Inner.model_construct(number="no number"),
+    "not whole": Holding.model_construct(several=3, _fields_set={"several", "x"}),
+    "changed to what is not valid": changed_after(Inner(number=1), number=[(1, 2)]),
+    "strict, with tuples": Strict(pair=(1, ("a", "b")), numbers=frozenset({1})),
+    "serialised otherwise": Written(when=datetime(2024, 5, 6), number=9),
+    "made with effects": Doubling(number=4),
+    "of many kinds": new(
+        Shown,
+        seen=2,
+        hidden="h",
+        counts=Counter("aab"),
+        ordered=OrderedDict(b=1, a=2),
+        lists=defaultdict(list, a=[1]),
+        by_id={UUID(int=1): 1},
+        by_pair={(1, "a"): {(2,): (3,)}},
+        by_colour={Colour.RED: {1: "a"}},
+        raw=bytearray(b"a"),
+        secret=SecretStr("s"),
+        last=deque([1, 2], maxlen=2),
+        extra=(1, 2),
+    ),
+    "subclasses": Holding(
+        one=More(number=1, more="m"),
+        several=[More(more="n"), Inner()],
+        named={"a": More()},
+        anything=[More(), Place(1)],
+    ),
+    "root": Numbers([1, 2]),
+    "tree": Tree({"a": Tree({"b": Tree({})})}),
+    "model serializer": Rewritten(text="t"),
+    "generic": Boxes(boxes=[Box[int](item=1)], other=Box[Inner](item=More(number=2))),
+    "generic alone": [Box(item=1), Box[str](item="a"), Box[Place](item=Place(1)), Box[bytes](item=b"a")],
+    "old": new(Old, theNumber=4, pair=(1, 2), extra=(3,)),
+    "computed and cached": with_slowly(new(Shown, seen=2)),
+    "frozen dataclass": Normalised("a"),
+    "dataclass with a cached property": with_slowly(Normalised("a")),
+    "slots": Slotted(pair=(1,), inner={(1, 2): Place((3,))}, given=4),
+    "pydantic dataclass": Checked(theNumber=4),
+    "named tuple": Pair((1,), Pair(Colour.RED)),
+    "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
+    "not a number": [Colour.NOT, Colour.ALSO, Colour.PAIR, Colour.LISTED, Rights.READ | Rights.WRITE],
+    "zones": [
+        datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
+        datetime(2024, 3, 31, 2, 30, tzinfo=BERLIN),
+        datetime(2024, 5, 6, tzinfo=ZoneInfo("UTC")),
+        datetime(2024, 5, 6, tzinfo=timezone(timedelta(hours=1), "there")),
+        datetime(2024, 5, 6, tzinfo=timezone.utc),
+        datetime(2024, 5, 6, fold=1),
+        time(1, tzinfo=BERLIN),
+        BERLIN,
+        date(2024, 5, 6),
+        Decimal("1.10"),
+    ],
+    "message": HumanMessage("hi"),
+    "messages with objects": [
+        ToolMessage("t", tool_call_id="1", artifact=Place((1, 2), [More(number=1)])),
+        ToolMessage("t", tool_call_id="1", artifact=[Inner(), np.float64]) if False else AIMessage("a"),
+        HumanMessage("h", additional_kwargs={"model": More(more="m"), "pair": (1, 2), "by": {UUID(int=1): 2}}),
+        AIMessage("a", response_metadata={"at": datetime(2024, 5, 6, tzinfo=BERLIN)}, unknown=Place(1)),
+        Document("d", metadata={"model": Inner(number=3), "place": Place(1)}),
+    ],
+    "prompt": ChatPromptTemplate.from_messages([("system", "you are {name}"), ("human", "{question}")]),
+    "classes in classes": [Outer.Nested(x=1), Outer.Held(2), Outer.Nested.Deeper.A],
+    "of LangGraph": [
+        Interrupt(value=(1, Place(2)), id="1"),
+        Send("node", {"pair": (1, 2)}),
+        Command(update={"a": (1,)}, goto=("b",)),
+    ],
+    "deque": deque([1, 2, 3], maxlen=3),
+    "sets in objects": Place({(1, (2,)), frozenset({3})}),
+    "half characters": ["a\ud800", {"\udfff": "\ud800"}, Place("\ud800"), Inner.model_construct(number={"\ud800": 1})],
+    "arrays": Place([np.array([1, 2]), np.zeros(2, np.dtype([("a", "i1"), ("b", ">f8", (2,))], align=True))]),
+    "bytearrays": [
+        Place(bytearray(b"a")),
+        Place([{"a": bytearray(b"a")}]),
+        Pair(bytearray(b"")),
+        Inner.model_construct(number=bytearray(b"a")),
+    ],
+    "large ints": [2**64, {"a": -(2**80)}, Place(10**5000)],
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_it_is_what_a_copy_is(name: str) -> None:
+    value = OBJECTS[name]
+    for each in (value, [value], {"a": Place(value)}):
+        stored = OURS.dumps_typed(each)
+        assert same(OURS.loads_typed(stored), each)
+        assert OURS.dumps_typed(OURS.loads_typed(stored)) == stored, "it is other bytes the next time"
+    if name != "prompt":  # It does not copy itself so.
+        assert same(copy.deepcopy(value), value)
+
+
+def read(value: Any, *allow: Any) -> Any:
+    strict = faithful(strict_serde(None, allow))
+    return strict.loads_typed(OURS.dumps_typed(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "allow"),
+    [
+        ("aliases", [Aliased]),
+        ("of many kinds", [Shown, SecretStr]),
+        ("tree", [Tree]),
+        ("generic", [Boxes, More]),
+        ("classes in classes", [Outer.Nested, Outer.Held, Outer.Nested.Deeper]),
+        ("zones", []),
+        ("half characters", [Place, Inner]),
+        ("message", []),
+    ],
+)
+def test_what_the_fields_of_an_allowed_class_are_declared_as_is_allowed(name: str, allow: list[Any]) -> None:
+    assert same(read(OBJECTS[name], *allow), OBJECTS[name])
+
+
+def test_what_else_is_in_an_allowed_class_is_not() -> None:
+    for value in (
+        Holding(one=More()),
+        Holding(one=Inner(), anything=Place(1)),
+        ToolMessage("", tool_call_id="", artifact=Place(1)),
+    ):
+        with pytest.raises(UnreadableValue, match=r"(More|Place) is not allowed to be read"):
+            read(value, Holding)
+    assert same(read(Holding(one=More()), Holding, More), Holding(one=More()))
+
+
+@pytest.mark.parametrize("name", ["aliases", "generated aliases", "root", "message", "zones", "deque", "arrays", "old"])
+def test_langgraph_reads_what_is_written_here(name: str) -> None:
+    """As well as it can: it validates, and knows no place for what it does not store itself."""
+    found = JsonPlusSerializer().loads_typed(OURS.dumps_typed([OBJECTS[name]]))
+    assert type(found[0]) is type(OBJECTS[name])
+
+
+def test_fields_are_found_by_name_in_what_langgraph_has_written() -> None:
+    """Its own serializer gives the constructor names that this does not know, and gets defaults."""
+    for name in ("aliases", "generated aliases", "old"):
+        stored = JsonPlusSerializer().dumps_typed(OBJECTS[name])
+        found, value = OURS.loads_typed(stored), OBJECTS[name]
+        if name == "old":  # Its validator runs again.
+            assert (found.number, found.pair) == (16, (1, 2))
+        else:
+            assert found == value
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_an_error_shows_no_values() -> None:
+    secret = "a secret"
+    made: list[Any] = [
+        Written.model_construct(when=datetime(2024, 5, 6), number=secret),
+        Strict.model_construct(pair=secret, numbers=secret),
+        Place(Inner.model_construct(number=secret)),
+    ]
+    for value in made:
+        with pytest.raises(UnreadableValue) as raised:
+            OURS.loads_typed(JsonPlusSerializer().dumps_typed(value))
+        error: BaseException | None = raised.value
+        assert "cannot be made from what was stored of it" in str(error)
+        while error is not None:
+            assert secret not in "".join(traceback.format_exception_only(error))
+            error = error.__context__ or error.__cause__
+
+
+def test_what_goes_round_in_a_circle_is_an_error_and_what_is_deep_is_kept() -> None:
+    place, model = Place(1), Holding(one=Inner())
+    place.x = [place]
+    model.anything = {"model": [model]}
+    for serde in (OURS, faithful(JsonPlusSerializer(), on_inexact="store")):
+        for circle in (place, model):
+            with pytest.raises(TypeError):
+                serde.dumps_typed(circle)
+    deep: Any = 1
+    for _ in range(50):
+        deep = Holding(one=More(), several=[], named={"a": Inner()}, anything={1: [Place(deep)]})
+    assert same(OURS.loads_typed(OURS.dumps_typed(deep)), deep)

@@ -1,0 +1,110 @@
+"""Calls on PostgreSQL that are made to go together, and a life with everything that can share a trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
+
+from langgraph_checkpoint_custom.core.sharing import GROUPS
+from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
+from tests.behaviour.helpers import config
+from tests.stores import Face
+
+Calls = Sequence[Callable[[], Awaitable[Any]]]
+# Names that mean something in the text of an array.
+ODD = ["", '"', "\\", "{a,b}", "NULL", " x ", "é\n\t", "a\\\"b'"]
+WAITING = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    " AND backend_type = 'client backend'"
+)
+
+
+def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:
+    """A checkpoint with a value of its own and, behind a parent, one that it keeps."""
+    made = generate_checkpoint(
+        channel_values={"own": [number], "kept": ["kept"]},
+        channel_versions={"own": f"{number}", "kept": "1"},
+    )
+    return made if parent is None else {**made, "channel_values": made["channel_values"] | {"kept": ["kept"]}}
+
+
+NEW: ChannelVersions = {"own": "1", "kept": "1"}
+
+
+def driver_of(saver: Any) -> PostgresDriver:
+    """What runs a saver's calls."""
+    driver = saver._driver
+    assert isinstance(driver, PostgresDriver)
+    return driver
+
+
+def waiting(saver: Any) -> int:
+    """Calls that wait for others."""
+    driver = driver_of(saver)
+    sharings: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
+    return sum(len(lane.waiting) for sharing in sharings for lane in list(sharing._lanes._lanes.values()))
+
+
+@contextmanager
+def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connection[Any]]:
+    """While it lasts, every statement waits for its lock; with SHARE ROW EXCLUSIVE, those that store."""
+    with psycopg.connect(url) as blocker:
+        blocker.execute(
+            "LOCK TABLE langgraph_checkpoint.checkpoints, langgraph_checkpoint.writes, langgraph_checkpoint.blobs"
+            f" IN {mode} MODE"
+        )
+        yield blocker
+
+
+@asynccontextmanager
+async def in_a_group(
+    face: Face, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
+) -> AsyncIterator[list[asyncio.Future[Any]]]:
+    """Calls that wait behind `first`s of their kind, and go together at the end of the block, or when those end."""
+    with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
+        ahead: list[asyncio.Future[Any]] = []
+        for number in range(GROUPS):
+            ahead.append(asyncio.ensure_future(first(number)))
+            while len(watcher.execute(WAITING).fetchall()) <= number:
+                await asyncio.sleep(0.005)  # Nobody is told when a session begins to wait.
+        behind: list[asyncio.Future[Any]] = []
+        for number, call in enumerate(calls, 1):
+            behind.append(asyncio.ensure_future(call()))
+            while waiting(face.saver) < number:
+                await asyncio.sleep(0.001)  # In the order of the calls, on OS threads as well.
+        yield [*behind, *ahead]
+        blocker.rollback()
+    await asyncio.gather(*behind, *ahead, return_exceptions=True)
+
+
+def outcome(call: asyncio.Future[Any]) -> Any:
+    """What a call gave, or the kind of its error."""
+    if call.cancelled():
+        return "cancelled"
+    error = call.exception()
+    return call.result() if error is None else type(error)
+
+
+async def a_life(face: Face, thread_id: str) -> None:
+    """Everything that can share a trip, with what has to come of it."""
+    parent = a_checkpoint(1)
+    first = await face.put(config(thread_id), parent, generate_metadata(), NEW)
+    await face.put_writes(first, [(channel, [thread_id]) for channel in ODD], "task")
+    found = await face.get_tuple(config(thread_id))
+    assert found is not None
+    assert (found.config, found.checkpoint) == (first, parent)
+    assert found.pending_writes == [("task", channel, [thread_id]) for channel in ODD]
+    child = a_checkpoint(2)
+    second = await face.put(first, child, generate_metadata(run_id=thread_id), {"own": "2"})
+    exact, newest = await asyncio.gather(face.get_tuple(first), face.get_tuple(config(thread_id)))
+    assert exact is not None
+    assert newest is not None
+    assert (exact.checkpoint, exact.pending_writes) == (parent, found.pending_writes)
+    assert (newest.checkpoint, newest.parent_config, newest.config) == (child, first, second)
+    assert newest.metadata["run_id"] == thread_id

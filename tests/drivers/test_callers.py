@@ -1,0 +1,244 @@
+"""Pools and connections of the caller, whatever they make of rows and transactions, and whoever else uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
+from psycopg.rows import dict_row, namedtuple_row, scalar_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
+from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD
+from tests.conftest import COLOURS
+from tests.stores import Face
+
+KINDS = ("ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection")
+CURSORS: dict[str, tuple[Any, Any]] = {
+    "usual": (psycopg.Cursor, psycopg.AsyncCursor),
+    "client": (psycopg.ClientCursor, psycopg.AsyncClientCursor),
+    "raw": (psycopg.RawCursor, psycopg.AsyncRawCursor),
+}
+
+
+@asynccontextmanager
+async def brought(kind: str, url: str, **options: Any) -> AsyncIterator[Any]:
+    """A pool of two connections, or a connection, with options of psycopg's."""
+    if kind == "ConnectionPool":
+        with ConnectionPool(url, kwargs=options, min_size=1, max_size=2, open=True) as pool:
+            yield pool
+    elif kind == "AsyncConnectionPool":
+        async with AsyncConnectionPool(url, kwargs=options, min_size=1, max_size=2, open=False) as async_pool:
+            yield async_pool
+    elif kind == "Connection":
+        with psycopg.connect(url, **options) as connection:
+            yield connection
+    else:
+        async with await psycopg.AsyncConnection.connect(url, **options) as async_connection:
+            yield async_connection
+
+
+async def life(face: Face, thread_id: str, steps: int = 2) -> None:
+    """Store, read and delete, by one statement and by several."""
+    config = generate_config(thread_id)
+    for step in range(steps):
+        checkpoint = generate_checkpoint(channel_values={"a": [step, "日"]}, channel_versions={"a": f"{step}"})
+        config = await face.put(config, checkpoint, generate_metadata(step=step), {"a": f"{step}"})
+        await face.put_writes(config, [("a", step)], "task")
+        found = await face.get_tuple(generate_config(thread_id))
+        assert found is not None
+        assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", step)])
+    await face.do("label", config, "here")
+    assert await face.do("labels", thread_id) == {"here": config}
+    await face.prune([thread_id])
+    assert len(await face.all(generate_config(thread_id))) == 1
+    await face.delete_thread(thread_id)
+    assert await face.get_tuple(generate_config(thread_id)) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cursors", CURSORS)
+async def test_any_row_and_cursor_factory_will_do(postgres_url: str, kind: str, cursors: str) -> None:
+    for rows, autocommit in ((dict_row, True), (dict_row, False), (namedtuple_row, True), (scalar_row, False)):
+        factory: Any = CURSORS[cursors]["Async" in kind]
+        options: dict[str, Any] = {"row_factory": rows, "cursor_factory": factory, "autocommit": autocommit}
+        async with brought(kind, postgres_url, **options) as source:
+            for colour in COLOURS:
+                async with PostgresSaver(source) as saver:
+                    await life(Face(saver, colour), f"{colour} {options}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_any_prepare_threshold_will_do(postgres_url: str, kind: str) -> None:
+    for threshold, autocommit in itertools.product((None, 0, 1, 5), (True, False)):
+        async with brought(kind, postgres_url, autocommit=autocommit, prepare_threshold=threshold) as source:
+            for colour in COLOURS:
+                async with PostgresSaver(source) as saver:
+                    await life(Face(saver, colour), f"{colour} {threshold}", steps=THRESHOLD + 2)
+
+
+@pytest.mark.parametrize("autocommit", [True, False])
+async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
+    empty_postgres_url: str, autocommit: bool
+) -> None:
+    options: dict[str, Any] = {"autocommit": autocommit, "prepare_threshold": 0, "row_factory": dict_row}
+    shared: Any = AsyncConnectionPool(empty_postgres_url, kwargs=options, max_size=4, open=False)
+    async with AsyncPostgresStore.from_conn_string(empty_postgres_url) as store:
+        await store.setup()  # Which needs autocommit.
+    async with shared as pool:
+        store = AsyncPostgresStore(pool)
+        saver = PostgresSaver(pool)
+        await saver.asetup()
+
+        async def remember(number: int) -> None:
+            for turn in range(6):
+                await store.aput(("notes",), f"{number}", {"turn": turn})
+                found = await store.aget(("notes",), f"{number}")
+                assert found is not None
+                assert found.value == {"turn": turn}
+
+        lives = [life(Face(saver, "async"), f"{number}", steps=6) for number in range(8)]
+        await asyncio.gather(*lives, *(remember(number) for number in range(8)))
+        assert len(await store.asearch(("notes",), limit=20)) == 8
+        await saver.aclose()
+        await store.aput(("notes",), "after", {"turn": 0})
+
+
+async def test_a_pool_is_shared_with_langgraphs_store_while_both_work(empty_postgres_url: str) -> None:
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    shared: Any = ConnectionPool(empty_postgres_url, kwargs=options, max_size=4, open=True)
+    with shared as pool:
+        store = PostgresStore(pool)
+        store.setup()
+        saver = PostgresSaver(pool)
+        saver.setup()
+
+        def remember(number: int) -> None:
+            for turn in range(6):
+                store.put(("notes",), f"{number}", {"turn": turn})
+                found = store.get(("notes",), f"{number}")
+                assert found is not None
+                assert found.value == {"turn": turn}
+
+        lives = [life(Face(saver, "sync"), f"{number}", steps=6) for number in range(8)]
+        await asyncio.gather(*lives, *(asyncio.to_thread(remember, number) for number in range(8)))
+        assert len(store.search(("notes",), limit=20)) == 8
+        saver.close()
+        store.put(("notes",), "after", {"turn": 0})
+
+
+async def ended(connection: Any, how: str) -> None:
+    """End the transaction of a connection of either colour."""
+    ending = getattr(connection, how)()
+    if isinstance(connection, psycopg.AsyncConnection):
+        await ending
+
+
+@pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
+async def test_without_autocommit_the_caller_ends_what_the_saver_has_begun(postgres_url: str, kind: str) -> None:
+    async with PostgresSaver(postgres_url) as others, brought(kind, postgres_url) as connection:
+        face = Face(PostgresSaver(connection), "async")
+        config = generate_config("t")
+        checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
+        for how in ("rollback", "commit"):
+            stored = await face.put(config, checkpoint, generate_metadata(), {"a": "1"})
+            await face.put_writes(stored, [("a", 1)], "task")
+            assert await face.get_tuple(config) is not None
+            assert await others.aget_tuple(config) is None, "it was committed"
+            await ended(connection, how)
+            assert (await others.aget_tuple(config) is not None) is (how == "commit")
+        await face.do("label", stored, "here")
+        await ended(connection, "rollback")
+        assert await others.alabels("t") == {}
+
+
+@pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
+async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_url: str, kind: str) -> None:
+    async with PostgresSaver(postgres_url) as others, brought(kind, postgres_url) as connection:
+        with psycopg.connect(postgres_url) as owner:
+            owner.execute(
+                "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE 'no%')"
+            )
+        face = Face(PostgresSaver(connection), "async")
+        await face.get_tuple(generate_config("t"))  # The session and the tables are known then.
+        await ended(connection, "commit")
+        checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
+        for before in (None, "t"):
+            if before:
+                await face.put(generate_config(before), checkpoint, generate_metadata(), {"a": "1"})
+            with pytest.raises(StorageError, match="check constraint"):
+                await face.put(generate_config("no"), checkpoint, generate_metadata(), {"a": "1"})
+        await ended(connection, "commit")
+        assert await others.aget_tuple(generate_config("t")) is not None
+
+
+@pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool"])
+async def test_a_pools_connections_come_back_as_they_were(postgres_url: str, kind: str) -> None:
+    async with brought(kind, postgres_url) as pool:
+        face = Face(PostgresSaver(pool), COLOURS["Async" in kind])
+        await life(face, "t")
+        if kind == "ConnectionPool":
+            with pool.connection() as connection:
+                assert connection.autocommit is False
+        else:
+            async with pool.connection() as connection:
+                assert connection.autocommit is False
+
+
+def sync_life(saver: BaseCheckpointSaver[str], thread_id: str) -> None:
+    """Store, read and delete with the sync methods that every saver has."""
+    config = generate_config(thread_id)
+    checkpoint = generate_checkpoint(channel_values={"a": 1}, channel_versions={"a": "1"})
+    place = saver.put(config, checkpoint, generate_metadata(), {"a": "1"})
+    saver.put_writes(place, [("a", 2)], "task")
+    found = saver.get_tuple(config)
+    assert found is not None
+    assert (found.checkpoint["channel_values"], found.pending_writes) == ({"a": 1}, [("task", "a", 2)])
+    assert [one.config for one in saver.list(config)] == [found.config]
+    saver.delete_thread(thread_id)
+    assert saver.get_tuple(config) is None
+
+
+@pytest.mark.parametrize("whose", ["official", "ours"])
+async def test_an_async_connection_serves_sync_calls_from_other_os_threads_while_its_loop_runs(
+    empty_postgres_url: str, whose: str
+) -> None:
+    options: dict[str, Any] = {"autocommit": True, "row_factory": dict_row}
+    async with await psycopg.AsyncConnection.connect(empty_postgres_url, **options) as connection:
+        saver: Any = AsyncPostgresSaver(connection) if whose == "official" else PostgresSaver(connection)
+        await (saver.setup() if whose == "official" else saver.asetup())
+        await asyncio.gather(*(asyncio.to_thread(sync_life, saver, f"t{number}") for number in range(5)))
+        await asyncio.to_thread(asyncio.run, in_another_loop(saver))
+        # There a sync call would wait for itself.
+        with pytest.raises(asyncio.InvalidStateError if whose == "official" else ConfigError, match="async"):
+            saver.get_tuple(generate_config("t"))
+        if whose == "ours":
+            await asyncio.to_thread(saver.setup)
+
+
+async def in_another_loop(saver: BaseCheckpointSaver[str]) -> None:
+    """A sync call where an event loop runs, but not the connection's."""
+    sync_life(saver, "t")
+
+
+def test_sync_calls_on_an_async_connection_whose_loop_does_not_run_are_refused(postgres_url: str) -> None:
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(postgres_url)
+
+    with closing(asyncio.new_event_loop()) as loop:
+        connection = loop.run_until_complete(connect())
+        saver = PostgresSaver(connection)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="needs its event loop to run in another OS thread"):
+                saver.get_tuple(generate_config("t"))
+            assert loop.run_until_complete(saver.aget_tuple(generate_config("t"))) is None
+        loop.run_until_complete(connection.close())

@@ -1,0 +1,102 @@
+"""Statements that are sent past psycopg's cursors: what they carry is what a cursor would have sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from psycopg.generators import execute
+
+from langgraph_checkpoint_custom import PostgresSaver, StorageError
+from langgraph_checkpoint_custom.core.operation import Statement
+from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD, Session
+from tests.conftest import COLOURS
+from tests.stores import Face
+
+CALLS = 2 * THRESHOLD + 1  # Of each kind, so that the last ones are prepared.
+
+
+class Odd(JsonPlusSerializer):
+    """Says of one value that its type has a NUL character in it."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        kind, data = super().dumps_typed(obj)
+        return (f"{kind}\0odd" if obj == ["odd"] else kind), data
+
+
+async def calls(face: Face, thread_id: str, value: Any, times: int) -> None:
+    """Store and read a value, which is beside the checkpoint, time and again."""
+    config = generate_config(thread_id)
+    for number in range(times):
+        version = str(number)
+        checkpoint = generate_checkpoint(channel_values={"a": value}, channel_versions={"a": version})
+        config = await face.put(config, checkpoint, generate_metadata(), {"a": version})
+        await face.put_writes(config, [("a", value)], f"task {number}")
+        found = await face.get_tuple(generate_config(thread_id))
+        assert found is not None
+        assert found.checkpoint == checkpoint
+        assert found.pending_writes == [(f"task {number}", "a", value)]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1, serde=Odd()) as saver:
+        face = Face(saver, colour)
+        for number in range(2 * CALLS):
+            await calls(face, "t", [number], 1)
+        before = await face.all(generate_config("t"))
+        with pytest.raises(StorageError, match="NUL"):
+            await calls(face, "t", ["odd"], 1)
+        assert await face.all(generate_config("t")) == before
+        await calls(face, "t", ["even"], 1)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_text_comes_back_whatever_the_sessions_encoding_is(postgres_url: str, colour: str) -> None:
+    url = psycopg.conninfo.make_conninfo(postgres_url, client_encoding="latin1")
+    thread_id = "fünf"
+    async with PostgresSaver(url, min_size=1, max_size=1) as saver:
+        await calls(Face(saver, colour), thread_id, ["schön"], CALLS)
+    async with PostgresSaver(postgres_url) as saver:
+        assert [thread.thread_id for thread in saver.threads()] == [thread_id]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_session_in_which_all_is_forgotten_prepares_anew(postgres_url: str, colour: str) -> None:
+    """As psycopg has it after a rollback, if it has prepared statements of its own: those of a tenant's calls, here."""
+    with psycopg.connect(postgres_url, autocommit=True) as watcher:
+        watcher.execute(
+            "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE '%no')"
+        )
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
+        face, tenant = Face(saver, colour), Face(saver.for_tenant("a"), colour)
+        await calls(face, "t", ["before"], CALLS)
+        await calls(tenant, "t", ["a tenant's"], CALLS)
+        with pytest.raises(StorageError, match="check constraint"):
+            await calls(tenant, "no", ["refused"], 1)
+        await calls(face, "t", ["after"], CALLS)
+
+
+def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(postgres_url: str) -> None:
+    """The server may have prepared the statement all the same."""
+    statement = Statement("page_latest", "SELECT %(thread_id)s::text", {"thread_id": "t"})
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        session = Session(connection, prepares=True, own=True)
+        steps = session.send(connection.pgconn, [statement])
+        next(steps)
+        steps.close()
+        connection.wait(execute(connection.pgconn))  # The answer that nobody waits for.
+        assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
+        assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
+        count = connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()
+        assert count == (2,)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_schema_may_have_a_name_that_looks_like_a_parameter(postgres_url: str, colour: str) -> None:
+    async with PostgresSaver(postgres_url, min_size=1, max_size=1, schema='50 %(thread_id)s "$1"') as saver:
+        await saver.asetup()
+        await calls(Face(saver, colour), "t", [None], CALLS)

@@ -1,0 +1,266 @@
+"""Calls that share a trip on PostgreSQL, when one fails, is cancelled or waits too long, or the connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_metadata
+
+from langgraph_checkpoint_custom import ClosedError, PostgresSaver, StorageError
+from langgraph_checkpoint_custom.core.operation import Merged, Share, Trip
+from langgraph_checkpoint_custom.core.sharing import GROUPS
+from langgraph_checkpoint_custom.drivers import postgres_sharing
+from tests.behaviour.helpers import config
+from tests.conftest import COLOURS
+from tests.drivers.groups import (
+    NEW,
+    WAITING,
+    Calls,
+    a_checkpoint,
+    a_life,
+    driver_of,
+    in_a_group,
+    jammed,
+    outcome,
+    waiting,
+)
+from tests.stores import Face
+
+pytestmark = pytest.mark.usefixtures("room_for_many")
+
+
+BROKEN: dict[str, tuple[str, Callable[[Face, str], Awaitable[Any]]]] = {
+    "put": ("checkpoints", lambda face, thread: face.put(config(thread), a_checkpoint(1), generate_metadata(), NEW)),
+    "put_writes": ("writes", lambda face, thread: face.put_writes(config(thread, "id"), [("a", thread)], "task")),
+}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("what", BROKEN)
+async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, colour: str) -> None:
+    table, call = BROKEN[what]
+    with psycopg.connect(postgres_url, autocommit=True) as watcher:
+        watcher.execute(f"ALTER TABLE langgraph_checkpoint.{table} ADD CONSTRAINT no CHECK (thread_id <> 't3')")
+        async with PostgresSaver(postgres_url) as saver:
+            face = Face(saver, colour)
+            threads = [f"t{number}" for number in range(8)]
+            async with in_a_group(
+                face,
+                postgres_url,
+                lambda n: call(face, f"first {n}"),
+                [partial(call, face, thread) for thread in threads],
+            ) as calls:
+                pass
+            assert [each.exception() is None for each in calls[:8]] == [thread != "t3" for thread in threads]
+            error = calls[3].exception()
+            assert isinstance(error, StorageError)
+            assert (error.operation, error.sqlstate) == (what, "23514")
+            stored = watcher.execute(
+                f"SELECT DISTINCT thread_id FROM langgraph_checkpoint.{table} WHERE thread_id LIKE 't%%' ORDER BY 1"
+            )
+            assert [thread for (thread,) in stored] == [thread for thread in threads if thread != "t3"]
+
+
+@pytest.mark.parametrize("when", ["waiting", "on the way"])
+async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) -> None:
+    async with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, "async")
+        calls: Calls = [
+            partial(face.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
+        ]
+        async with in_a_group(
+            face, postgres_url, lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
+        ) as futures:
+            if when == "on the way":
+                futures[-1].cancel()
+                while waiting(saver):
+                    await asyncio.sleep(0.001)
+            futures[1].cancel()
+        assert outcome(futures.pop(1)) == "cancelled"
+        if when == "waiting":
+            assert await face.get_tuple(config("t1")) is None
+        else:
+            assert outcome(futures.pop()) == "cancelled"
+        for each in futures:
+            assert await face.get_tuple(outcome(each)) is not None
+        await a_life(face, "after")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, colour: str) -> None:
+    """Each of them tries again by its own count, and each is stored once."""
+    async with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, colour)
+        calls: Calls = [
+            partial(face.put_writes, config(f"t{number}", "id"), [("a", number)], "task") for number in range(8)
+        ]
+        with psycopg.connect(postgres_url, autocommit=True) as watcher:
+            with jammed(postgres_url) as blocker:
+                futures = [asyncio.ensure_future(call()) for call in calls]
+                until = time.monotonic() + 120
+                for group in range(3):  # Those who came first, then the others together.
+                    while not (pids := watcher.execute(WAITING).fetchall()) or (group == 0 and len(pids) < GROUPS):
+                        state = group, pids, driver_of(saver).stats(), asyncio.all_tasks()
+                        assert time.monotonic() < until, state
+                        assert not any(future.done() for future in futures), state
+                        await asyncio.sleep(0.002)
+                    for (pid,) in pids:
+                        watcher.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+                blocker.rollback()
+            assert await asyncio.gather(*futures) == [None] * 8
+            rows = watcher.execute("SELECT thread_id FROM langgraph_checkpoint.writes ORDER BY 1").fetchall()
+            assert rows == [(f"t{number}",) for number in range(8)]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_closing_ends_a_queue(postgres_url: str, colour: str) -> None:
+    saver = PostgresSaver(postgres_url)
+    face = Face(saver, colour)
+    async with in_a_group(
+        face,
+        postgres_url,
+        lambda n: face.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
+        [lambda: face.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
+    ) as calls:
+        driver_of(saver)._closed = True  # As `close()` begins; it waits for its pool then.
+    assert [outcome(each) for each in calls[:3]] == [ClosedError] * 3
+    assert len({id(each.exception()) for each in calls[:3]}) == 3
+    await saver.aclose()
+
+
+def test_a_loop_that_ends_with_a_queue_leaves_nothing_behind(postgres_url: str) -> None:
+    with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, "async")
+
+        async def cut_short() -> None:
+            await saver.aget_tuple(config("t"))
+            with jammed(postgres_url):
+                calls = [asyncio.ensure_future(a_life(face, f"t{number}")) for number in range(10)]
+                while waiting(saver) < 10 - GROUPS:
+                    await asyncio.sleep(0.001)
+                for call in calls[:2]:
+                    call.cancel()
+                await asyncio.sleep(0.02)
+
+        async def whole() -> None:
+            await asyncio.gather(*(a_life(face, f"after {number}") for number in range(10)))
+
+        asyncio.run(cut_short())
+        asyncio.run(whole())
+        assert len(driver_of(saver)._loops_sharing) == 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_who_has_waited_too_long_goes_by_itself(
+    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a lock that somebody holds on one thread's rows others hear nothing."""
+    monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.05)
+    async with PostgresSaver(postgres_url) as saver:
+        face = Face(saver, colour)
+        again = a_checkpoint(1)
+        for number in range(GROUPS):
+            await face.put(config(f"t{number}"), again, generate_metadata(), NEW)
+        with psycopg.connect(postgres_url) as blocker:
+            blocker.execute("SELECT FROM langgraph_checkpoint.checkpoints FOR UPDATE")
+            stuck = [
+                asyncio.ensure_future(face.put(config(f"t{number}"), again, generate_metadata(), NEW))
+                for number in range(GROUPS)
+            ]
+            await asyncio.sleep(0.05)
+            started = time.monotonic()
+            await face.put(config("free"), a_checkpoint(1), generate_metadata(), NEW)
+            assert time.monotonic() - started < 5
+            assert not any(each.done() for each in stuck)
+            blocker.rollback()
+        await asyncio.gather(*stuck)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_of_a_group_without_an_answer_each_goes_by_itself(
+    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them waits for a lock on its row, and the others have nothing in their way."""
+    monkeypatch.setattr(postgres_sharing, "PATIENCE", 60)
+    async with PostgresSaver(postgres_url, answer_timeout=4) as saver:
+        face = Face(saver, colour)
+        again = a_checkpoint(1)
+        await face.put(config("locked"), again, generate_metadata(), NEW)
+
+        with psycopg.connect(postgres_url) as locker:
+            locker.execute("SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = 'locked' FOR UPDATE")
+
+            async def let_go() -> None:
+                await asyncio.wait(calls[1:3])
+                assert not calls[0].done()
+                locker.rollback()
+
+            async with in_a_group(
+                face,
+                postgres_url,
+                lambda n: face.put(config(f"first {n}"), a_checkpoint(1), generate_metadata(), NEW),
+                [
+                    partial(face.put, config(thread), again, generate_metadata(), NEW)
+                    for thread in ("locked", "free", "free too")
+                ],
+                "SHARE ROW EXCLUSIVE",  # With which somebody may hold a row.
+            ) as calls:
+                letting_go = asyncio.ensure_future(let_go())
+            await letting_go
+        for each in calls:
+            assert await face.get_tuple(outcome(each)) is not None
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
+    leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C in the main thread: while it waits, or when it is its turn to make the trip for all."""
+    monkeypatch.setattr(postgres_sharing, "PATIENCE", 10 if leads else 0.2)
+    gate = threading.Event()
+    made: list[int] = []
+
+    def perform(name: str, statements: Any, trip: Any) -> Any:
+        assert gate.wait(10)
+        made.append(len(trip.statements))
+        return list(trip.statements)
+
+    def merge(parts: Sequence[Any]) -> Merged:
+        return Merged(Trip(parts), lambda reply: [[part] for part in reply])
+
+    answers: dict[int, Any] = {}
+
+    def call(number: int) -> None:
+        trip: Any = Trip([number])  # type: ignore[list-item]  # A part is as good as a statement here.
+        try:
+            answers[number] = sharing.send("name", trip, Share("kind", number, 1, number, merge))
+        except KeyboardInterrupt:
+            answers[number] = "interrupted"
+
+    sharing = postgres_sharing.WorkerSharing(perform)
+    lanes = sharing._lanes._lanes
+    threads = []
+    for number in range(GROUPS + 3):
+        threads.append(threading.Thread(target=call, args=[number]))
+        threads[-1].start()
+        while not lanes or lanes["name", "kind"].going + len(lanes["name", "kind"].waiting) <= number:
+            time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(threads[GROUPS].ident or 0), ctypes.py_object(KeyboardInterrupt)
+    )
+    if not leads:
+        while len(lanes["name", "kind"].waiting) == 3:
+            time.sleep(0.001)  # Nor when it gives up.
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert answers == {number: "interrupted" if number == GROUPS else [number] for number in range(GROUPS + 3)}
+    assert not lanes

@@ -1,0 +1,118 @@
+"""An application of whichever version of the package comes first on the path: `application.py <package> <url> <mode>`.
+
+`run` runs graphs on a few threads, each in an OS thread, until a line comes; `set-up` makes the tables current; `read`
+lists. A line of JSON tells of each checkpoint that was stored or read: thread, id and a digest. A thread that meets an
+error of the package ends, and the last line has all of them. This is started by its path, so that no other version is
+imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import Annotated, Any, TypedDict, cast
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+import langgraph_checkpoint_custom
+from langgraph_checkpoint_custom import CheckpointError, open_saver
+
+THREADS = [f"thread {number}" for number in range(3)]
+# Longer than what a checkpoint's row holds, now and then.
+TEXTS = ("short", "long " * 1000)
+KEPT = 10
+
+
+def add_and_forget(old: Any, new: Any) -> Any:
+    """As `add_messages`, for a chat that does not grow for ever."""
+    return cast("list[AnyMessage]", add_messages(old, new))[-KEPT:]
+
+
+class State(TypedDict):
+    """A chat."""
+
+    messages: Annotated[list[AnyMessage], add_and_forget]
+
+
+_one_at_a_time = threading.Lock()
+
+
+def tell(*what: Any) -> None:
+    """Print a line, whole and at once."""
+    with _one_at_a_time:
+        print(json.dumps(what), flush=True)
+
+
+def contents(values: dict[str, Any]) -> str:
+    """A digest of the messages of a checkpoint."""
+    return sha256(repr(values.get("messages")).encode()).hexdigest()
+
+
+def telling(saver: Any) -> Any:
+    """The saver, which tells of each checkpoint from now on."""
+    put = saver.put
+
+    def told(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        result = put(config, checkpoint, metadata, new_versions)
+        tell(config["configurable"]["thread_id"], checkpoint["id"], contents(checkpoint["channel_values"]))
+        return result
+
+    saver.put = told
+    return saver
+
+
+def run(saver: Any, errors: list[CheckpointError]) -> None:
+    """Run until a line comes; a thread that meets an error ends before."""
+    builder = StateGraph(State)
+    builder.add_node("answer", lambda state: {"messages": [HumanMessage(random.choice(TEXTS))]})
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=telling(saver))
+    stop = threading.Event()
+
+    def play(thread_id: str) -> None:
+        try:
+            while not stop.is_set():
+                graph.invoke({"messages": [HumanMessage("ask")]}, {"configurable": {"thread_id": thread_id}})
+        except CheckpointError as error:
+            errors.append(error)
+
+    def listen() -> None:
+        sys.stdin.readline()
+        stop.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    with ThreadPoolExecutor(len(THREADS)) as workers:
+        for ended in [workers.submit(play, thread_id) for thread_id in THREADS]:
+            ended.result()
+
+
+def read(saver: Any) -> None:
+    """List all that is there."""
+    for found in saver.list(None):
+        where = found.config["configurable"]
+        tell(where["thread_id"], where["checkpoint_id"], contents(found.checkpoint["channel_values"]))
+
+
+def main(package: str, url: str, mode: str) -> None:
+    """Do one of the three."""
+    assert langgraph_checkpoint_custom.__file__.startswith(package + os.sep), langgraph_checkpoint_custom.__file__
+    errors: list[CheckpointError] = []
+    with open_saver(url) as saver:
+        try:
+            if mode == "run":
+                run(saver, errors)
+            else:
+                saver.setup() if mode == "set-up" else read(saver)
+        except CheckpointError as error:
+            errors.append(error)
+    tell("ended", *((type(error).__name__, str(error)) for error in errors))
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,348 @@
+"""What a store is and what each call makes of it, as if it were alone: the oracle of `tests/model`, thread by thread.
+
+A state is a number for each thread's content, so states are compared and remembered at no cost. What reaches several
+threads in transactions of their own (`prune`, `delete_for_runs`, `sweep`) is a part for each thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom import CheckpointError, Retention
+from tests.model.oracle import Key, Oracle
+from tests.races.calls import READS, Answer, Call, record_of, told
+
+# What is older has been there before a round, and is what a sweep calls old.
+NEW = "2099-01-01T00:00:00+00:00"
+OLD = "2025-01-01T00:00:00+00:00"
+
+
+class Content(NamedTuple):
+    """All of a thread, in a form that can be compared."""
+
+    storage: frozenset[Any]
+    writes: frozenset[Any]
+    wrote: frozenset[Any]
+    blobs: frozenset[Any]
+    own: frozenset[Any]
+    shown: frozenset[Any]
+    hidden: frozenset[Key]
+    named: frozenset[Any]
+
+
+EMPTY = Content(*[frozenset()] * 8)
+
+
+class State(NamedTuple):
+    """A store: by thread the number of its content, and who has claimed it; in order, without what is empty."""
+
+    threads: tuple[tuple[str, int], ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
+
+    def content(self, thread_id: str) -> int:
+        return dict(self.threads).get(thread_id, 0)
+
+    def having(self, contents: Mapping[str, int]) -> State:
+        threads = {**dict(self.threads), **contents}
+        return self._replace(threads=tuple(sorted((name, number) for name, number in threads.items() if number)))
+
+    def claimed(self, thread_id: str, owner: str | None) -> State:
+        claims = {**dict(self.claims), thread_id: owner}
+        return self._replace(claims=tuple(sorted((name, each) for name, each in claims.items() if each)))
+
+
+class Part(NamedTuple):
+    """A call, or what it does to one thread."""
+
+    call: Call
+    thread_id: str | None = None
+    """The one thread, if the call reaches several in transactions of their own."""
+    among: bool = True
+    """Whether others are on the way meanwhile."""
+
+
+class Model:
+    """The contents that were seen, with their numbers, and what each call makes of each.
+
+    Attributes:
+        exported: For `import_file`, the thread and its content that a file holds, by path.
+    """
+
+    def __init__(self) -> None:
+        self._contents: list[Content] = [EMPTY]
+        self._numbers: dict[Content, int] = {EMPTY: 0}
+        self._orphans: dict[int, Call] = {}
+        self._oracle = Oracle()
+        self._known: dict[Hashable, tuple[Answer, Mapping[str, int]]] = {}
+        self._keep: list[Part] = []  # An id is somebody else's once its owner has gone.
+        self.exported: dict[str, tuple[str, int]] = {}
+
+    # What a call does
+
+    def parts(self, call: Call, threads: Iterable[str], *, among: bool = True) -> list[Part]:
+        """The parts of a call, each of which happens at one moment."""
+        if call.name == "prune":
+            return [Part(call, thread_id, among) for thread_id in call.args[0]]
+        if call.name in ("delete_for_runs", "sweep"):
+            return [Part(call, thread_id, among) for thread_id in threads]
+        return [Part(call, None, among)]
+
+    def reaches(self, part: Part, state: State) -> set[str]:
+        """The threads whose content a part looks at or changes."""
+        call = part.call
+        if part.thread_id is not None:
+            return {part.thread_id}
+        if call.name in ("copy_thread", "fork_thread"):
+            return set(call.args[:2])
+        if call.name == "import_file":
+            return {self.exported[call.args[0]][0]}
+        if call.name == "reencrypt":
+            return set()
+        first = call.args[0] if call.args else call.kwargs.get("config")
+        if first is None:
+            return {name for name, _ in state.threads}
+        return {first if isinstance(first, str) else first["configurable"]["thread_id"]}
+
+    def changes(self, part: Part, state: State) -> set[str]:
+        """The threads whose content a part may change: of a copy or a fork, the target."""
+        if part.call.name in ("copy_thread", "fork_thread"):
+            return {part.call.args[1]}
+        return self.reaches(part, state)
+
+    def without_parent(self, part: Part) -> list[Part]:
+        """The same put without its parent, if it has one."""
+        call = part.call
+        if call.name != "put" or "checkpoint_id" not in call.args[0]["configurable"]:
+            return []
+        if id(call) not in self._orphans:
+            self._keep.append(part)
+            place = {name: each for name, each in call.args[0]["configurable"].items() if name != "checkpoint_id"}
+            self._orphans[id(call)] = replace(call, args=({"configurable": place}, *call.args[1:]))
+        return [part._replace(call=self._orphans[id(call)])]
+
+    def outcomes(self, state: State, part: Part, answer: Answer) -> Sequence[State]:
+        """The states that a part may leave, if it was answered so; none if that is no right answer."""
+        call = part.call
+        if answer[0] == "none" or call.name == "reencrypt":
+            return [state] if answer[0] != "error" else []
+        if call.name == "claim":
+            holder = dict(state.claims).get(call.args[0])
+            if answer == ("error", "ThreadBusy"):
+                return [state] if holder else []
+            return [state.claimed(call.args[0], call.owner)] if answer[0] == "ok" and not holder else []
+        if call.name == "release":
+            held = dict(state.claims).get(call.args[0]) == call.owner
+            return [state.claimed(call.args[0], None)] if held and answer[0] == "ok" else []
+        if call.name == "import_file":
+            return self._imported(state, call, answer)
+        if call.name == "sweep":
+            return self._swept(state, part, answer)
+        if call.owner and dict(state.claims).get(self.thread_of(call)) != call.owner:
+            return [state] if answer == ("error", "ClaimLost") else []
+        if call.name == "put" and self._apply(state, part, _may_be_refused)[0][1]:
+            # Either answer is right.
+            if answer == ("error", "CheckpointNotFound"):
+                return [state]
+            found, contents = self._apply(state, part, _put_anyway)
+            return [state.having(contents)] if answer == found else []
+        found, contents = self._apply(state, part, asked_of_oracle)
+        return [state.having(contents)] if answer == found else []
+
+    def thread_of(self, call: Call) -> str:
+        """The thread of a write."""
+        thread_id: str = call.args[0]["configurable"]["thread_id"]
+        return thread_id
+
+    def answer(self, state: State, call: Call, thread_id: str | None = None) -> Answer:
+        """What a call is answered, or a part of it."""
+        return self._apply(state, Part(call, thread_id), asked_of_oracle)[0]
+
+    def ids(self, state: State, thread_id: str) -> tuple[set[Key], set[Key]]:
+        """The checkpoints of a thread that are to be seen, and those that are hidden."""
+        content = self._contents[state.content(thread_id)]
+        keys = {Key(thread_id, checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id, _ in content.storage}
+        return keys - content.hidden, set(content.hidden)
+
+    def _imported(self, state: State, call: Call, answer: Answer) -> Sequence[State]:
+        thread_id, number = self.exported[call.args[0]]
+        if answer[0] != "ok":
+            return []
+        there = state.content(thread_id)
+        if there == number:  # Its rows may be others, compressed or not: then it says so.
+            return [state]
+        if not there and thread_id not in dict(state.claims):
+            return [] if answer[1] else [state.having({thread_id: number})]
+        return [state] if answer[1] else []
+
+    def _swept(self, state: State, part: Part, answer: Answer) -> Sequence[State]:
+        if answer[0] != "ok":
+            return []
+        found, contents = self._apply(state, part, _sweep)
+        left = state.having(contents)
+        if not part.among:
+            return [left] if found[0] == "ok" else []
+        # What a run goes on from meanwhile may stay: the next sweep takes it.
+        also = [left] if left != state else []
+        keep: Retention = part.call.args[0]
+        if keep.older_than is not None:
+            also.append(state.having(self._apply(state, part, _prune_one)[1]))
+        return [state, *also]
+
+    def _apply(
+        self, state: State, part: Part, perform: Callable[[Oracle, Part], Answer]
+    ) -> tuple[Answer, Mapping[str, int]]:
+        """The answer of the oracle, and the threads that it has changed."""
+        reached = sorted(self.reaches(part, state))
+        key = (id(part.call), part.thread_id, perform, *((name, state.content(name)) for name in reached))
+        if key not in self._known:
+            self._keep.append(part)
+            self._load({name: state.content(name) for name in reached})
+            answer = perform(self._oracle, part)
+            is_read = part.call.name in READS
+            self._known[key] = answer, {} if is_read else {name: self._number(self._stored(name)) for name in reached}
+        return self._known[key]
+
+    # Contents
+
+    def _number(self, content: Content) -> int:
+        number = self._numbers.setdefault(content, len(self._contents))
+        if number == len(self._contents):
+            self._contents.append(content)
+        return number
+
+    def _load(self, threads: Mapping[str, int]) -> None:
+        oracle = self._oracle
+        oracle.storage = defaultdict(lambda: defaultdict(dict))
+        oracle.writes = defaultdict(dict)
+        oracle.blobs = {}
+        oracle.own, oracle.shown, oracle.hidden, oracle.wrote, oracle.named = {}, {}, set(), {}, {}
+        for thread_id, number in threads.items():
+            content = self._contents[number]
+            for checkpoint_ns, checkpoint_id, row in content.storage:
+                oracle.storage[thread_id][checkpoint_ns][checkpoint_id] = row
+            for place, slots in content.writes:
+                oracle.writes[place] = dict(slots)
+            oracle.wrote.update(dict(content.wrote))
+            oracle.blobs.update(dict(content.blobs))
+            oracle.own.update(dict(content.own))
+            oracle.shown.update(dict(content.shown))
+            oracle.hidden |= content.hidden
+            oracle.named.update(dict(content.named))
+
+    def _stored(self, thread_id: str) -> Content:
+        oracle = self._oracle
+        spaces = oracle.storage.get(thread_id, {})
+        return Content(
+            frozenset((space, each, row) for space, rows in spaces.items() for each, row in rows.items()),
+            frozenset((k, frozenset(v.items())) for k, v in oracle.writes.items() if k[0] == thread_id and v),
+            frozenset(
+                (k, v) for k, v in oracle.wrote.items() if k[0][0] == thread_id and k[1] in oracle.writes.get(k[0], {})
+            ),
+            frozenset((k, v) for k, v in oracle.blobs.items() if k[0] == thread_id),
+            frozenset((k, v) for k, v in oracle.own.items() if k.thread_id == thread_id),
+            frozenset((k, v) for k, v in oracle.shown.items() if k.thread_id == thread_id),
+            frozenset(key for key in oracle.hidden if key.thread_id == thread_id),
+            frozenset((k, v) for k, v in oracle.named.items() if k[0] == thread_id),
+        )
+
+
+def _key_in(name: str, row: Any) -> Any:
+    return row[:2] if name == "storage" else row[0]
+
+
+# Calls of the oracle
+
+
+def asked_of_oracle(oracle: Oracle, part: Part) -> Answer:
+    """What the oracle answers."""
+    call = part.call
+    try:
+        if call.name == "prune":
+            if call.kwargs.get("strategy") == "delete":
+                oracle.delete_thread(part.thread_id or "")
+            else:
+                oracle.prune([part.thread_id or ""])
+            return "ok", told(call, None)
+        if call.name == "thread_exists":
+            return "ok", told(call, bool(oracle.visible(call.args[0])))
+        if call.name == "history":
+            return "ok", [record_of(each) for each in oracle.list(*call.args, **call.kwargs)]
+        found: Any = getattr(oracle, call.name)(*call.args, **call.kwargs)
+        return "ok", told(call, list(found) if call.name == "list" else found)
+    except CheckpointError as error:
+        return "error", type(error).__name__
+
+
+def _may_be_refused(oracle: Oracle, part: Part) -> Answer:
+    return "ok", oracle.refuses(*part.call.args) is None
+
+
+def _put_anyway(oracle: Oracle, part: Part) -> Answer:
+    refuses = oracle.refuses
+    oracle.refuses = lambda *args: False  # type: ignore[method-assign]
+    try:
+        return asked_of_oracle(oracle, part)
+    finally:
+        oracle.refuses = refuses  # type: ignore[method-assign]
+
+
+def _sweep(oracle: Oracle, part: Part) -> Answer:
+    keep: Retention = part.call.args[0]
+    thread_id = part.thread_id or ""
+    if not oracle.visible(thread_id):
+        return "ok", None
+    newest = max(oracle.visible(thread_id), key=lambda key: key.checkpoint_id)
+    pinned = any(key.thread_id == thread_id for key in oracle.named.values())
+    idle = keep.older_than is not None and oracle.document(newest)["ts"] < NEW
+    if idle and not pinned:
+        oracle.delete_thread(thread_id)
+    elif idle:
+        keep_last(oracle, thread_id, 1)
+    elif keep.keep_last is not None:
+        keep_last(oracle, thread_id, keep.keep_last)
+    return "ok", None
+
+
+def _prune_one(oracle: Oracle, part: Part) -> Answer:
+    """What a sweep does with an old thread that had a label when it looked."""
+    keep_last(oracle, part.thread_id or "", 1)
+    return "ok", None
+
+
+def keep_last(oracle: Oracle, thread_id: str, number: int) -> None:
+    """What a sweep keeps, as a prune keeps one: so many of the newest of each namespace."""
+    if number == 1:
+        oracle.prune([thread_id])
+        return
+    heads: dict[str, list[Key]] = {}
+    for key in sorted(oracle.visible(thread_id), reverse=True):
+        if len(heads.setdefault(key.checkpoint_ns, [])) < number:
+            heads[key.checkpoint_ns].append(key)
+    roots = heads.get("", [])
+    labelled = {key for key in oracle.named.values() if key.thread_id == thread_id}
+    kept = oracle._pinned(thread_id)
+    for checkpoint_ns, keys in heads.items():
+        root_id = oracle._root(keys[0])
+        root = Key(thread_id, "", root_id)
+        finished = ":" in checkpoint_ns and root_id and root not in roots and root not in labelled
+        if not (finished and ((roots and root_id < roots[0].checkpoint_id) or root in oracle.keys(thread_id))):
+            kept.update(keys)
+    for root in roots[1:]:
+        for checkpoint_ns in heads:
+            if checkpoint_ns and ":" not in checkpoint_ns:
+                older = [key for key in oracle.visible(thread_id) if key.checkpoint_ns == checkpoint_ns]
+                older = [key for key in older if key.checkpoint_id < root.checkpoint_id]
+                kept.update(sorted(older)[-1:])
+    oracle._remove(oracle.keys(thread_id) - kept)
+
+
+def config_of(key: Key | tuple[str, str, str]) -> RunnableConfig:
+    """What names a checkpoint."""
+    thread_id, checkpoint_ns, checkpoint_id = key
+    part = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+    return {"configurable": part}

@@ -1,0 +1,25 @@
+"""Whatever meets on a thread, on PostgreSQL: the outcome is that of one after the other, in one of the two orders.
+
+Nothing is left to chance: the first operation's transaction is held open until the second one waits for it or is done.
+SQLite has one writer at a time, so nothing can be held open there beside another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.races.pairs import PAIRS, Bench, beginnings, bench
+
+
+@pytest.fixture(scope="module")
+def place(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
+    with bench(postgres_dsn, postgres_template) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=map(" + ".join, PAIRS))
+def test_of_two_that_meet_one_comes_first(place: Bench, first: str, second: str) -> None:
+    problems = [place.play(first, second, begun).problem for begun in beginnings(first, second)]
+    assert not any(problems), "\n".join(filter(None, problems))

@@ -1,0 +1,44 @@
+"""A few seconds of rounds, on each database; `just races` makes them for half an hour."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import BACKENDS
+from tests.races.plans import EVERYTHING, Mix
+from tests.races.rounds import races
+from tests.races.search import Verdict
+from tests.stores import Store
+
+# Everything at once, and what has gone wrong once, by itself.
+MIXES = {
+    "everything": ("", 60),
+    "deleting": ("prune,rollback,delete_for_runs,delete_checkpoint", 20),
+    "labels": ("prune,sweep,label", 20),
+    "making": ("fork_thread,copy_thread,import_file", 20),
+    "copying again": ("copy_thread,prune,delete_checkpoint", 20),
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def own_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A database that nobody else looks at; the tables are checked after each round."""
+    if request.param == "sqlite":
+        yield Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+    else:
+        yield Store("postgres", request.getfixturevalue("postgres_url"))
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_there_is_an_order_in_which_all_answers_make_sense(own_database: Store, name: str) -> None:
+    only, rounds = MIXES[name]
+    weights = {each: EVERYTHING[each] for each in only.split(",")} if only else EVERYTHING
+    seed = str(random.SystemRandom().randrange(10**9))
+    with races(own_database, processes=2) as running:
+        outcome = running.run(seed, Mix(weights), rounds=rounds)
+    assert outcome.problems == []
+    assert outcome.verdicts[Verdict.FINE] > 0

@@ -1,0 +1,1 @@
+"""Programs written for the official savers, run with those and, with one line changed, with ours."""

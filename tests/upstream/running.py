@@ -1,0 +1,125 @@
+"""Run the tests of one of LangGraph's packages with one of our savers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.upstream.expected import EXPECTED, TIMED, function_of
+from tests.upstream.sources import download, lay
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The files of a package whose tests make savers; `files` are globs."""
+
+    package: str
+    files: tuple[str, ...]
+    savers: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+SUITES = {
+    # Its tests are anyio's, and pytest-asyncio would run their fixtures in loops of their own.
+    "langgraph": Suite("langgraph", ("test_*.py",), ("sqlite", "postgres"), ("-p", "no:asyncio")),
+    "prebuilt": Suite("langgraph-prebuilt", ("test_react_agent.py", "test_tool_node.py"), ("sqlite", "postgres")),
+    # The other tests of these three are of serializers and of stores. What `test_conformance_delta.py` asks for is not
+    # in the conformance package that goes with it; `tests/conformance` runs all that is in there.
+    "checkpoint": Suite("langgraph-checkpoint", ("test_memory.py",), ("sqlite", "postgres")),
+    "checkpoint-postgres": Suite(
+        "langgraph-checkpoint-postgres",
+        ("test_async.py", "test_delta_p*.py", "test_prune.py", "test_sync.py"),
+        ("postgres",),
+    ),
+    "checkpoint-sqlite": Suite(
+        "langgraph-checkpoint-sqlite",
+        ("test_*sqlite.py", "test_delta_*.py", "test_get_delta_channel_history.py", "test_writes_*.py"),
+        ("sqlite",),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the tests that made a saver, and what those that failed have said."""
+
+    passed: frozenset[str]
+    failed: Mapping[str, str]
+
+    def surprises(self, name: str) -> dict[str, str]:
+        """What should not be: tests that fail without being expected to, and tests that pass although they are."""
+        expected = EXPECTED[name]
+        failures = {test: said for test, said in self.failed.items() if function_of(test) not in expected}
+        failing = {function_of(test) for test in self.failed}
+        passes = {function_of(test) for test in self.passed} & expected.keys() - failing
+        return {**failures, **dict.fromkeys(passes, "passes: take it off the list")}
+
+
+def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool = False) -> Outcome:
+    """Download a suite into a folder and run it in a process of its own.
+
+    What fails and is not expected to is run once more: some wait for what a busy machine does late.
+
+    Args:
+        name: One of `SUITES`.
+        saver: "sqlite" or "postgres".
+        folder: An empty folder.
+        dsn: An empty database, which is filled.
+        everything: With each way to make a saver and not with one, and with the tests that assert on time.
+
+    Raises:
+        NoSource: There is no source, or no index to ask.
+    """
+    suite = SUITES[name]
+    lay(download(suite.package, folder), folder)
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LANGGRAPH_"))},
+        "UPSTREAM_SAVER": saver,
+        "UPSTREAM_DSN": dsn,
+        "UPSTREAM_ALL": str(int(everything)),
+    }
+    files = sorted(str(file.relative_to(folder)) for glob in suite.files for file in (folder / "tests").glob(glob))
+    timed = () if everything else TIMED.get(name, ())
+    options = [*suite.options, *(f"--deselect={test}" for test in timed)]
+    first = _pytest(folder, environment, [*options, *files])
+    again = [_node(test) for test in first.failed if function_of(test) not in EXPECTED[name]]
+    if not again:
+        return first
+    second = _pytest(folder, environment, [*options, *again])
+    failed = {test: said for test, said in first.failed.items() if test not in second.passed}
+    return Outcome(first.passed | second.passed, failed)
+
+
+def _pytest(folder: Path, environment: Mapping[str, str], arguments: Sequence[str]) -> Outcome:
+    report = folder / "report.xml"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    # 0 and 1 say that the tests ran and whether some failed.
+    assert done.returncode in (0, 1), f"pytest ended with {done.returncode}:\n{(done.stdout + done.stderr)[-5000:]}"
+    passed = set()
+    failed = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        # A class has its name behind that of the module.
+        test = "::".join([*case.attrib["classname"].removeprefix("tests.").split("."), case.attrib["name"]])
+        troubles = [*case.iter("failure"), *case.iter("error")]
+        if troubles:
+            failed[test] = "\n".join(str(trouble.text) for trouble in troubles)
+        elif not [*case.iter("skipped")] and not [*case.iter("property")]:
+            passed.add(test)
+    return Outcome(frozenset(passed), failed)
+
+
+def _node(test: str) -> str:
+    module, _, rest = test.partition("::")
+    return f"tests/{module}.py::{rest}"

@@ -1,0 +1,85 @@
+"""LangGraph's tests: where they come from, and how the official savers' names in them become ours."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import tarfile
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# What a user changes: the module that a saver is imported from. `InMemorySaver` has no counterpart of ours, so a class
+# beside the tests makes one of our savers each time.
+OURS = {
+    ("langgraph.checkpoint.memory", "InMemorySaver"): "tests.replaced",
+    ("langgraph.checkpoint.memory", "MemorySaver"): "tests.replaced",
+    ("langgraph.checkpoint.postgres", "PostgresSaver"): "langgraph_checkpoint_custom",
+    ("langgraph.checkpoint.postgres.aio", "AsyncPostgresSaver"): "langgraph_checkpoint_custom.aio",
+    ("langgraph.checkpoint.sqlite", "SqliteSaver"): "langgraph_checkpoint_custom",
+    ("langgraph.checkpoint.sqlite.aio", "AsyncSqliteSaver"): "langgraph_checkpoint_custom.aio",
+}
+
+
+class NoSource(Exception):
+    """pip has not found a source distribution, or cannot reach an index."""
+
+
+def download(package: str, folder: Path) -> Path:
+    """The source of the release of a package that is installed, unpacked below a folder.
+
+    Raises:
+        NoSource: pip did not get it.
+    """
+    wanted = f"{package}=={version(package)}"
+    # Its metadata need hatchling, which is here.
+    options = ["--quiet", "--retries=1", "--no-deps", "--no-build-isolation", "--no-binary=:all:", f"--dest={folder}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, wanted], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise NoSource(f"no source of {wanted}: {done.stderr[-500:]}")
+    (archive,) = folder.glob(f"{package.replace('-', '_')}-*.tar.gz")
+    with tarfile.open(archive) as source:
+        source.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def lay(source: Path, folder: Path) -> None:
+    """Copy a source's tests into a folder, with our savers' imports and fixtures in the place of theirs."""
+    tests = folder / "tests"
+    shutil.copytree(source / "tests", tests)
+    for file in tests.rglob("*.py"):
+        file.write_text(with_our_imports(file.read_text()))
+    for ours in (HERE / "laid").glob("[!_]*.py"):
+        # Not called conftest here, where pytest would take it for one of our own tests.
+        shutil.copy(ours, tests / ours.name.replace("fixtures.py", "conftest.py"))
+    (folder / "pytest.ini").write_text(
+        "[pytest]\n"
+        "asyncio_mode = auto\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+        "timeout = 180\n"
+        "addopts = -p no:randomly -p no:cacheprovider\n"
+    )
+
+
+def with_our_imports(program: str) -> str:
+    """A program in which each official saver is imported from ours; nothing else changes."""
+    lines = program.splitlines(keepends=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parsed = ast.parse(program)
+    imports = [node for node in ast.walk(parsed) if isinstance(node, ast.ImportFrom)]
+    for node in sorted(imports, key=lambda node: node.lineno, reverse=True):
+        modules = [OURS.get((node.module or "", alias.name), node.module or "") for alias in node.names]
+        if modules == [node.module] * len(modules):
+            continue
+        indent = " " * node.col_offset
+        named = [f"{alias.name} as {alias.asname}" if alias.asname else alias.name for alias in node.names]
+        lines[node.lineno - 1 : node.end_lineno] = [
+            f"{indent}from {module} import {name}\n" for module, name in zip(modules, named, strict=True)
+        ]
+    return "".join(lines)

@@ -1,0 +1,49 @@
+"""LangGraph's own tests pass with our savers, but for those that `expected.py` has a reason for."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import made_database
+from tests.upstream.running import SUITES, run
+from tests.upstream.sources import NoSource
+
+# At least; on Python 3.10 LangGraph skips some.
+PASSED = {
+    ("langgraph", "sqlite"): 800,
+    ("langgraph", "postgres"): 800,
+    ("prebuilt", "sqlite"): 40,
+    ("prebuilt", "postgres"): 40,
+    ("checkpoint", "sqlite"): 9,
+    ("checkpoint", "postgres"): 9,
+    ("checkpoint-postgres", "postgres"): 40,
+    ("checkpoint-sqlite", "sqlite"): 25,
+}
+
+
+# A suite is more than a thousand tests, and each has a time limit of its own.
+@pytest.mark.skipif("CHECKPOINT_UPSTREAM" not in os.environ, reason="LangGraph's suites run with CHECKPOINT_UPSTREAM=1")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("name", "saver"), PASSED, ids=[f"{name} with {saver}" for name, saver in PASSED])
+def test_langgraphs_own_tests_pass_but_for_those_with_a_reason(
+    name: str, saver: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    assert saver in SUITES[name].savers
+    with ExitStack() as stack:
+        dsn = ""
+        if saver == "postgres":
+            dsn = stack.enter_context(made_database(request.getfixturevalue("postgres_dsn")))[1]
+        try:
+            outcome = run(name, saver, tmp_path, dsn=dsn)
+        except NoSource as error:
+            warnings.warn(f"LangGraph's own tests are skipped: {error}", stacklevel=1)
+            pytest.skip(str(error))
+
+    surprises = outcome.surprises(name)
+    assert not surprises, "\n\n".join(f"{test}\n{said}" for test, said in surprises.items())
+    assert len(outcome.passed) >= PASSED[name, saver]
