@@ -89,7 +89,8 @@ class CubeLoop(Kind):
 
     async def items(self, name: str) -> Items:
         found = await CubeLoopCheckpointer(self.saver).load(name)
-        return [message.content[0].text for message in found.messages] if found else []
+        blocks = [message.content[0] for message in found.messages] if found else []
+        return [block.text for block in blocks if isinstance(block, TextContent)]
 
 
 class PydanticDeep(Kind):
