@@ -8,9 +8,9 @@ together while others were away.
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Share
@@ -36,34 +36,55 @@ class Member(Protocol):
 M = TypeVar("M", bound=Member)
 
 
-@dataclass
+class Group(Generic[M]):
+    """Calls on the way together; a call that goes by itself is one without members.
+
+    Whoever makes their trip holds it, so that one that was dropped, by an interrupt at an odd moment, is no longer on
+    its way.
+    """
+
+    def __init__(self, keys: Iterable[Hashable], members: Sequence[M] = ()) -> None:
+        self.keys = set(keys) - {None}
+        self.members = members
+
+
 class _Lane(Generic[M]):
     """The calls of one kind."""
 
-    going: int = 0
-    away: set[Hashable] = field(default_factory=set)  # The keys of those on the way.
-    waiting: list[M] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._away: list[weakref.ref[Group[M]]] = []
+        self.waiting: list[M] = []
 
-    def take(self) -> list[M]:
+    @property
+    def away(self) -> list[Group[M]]:
+        return [group for each in self._away if (group := each())]
+
+    def begin(self, group: Group[M]) -> Group[M]:
+        self._away = [weakref.ref(each) for each in (*self.away, group)]
+        return group
+
+    def end(self, group: Group[M]) -> None:
+        self._away = [weakref.ref(each) for each in self.away if each is not group]
+
+    def take(self) -> Group[M] | None:
         """The next group: in the order of arrival, but nobody before one with its key is back."""
-        group: list[M] = []
+        members: list[M] = []
         left: list[M] = []
-        keys = set(self.away)
+        keys = {key for group in self.away for key in group.keys}
         size = 0
         for member in self.waiting:
             if member.gone:
                 continue
             share = member.share
-            if len(group) == MEMBERS or share.key in keys or (group and size + share.size > GROUP_BYTES):
+            if len(members) == MEMBERS or share.key in keys or (members and size + share.size > GROUP_BYTES):
                 left.append(member)
             else:
-                group.append(member)
+                members.append(member)
                 size += share.size
             if share.key is not None:
                 keys.add(share.key)
         self.waiting = left
-        self.away.update(member.share.key for member in group if member.share.key is not None)
-        return group
+        return self.begin(Group((member.share.key for member in members), members)) if members else None
 
 
 class Lanes(Generic[M]):
@@ -72,15 +93,13 @@ class Lanes(Generic[M]):
     def __init__(self) -> None:
         self._lanes: defaultdict[Hashable, _Lane[M]] = defaultdict(_Lane)
 
-    def enter(self, kind: Hashable, share: Share) -> bool:
-        """Whether a call may go at once; it is on the way then, until `leave`."""
+    def enter(self, kind: Hashable, share: Share) -> Group[M] | None:
+        """Go at once, until `leave`; None if the call has to wait."""
         lane = self._lanes[kind]
-        if lane.going == GROUPS or share.key in lane.away:
-            return False
-        lane.going += 1
-        if share.key is not None:
-            lane.away.add(share.key)
-        return True
+        away = lane.away
+        if len(away) == GROUPS or any(share.key in group.keys for group in away):
+            return None
+        return lane.begin(Group([share.key]))
 
     def wait(self, kind: Hashable, member: M) -> None:
         """Wait for one that is on the way."""
@@ -93,13 +112,11 @@ class Lanes(Generic[M]):
         self._lanes[kind].waiting.remove(member)
         return True
 
-    def leave(self, kind: Hashable, shares: Iterable[Share]) -> list[M]:
-        """Come back from a trip; gives the group that is on the way instead, which may be nobody."""
+    def leave(self, kind: Hashable, group: Group[M]) -> Group[M] | None:
+        """Come back from a trip; gives the group that is on the way instead, if somebody waits."""
         lane = self._lanes[kind]
-        lane.away.difference_update([share.key for share in shares])
-        group = lane.take() if lane.waiting else []
-        if not group:
-            lane.going -= 1
-            if not lane.going:
-                del self._lanes[kind]
-        return group
+        lane.end(group)
+        following = lane.take()
+        if not lane.away and not lane.waiting:
+            del self._lanes[kind]
+        return following

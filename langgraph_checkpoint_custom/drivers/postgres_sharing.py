@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
 from psycopg_pool import PoolTimeout
 
 from langgraph_checkpoint_custom.core.operation import Share, Statement, Trip
-from langgraph_checkpoint_custom.core.sharing import Lanes
+from langgraph_checkpoint_custom.core.sharing import Group, Lanes
 from langgraph_checkpoint_custom.drivers.postgres_waiting import NoAnswer
 from langgraph_checkpoint_custom.errors import ClosedError, ConnectionLost
 
@@ -62,13 +63,13 @@ class LoopSharing:
         kind = name, share.kind
         loop = asyncio.get_running_loop()
         # In a crowd it takes the room of a group only, and its key when that goes.
-        if self._lanes.enter(kind, share._replace(key=None) if self._crowded else share):
+        if alone := self._lanes.enter(kind, share._replace(key=None) if self._crowded else share):
             if not self._crowded:
                 try:
                     return await self._perform(name, trip.statements, trip)
                 finally:
-                    self._next(name, kind, [share])
-            loop.call_soon(self._next, name, kind, ())
+                    self._next(name, kind, alone)
+            loop.call_soon(self._next, name, kind, alone)
         member = _LoopMember(trip, share)
         self._lanes.wait(kind, member)
         timer = loop.call_later(PATIENCE, self._lose_patience, kind, member)
@@ -82,23 +83,24 @@ class LoopSharing:
         if self._lanes.give_up(kind, member):
             member.tell(_ALONE)
 
-    def _next(self, name: str, kind: Hashable, shares: Iterable[Share]) -> None:
-        if group := self._lanes.leave(kind, shares):
-            self._crowded = len(group) > 1
+    def _next(self, name: str, kind: Hashable, back: _LoopGroup) -> None:
+        if group := self._lanes.leave(kind, back):
+            self._crowded = len(group.members) > 1
             task = asyncio.get_running_loop().create_task(self._go(name, kind, group))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _go(self, name: str, kind: Hashable, group: Sequence[_LoopMember]) -> None:
-        answers: Sequence[Any] = [_ALONE] * len(group)
+    async def _go(self, name: str, kind: Hashable, group: _LoopGroup) -> None:
+        members = group.members
+        answers: Sequence[Any] = [_ALONE] * len(members)
         try:
-            merged = group[0].share.merge([member.share.part for member in group])
-            answers = merged.split(await self._perform(name, group[0].trip.statements, merged.trip))
+            merged = members[0].share.merge([member.share.part for member in members])
+            answers = merged.split(await self._perform(name, members[0].trip.statements, merged.trip))
         except Exception as error:
-            answers = _failed(group, error)
+            answers = _failed(members, error)
         finally:
-            self._next(name, kind, [member.share for member in group])
-            for member, answer in zip(group, answers, strict=True):
+            self._next(name, kind, group)
+            for member, answer in zip(members, answers, strict=True):
                 member.tell(answer)
 
 
@@ -116,8 +118,15 @@ class _LoopMember(_Member):
             self.answer.set_result(answer)
 
 
+_LoopGroup = Group[_LoopMember]
+
+
 class WorkerSharing:
-    """The calls of all OS threads."""
+    """The calls of all OS threads.
+
+    An interrupt may come between any two lines, and whoever was to wake others wakes nobody then. So nobody waits
+    longer than `PATIENCE` without looking whether somebody still holds the group that he is in.
+    """
 
     def __init__(self, perform: Perform) -> None:
         self._perform = perform
@@ -128,56 +137,61 @@ class WorkerSharing:
         """Make a trip, perhaps with others."""
         kind = name, share.kind
         with self._mutex:
-            goes = self._lanes.enter(kind, share)
-            if not goes:
+            alone = self._lanes.enter(kind, share)
+            if not alone:
                 member = _WorkerMember(trip, share)
                 self._lanes.wait(kind, member)
-        if goes:
+        if alone:
             try:
                 return self._perform(name, trip.statements, trip)
             finally:
-                self._next(kind, [share])
+                self._next(kind, alone)
         self._wait(kind, member)
-        answer = self._go(name, kind, member.group) if member.group else member.answer
+        answer = self._lead(name, kind, member, member.led) if member.led else member.answer
         return self._perform(name, trip.statements, trip) if answer is _ALONE else _told(answer)
 
     def _wait(self, kind: Hashable, member: _WorkerMember) -> None:
         try:
-            if not member.ready.acquire(timeout=PATIENCE):
+            while not member.ready.acquire(timeout=PATIENCE):
                 with self._mutex:
-                    gave_up = self._lanes.give_up(kind, member)
-                if not gave_up:
-                    member.ready.acquire()
+                    self._lanes.give_up(kind, member)
+                    if not member.is_led():
+                        return
         except BaseException:  # Such as a KeyboardInterrupt.
             with self._mutex:
                 self._lanes.give_up(kind, member)
-                group = member.group
+                group = member.led
             if group:
-                self._end(kind, group, [_ALONE] * len(group))
+                self._end(kind, group, [_ALONE] * len(group.members))
             raise
 
-    def _next(self, kind: Hashable, shares: Iterable[Share]) -> None:
+    def _next(self, kind: Hashable, back: _WorkerGroup) -> None:
         with self._mutex:
-            group = self._lanes.leave(kind, shares)
+            group = self._lanes.leave(kind, back)
             if group:
-                group[0].group = group
+                first, *others = group.members
+                group.members = others  # The first one holds the group, which so ends with it.
+                for member in others:
+                    member.is_led = weakref.ref(group)
+                first.led = group
         if group:
-            group[0].ready.release()
+            first.ready.release()
 
-    def _go(self, name: str, kind: Hashable, group: Sequence[_WorkerMember]) -> Any:
-        answers: Sequence[Any] = [_ALONE] * len(group)
+    def _lead(self, name: str, kind: Hashable, first: _WorkerMember, group: _WorkerGroup) -> Any:
+        members = [first, *group.members]
+        answers: Sequence[Any] = [_ALONE] * len(members)
         try:
-            merged = group[0].share.merge([member.share.part for member in group])
-            answers = merged.split(self._perform(name, group[0].trip.statements, merged.trip))
+            merged = first.share.merge([member.share.part for member in members])
+            answers = merged.split(self._perform(name, first.trip.statements, merged.trip))
         except Exception as error:
-            answers = _failed(group, error)
+            answers = _failed(members, error)
         finally:
-            self._end(kind, group, answers)
+            self._end(kind, group, answers[1:])
         return answers[0]
 
-    def _end(self, kind: Hashable, group: Sequence[_WorkerMember], answers: Sequence[Any]) -> None:
-        self._next(kind, [member.share for member in group])
-        for member, answer in zip(group[1:], answers[1:], strict=True):
+    def _end(self, kind: Hashable, group: _WorkerGroup, answers: Sequence[Any]) -> None:
+        self._next(kind, group)
+        for member, answer in zip(group.members, answers, strict=True):
             member.answer = answer
             member.ready.release()
 
@@ -187,8 +201,12 @@ class _WorkerMember(_Member):
         super().__init__(trip, share)
         self.ready = threading.Lock()
         self.ready.acquire()
-        self.group: Sequence[_WorkerMember] = ()
+        self.led: _WorkerGroup | None = None  # The group that it makes the trip for.
+        self.is_led: Callable[[], _WorkerGroup | None] = lambda: None  # Gives the group that it goes with.
         self.answer: Any = _ALONE
+
+
+_WorkerGroup = Group[_WorkerMember]
 
 
 def _failed(group: Sequence[_Member], error: Exception) -> Sequence[Any]:

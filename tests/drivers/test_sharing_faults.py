@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
+import random
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -251,7 +256,7 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
     for number in range(GROUPS + 3):
         threads.append(threading.Thread(target=call, args=[number]))
         threads[-1].start()
-        while not lanes or lanes["name", "kind"].going + len(lanes["name", "kind"].waiting) <= number:
+        while not lanes or len(lanes["name", "kind"].away) + len(lanes["name", "kind"].waiting) <= number:
             time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(threads[GROUPS].ident or 0), ctypes.py_object(KeyboardInterrupt)
@@ -264,3 +269,59 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
         thread.join()
     assert answers == {number: "interrupted" if number == GROUPS else [number] for number in range(GROUPS + 3)}
     assert not lanes
+
+
+def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any line, in any of eight OS threads."""
+    monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.02)
+    # One may come where nothing can be raised, or behind the last line.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    chance = random.Random(seed := random.randrange(10**6))
+    print("seed", seed)
+
+    def perform(name: str, statements: Any, trip: Any) -> Any:
+        time.sleep(chance.random() / 2000)
+        return list(trip.statements)
+
+    def merge(parts: Sequence[Any]) -> Merged:
+        return Merged(Trip(parts), lambda reply: [[part] for part in reply])
+
+    sharing = postgres_sharing.WorkerSharing(perform)
+    stop = threading.Event()
+    answered, interrupted = Counter[int](), Counter[int]()
+
+    def calls(number: int) -> None:
+        step = 0
+        while not stop.is_set():
+            with suppress(KeyboardInterrupt):
+                try:
+                    while not stop.is_set():
+                        step += 1
+                        trip: Any = Trip([(number, step)])  # type: ignore[list-item]  # As above.
+                        share = Share("kind", number, 1, (number, step), merge)
+                        assert sharing.send("name", trip, share) == [(number, step)]
+                        answered[number] += 1
+                except KeyboardInterrupt:
+                    interrupted[number] += 1
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # So that they come between any two lines.
+    try:
+        threads = [threading.Thread(target=calls, args=[number], daemon=True) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for _ in range(1000):
+            time.sleep(chance.random() / 500)
+            ident = chance.choice(threads).ident or 0
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))
+        stop.set()
+        for thread in threads:
+            thread.join(150)
+            assert not thread.is_alive()
+    finally:
+        sys.setswitchinterval(interval)
+    assert interrupted.total() > 300
+    assert answered.total() > 300
+    gc.collect()  # An error that was interrupted itself may be a part of a circle.
+    assert not [group for lane in sharing._lanes._lanes.values() for group in lane.away]
