@@ -113,9 +113,7 @@ def check_invariants(
     """
     tables = read_tables(store, schema=schema)
     if stored_again:
-        named = named_blobs(tables)
-        blobs = [blob for blob in tables.blobs if blob in named or not blob.version.startswith("#/")]
-        tables = tables._replace(blobs=blobs)
+        tables = without_old_parts(tables)
     broken = list(violations(tables, early_writes))
     assert not broken, "\n".join(["the tables are broken:", *broken])
     return tables
@@ -153,6 +151,12 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     there = {row[:3] for row in tables.checkpoints}
     for place in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
         yield f"writes of a checkpoint that is not there: {place}"
+
+
+def without_old_parts(tables: Tables) -> Tables:
+    """Without the parts that no version names, as one that was stored again leaves them."""
+    named = named_blobs(tables)
+    return tables._replace(blobs=[each for each in tables.blobs if each in named or not each.version.startswith("#/")])
 
 
 def named_blobs(tables: Tables) -> set[BlobKey]:
