@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Share
@@ -43,8 +43,8 @@ class Group(Generic[M]):
     its way.
     """
 
-    def __init__(self, keys: Iterable[Hashable], members: Sequence[M] = ()) -> None:
-        self.keys = set(keys) - {None}
+    def __init__(self, keys: Collection[Hashable], members: Sequence[M] = ()) -> None:
+        self.keys = keys
         self.members = members
 
 
@@ -52,19 +52,20 @@ class _Lane(Generic[M]):
     """The calls of one kind."""
 
     def __init__(self) -> None:
-        self._away: list[weakref.ref[Group[M]]] = []
+        self._refs: list[weakref.ref[Group[M]]] = []
         self.waiting: list[M] = []
 
     @property
     def away(self) -> list[Group[M]]:
-        return [group for each in self._away if (group := each())]
+        """The groups on the way."""
+        return [group for ref in self._refs if (group := ref())]
 
     def begin(self, group: Group[M]) -> Group[M]:
-        self._away = [weakref.ref(each) for each in (*self.away, group)]
+        self._refs.append(weakref.ref(group))
         return group
 
-    def end(self, group: Group[M]) -> None:
-        self._away = [weakref.ref(each) for each in self.away if each is not group]
+    def end(self, back: Group[M]) -> None:
+        self._refs = [ref for ref in self._refs if ref() not in (None, back)]
 
     def take(self) -> Group[M] | None:
         """The next group: in the order of arrival, but nobody before one with its key is back."""
@@ -84,7 +85,7 @@ class _Lane(Generic[M]):
             if share.key is not None:
                 keys.add(share.key)
         self.waiting = left
-        return self.begin(Group((member.share.key for member in members), members)) if members else None
+        return self.begin(Group({member.share.key for member in members} - {None}, members)) if members else None
 
 
 class Lanes(Generic[M]):
@@ -97,9 +98,9 @@ class Lanes(Generic[M]):
         """Go at once, until `leave`; None if the call has to wait."""
         lane = self._lanes[kind]
         away = lane.away
-        if len(away) == GROUPS or any(share.key in group.keys for group in away):
+        if away and (len(away) == GROUPS or any(share.key in group.keys for group in away)):
             return None
-        return lane.begin(Group([share.key]))
+        return lane.begin(Group(() if share.key is None else (share.key,)))
 
     def wait(self, kind: Hashable, member: M) -> None:
         """Wait for one that is on the way."""
@@ -116,7 +117,7 @@ class Lanes(Generic[M]):
         """Come back from a trip; gives the group that is on the way instead, if somebody waits."""
         lane = self._lanes[kind]
         lane.end(group)
-        following = lane.take()
-        if not lane.away and not lane.waiting:
+        following = lane.take() if lane.waiting else None
+        if not following and not lane.away:
             del self._lanes[kind]
         return following
