@@ -28,7 +28,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     Idempotent: yes; False if there is none, or it is hidden already.
     Raises: CheckpointLabelled.
     """
-    _, found, labels, *_ = yield d.delete_checkpoint(key)
+    found, labels, *_ = yield d.delete_checkpoint(key)
     if labels:
         raise _labelled(labels, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} is not deleted")
     return bool(found)
@@ -43,7 +43,7 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     Idempotent: yes.
     Raises: CheckpointNotFound, also for one that a prune has hidden; CheckpointLabelled.
     """
-    _, found, labels, *_ = yield d.delete_later(key)
+    found, labels, *_ = yield d.delete_later(key)
     if not found or key.checkpoint_id is None:
         raise checkpoint_not_found(key)
     if labels:

@@ -1428,9 +1428,9 @@ SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s ORDER BY name
 
 -- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
--- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
--- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
--- among the sweep_ blocks, once it is known what is spared.
+-- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
+-- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
+-- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
 
 -- name: doom_checkpoint
 -- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
@@ -1465,23 +1465,22 @@ WITH gone AS MATERIALIZED (
 )
 UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+RETURNING c.checkpoint_id
 
 -- name: doom_later
--- In all namespaces.
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = true
+-- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
+UPDATE langgraph_checkpoint.checkpoints c
+SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
 WHERE c.thread_id = %(thread_id)s AND (
     c.hidden OR c.checkpoint_id > %(checkpoint_id)s
     OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
+    OR (c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = %(checkpoint_id)s)
 ) AND EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints t
     WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
     AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
 )
-
--- name: find_checkpoint
-SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
-AND NOT hidden
+RETURNING c.checkpoint_id
 
 -- name: refuse_labelled
 SELECT l.name FROM langgraph_checkpoint.labels l
@@ -1492,23 +1491,18 @@ ORDER BY l.name
 
 -- name: refuse_labelled_release
 UPDATE langgraph_checkpoint.checkpoints SET doomed = false
-WHERE thread_id = %(thread_id)s AND doomed AND (
-    EXISTS (
-        SELECT FROM langgraph_checkpoint.labels l
-        JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-            AND d.checkpoint_id = l.checkpoint_id AND d.doomed
-        WHERE l.thread_id = %(thread_id)s
-    ) OR NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints t
-        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
-        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
-    )
+WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
+    SELECT FROM langgraph_checkpoint.labels l
+    JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE l.thread_id = %(thread_id)s
 )
 
 -- name: erase_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. If all that was
+-- behind a checkpoint goes, what is the newest now has come meanwhile.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
@@ -1519,6 +1513,7 @@ WITH lost AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
         WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        AND (NOT %(later)s OR c.checkpoint_id < x.checkpoint_id)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS h
     WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (

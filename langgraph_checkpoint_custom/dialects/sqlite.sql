@@ -1154,9 +1154,9 @@ SELECT name, checkpoint_ns, checkpoint_id FROM labels
 WHERE thread_id = :thread_id ORDER BY name
 
 -- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
--- have been kept for its sake alone; then find_checkpoint says whether the checkpoint that was named is there, and the
--- refuse_labelled blocks tell the labels in the way and take the marks back if there are some. The erase_ blocks come
--- among the sweep_ blocks, once it is known what is spared.
+-- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
+-- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
+-- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
 
 -- name: doom_checkpoint
 -- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
@@ -1187,21 +1187,20 @@ WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
         AND (hidden OR root_id >= (SELECT first_id FROM again))
     )
 )
+RETURNING checkpoint_id
 
 -- name: doom_later
--- In all namespaces.
-UPDATE checkpoints SET doomed = 1
+-- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
+UPDATE checkpoints SET doomed = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
 WHERE thread_id = :thread_id AND (
     hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
+    OR (checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id)
 ) AND EXISTS (
     SELECT 1 FROM checkpoints t
     WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
     AND NOT t.hidden
 )
-
--- name: find_checkpoint
-SELECT checkpoint_id FROM checkpoints
-WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id AND NOT hidden
+RETURNING checkpoint_id
 
 -- name: refuse_labelled
 SELECT l.name FROM labels l
@@ -1222,7 +1221,8 @@ WHERE thread_id = :thread_id AND doomed AND EXISTS (
 -- name: erase_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. If all that was
+-- behind a checkpoint goes, what is the newest now has come meanwhile.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
@@ -1233,6 +1233,7 @@ WITH lost AS MATERIALIZED (
     CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
         SELECT c.checkpoint_id FROM checkpoints c
         WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        AND (NOT :later OR c.checkpoint_id < x.checkpoint_id)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
     WHERE likelihood(h.checkpoint_id < x.checkpoint_id, 0.00001) AND EXISTS (

@@ -2,6 +2,9 @@
 
 What is answered and left has to be what one of the two serial orders gives. Each pair is played from each beginning
 in which it can meet. `python -m tests.races.pairs` plays all and tells who waits for whom.
+
+What stores a row that is whole by itself waits for nobody, so it can also come between two statements of an operation:
+each operation is played with a small checkpoint and a write that come before each of its statements.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +31,7 @@ from tests.races.calls import Answer, Call, Done, do, retention
 from tests.races.model import NEW, OLD, Model, State, config_of
 from tests.races.plans import LOG
 from tests.races.rounds import look, told_of
-from tests.races.search import Verdict, explain, steps_of
+from tests.races.search import Step, Verdict, explain, steps_of
 from tests.stores import Store
 from tests.tables import TABLES, empty_tables
 
@@ -37,6 +40,9 @@ THREAD, SOURCE, OTHER, TARGET = THREADS = ("t", "source", "other source", "targe
 
 BLOB = {"text": "b" * 2000}
 PARTS = [f"{index} " + "p" * 500 for index in range(40)]
+
+# The number of the checkpoint that comes among the statements of an operation.
+ROW = 95
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -211,6 +217,9 @@ OPERATIONS: Mapping[str, Operation] = {
 
 MAKERS = frozenset({"copy_to", "fork_to", "import"})
 
+# What can be about a checkpoint that comes meanwhile.
+NAMING = frozenset({"delete_checkpoint", "rollback"})
+
 
 def beginnings(first: str, second: str) -> list[str]:
     """From what a pair is played: "copy" and "empty" are there for the sake of what makes a thread."""
@@ -231,6 +240,17 @@ class Played:
     problem: str
 
 
+class Watched(psycopg.Connection[Any]):
+    """A connection that has something done before each of its statements."""
+
+    before: Callable[[], None] | None = None
+
+    def wait(self, *args: Any, **kwargs: Any) -> Any:
+        if self.before is not None:
+            self.before()
+        return super().wait(*args, **kwargs)
+
+
 class Bench:
     """A database with a beginning, brought back for each pair, and those who meet there.
 
@@ -246,7 +266,7 @@ class Bench:
         # Those who store as the others do, and those who store anew in another form.
         self._free = [stack.enter_context(PostgresSaver(url, compress=each)) for each in (True, False)]
         self._watcher = stack.enter_context(psycopg.connect(url, autocommit=True))
-        self._connection = stack.enter_context(psycopg.connect(url, autocommit=True))
+        self._connection = stack.enter_context(Watched.connect(url, autocommit=True))
         self._held = [PostgresSaver(self._connection, compress=each) for each in (True, False)]
         for saver in (*self._free, *self._held):
             saver.thread_exists("nobody's")  # Each looks once whether the tables are there.
@@ -276,15 +296,69 @@ class Bench:
             both = zip((first, second), calls, answers, strict=True)
             history = [Done(name, call, 1, 2, answer) for name, call, answer in both]
             steps = [step._replace(part=step.part._replace(among=False)) for step in steps_of(model, history, THREADS)]
-            left = look(self._free[0], self._store, THREADS)
-            found = explain(model, start, steps, THREADS, partial(left.is_of, model))
-            if found.verdict is Verdict.FINE and not left.broken:
-                return Played(waited, found.verdict, "")
             title = f"{first} held, {second} meanwhile, from {begun!r}"
-            return Played(waited, found.verdict, told_of(title, THREADS, model, start, steps, left, found))
+            return self._judged(title, model, start, steps, {Verdict.FINE}, waited=waited)
         finally:
             for lease in leases.values():
                 lease.__exit__(None, None, None)
+
+    def play_with_row(self, name: str, begun: str, before: int, *, named: bool) -> Played | None:
+        """Play an operation, and before one of its statements store a checkpoint and a write of it.
+
+        Where there is a delta channel, a checkpoint waits for whoever is alone with the thread; a write does not.
+
+        Args:
+            name: The operation.
+            begun: The beginning.
+            before: The number of the statement.
+            named: Whether that checkpoint is what the operation is about.
+
+        Returns:
+            None if there are fewer statements.
+        """
+        model, start = self._begin(begun)
+        first = {"copy": 50, "empty": 0}.get(begun, 10)
+        call = OPERATIONS[name].call(first, False, self._path)
+        if named:
+            key = THREAD, "", id_of(ROW)
+            call = replace(call, args=(config_of(key),) if name == "delete_checkpoint" else (THREAD, id_of(ROW)))
+        rows = [written(THREAD, first + 4, "late", "late", "late task")]
+        if begun != "delta":
+            row = put(THREAD, ROW, parent=first + 4, values={"small": ROW}, new=["small"], run_id="late", ts=NEW)
+            rows = [row, written(THREAD, ROW, "late", "late")]
+        history: list[Done] = []
+
+        numbers = count()
+
+        def store() -> None:
+            if next(numbers) == before:
+                self._connection.before = None
+                for now, each in enumerate(rows, 1):
+                    history.append(Done("row", replace(each, alone=True), now, now, do(self._free[0], each, {})))
+
+        leases: dict[str, Any] = {}
+        try:
+            self._connection.before = store
+            with self._connection.transaction():
+                answer = do(self._held[_is_renewing(call)], call, leases)
+        finally:
+            self._connection.before = None
+            for lease in leases.values():
+                lease.__exit__(None, None, None)
+        if not history:
+            return None
+        steps = steps_of(model, [Done(name, call, 0, 3, answer), *history], THREADS)
+        title = f"{name} of {'the row' if named else 'another'}, a row before its statement {before}, from {begun!r}"
+        return self._judged(title, model, start, steps, {Verdict.FINE, Verdict.LATE}, waited=False)
+
+    def _judged(
+        self, title: str, model: Model, start: State, steps: Sequence[Step], right: set[Verdict], *, waited: bool
+    ) -> Played:
+        left = look(self._free[0], self._store, THREADS)
+        found = explain(model, start, steps, THREADS, partial(left.is_of, model))
+        if found.verdict in right and not left.broken:
+            return Played(waited, found.verdict, "")
+        return Played(waited, found.verdict, told_of(title, THREADS, model, start, steps, left, found))
 
     def _waits(self, worker: threading.Thread) -> bool:
         while worker.is_alive():

@@ -7,10 +7,11 @@ SQLite has one writer at a time, so nothing can be held open there beside anothe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
-from tests.races.pairs import PAIRS, Bench, beginnings, bench
+from tests.races.pairs import NAMING, OPERATIONS, PAIRS, Bench, beginnings, bench
 
 
 @pytest.fixture(scope="module")
@@ -22,4 +23,19 @@ def place(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=map(" + ".join, PAIRS))
 def test_of_two_that_meet_one_comes_first(place: Bench, first: str, second: str) -> None:
     problems = [place.play(first, second, begun).problem for begun in beginnings(first, second)]
+    assert not any(problems), "\n".join(filter(None, problems))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_row_may_come_before_each_statement(place: Bench, name: str) -> None:
+    """What waits for nobody comes first or second as a whole, too, though it may be seen late."""
+    problems = []
+    for begun in beginnings(name, name):
+        for named in {False, name in NAMING and begun != "delta"}:
+            for before in count():
+                played = place.play_with_row(name, begun, before, named=named)
+                if played is None:
+                    assert before > 3  # The operation was played.
+                    break
+                problems.append(played.problem)
     assert not any(problems), "\n".join(filter(None, problems))
