@@ -123,7 +123,7 @@ class SqliteDialect(SqlDialect):
                 for at in range(0, whole, size)
             ]
             if each:
-                statements.append(Statement("insert_writes", sql, each))
+                statements.append(Statement("insert_writes", sql, each if len(each) > 1 else each[0]))
             rows = rows[whole:]
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))

@@ -1,9 +1,9 @@
 """SQLite over the standard library: one writer connection, readers beside it, workers for the async side.
 
-A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`. A
-read is one statement, so it is a read snapshot by itself and needs no transaction; readers never wait for the writer,
-since the file is in WAL mode. An async call encodes where it is called, hops once to a worker and runs there to its
-end. `:memory:` has one connection for everything, which may be a caller's.
+A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`.
+An ordinary put by itself is one statement, and so its own transaction. A read is one statement, too, and so a snapshot
+by itself; readers never wait for the writer, since the file is in WAL mode. An async call encodes where it is called,
+hops once to a worker and runs there to its end. `:memory:` has one connection for everything, which may be a caller's.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ IDLE = 32
 _IN_LINE = frozenset({"write", "exclusive", "migrate"})
 # What gives its connection back before it decodes; the others' trips are one transaction.
 _LETS_GO = frozenset({"read", "write"})
+# Statements that store all that an operation has to, or nothing.
+_WHOLE = frozenset({"insert_checkpoint", "insert_writes"})
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 # SQLITE_ERROR is all that is told of a table or column that is not there, and Python 3.10 does not tell even that.
@@ -226,6 +228,8 @@ class SqliteDriver:
 
     def _alone(self, call: Call[T], *, in_line: bool = False) -> T:
         """Run an operation by itself; what has work to do beside the database leaves the line for it."""
+        if call.op.access == "read" and not self._shared:
+            return drive(call.op, lambda request: self._read(call, request))
         with closing(call.op.start()) as steps:
             request = _next(steps, None)
             while not isinstance(request, _Done):
@@ -237,6 +241,19 @@ class SqliteDriver:
                     request = _next(steps, _work(call, request))
             return cast("T", request.value)
 
+    def _read(self, call: Call[Any], request: Trip | Offload) -> Any:
+        """Do what a read asks for; a trip of it is one statement, which needs no transaction."""
+        if isinstance(request, Offload):
+            return _work(call, request)
+        connection = self._lend(call, call.op.name)
+        ended = False
+        try:
+            reply = self._send(connection, call.op.name, request)
+            ended = True
+            return reply
+        finally:
+            self._take_back(call, connection, keep=ended)  # What was interrupted may still read an old snapshot.
+
     def _transaction(self, call: Call[Any], steps: Steps[Any], trip: Trip, *, in_line: bool) -> Offload | _Done:
         """Go on with an operation until it has ended, or has work to do for which it lets the connection go."""
         op = call.op
@@ -244,14 +261,14 @@ class SqliteDriver:
         if self._shared or _writes(op):
             with self._lock:
                 return self._trips(call, steps, trip, self._writer(op.name), in_line=in_line)
-        connection = self._lend(steps, op.name)
+        connection = self._lend(call, op.name)
         ended = False
         try:
             request = self._trips(call, steps, trip, connection, in_line=in_line)
             ended = True
             return request
         finally:
-            self._take_back(steps, connection, keep=ended)  # What was interrupted may still read an old snapshot.
+            self._take_back(call, connection, keep=ended)
 
     def _trips(
         self,
@@ -264,9 +281,11 @@ class SqliteDriver:
     ) -> Offload | _Done:
         op = call.op
         try:
-            self._begin(op, connection, call.since)
+            self._prepare(op, connection, call.since)
             while isinstance(request, Trip) or (isinstance(request, Offload) and op.access not in _LETS_GO):
                 if isinstance(request, Trip):
+                    if not connection.in_transaction and not _is_whole(op, request):
+                        self._begin(op, connection)
                     request = _next(steps, self._send(connection, op.name, request))
                 else:
                     request = _next(steps, _work(call, request))
@@ -281,8 +300,8 @@ class SqliteDriver:
                 connection.rollback()
         return request
 
-    def _begin(self, op: Operation[Any], connection: sqlite3.Connection, since: float) -> None:
-        """Begin the transaction that an operation needs; to write, with what is left of `busy_timeout` since then."""
+    def _prepare(self, op: Operation[Any], connection: sqlite3.Connection, since: float) -> None:
+        """Make a connection ready for an operation; to write, with what is left of `busy_timeout` since then."""
         if connection.in_transaction:  # Left open by an interrupt.
             connection.rollback()
         if _writes(op):
@@ -294,6 +313,10 @@ class SqliteDriver:
             if patience != self._patience:
                 connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
                 self._patience = patience
+
+    def _begin(self, op: Operation[Any], connection: sqlite3.Connection) -> None:
+        """Begin the transaction that an operation needs."""
+        if _writes(op):
             connection.execute("BEGIN IMMEDIATE")
         elif op.access == "snapshot":
             connection.execute("BEGIN")
@@ -325,7 +348,8 @@ class SqliteDriver:
             if connection is None:
                 return [left.popleft()]  # It opens the file.
             try:
-                self._begin(left[0].op, connection, max(call.since for call in left))
+                self._prepare(left[0].op, connection, max(call.since for call in left))
+                self._begin(left[0].op, connection)
             except sqlite3.Error as error:  # All of them have waited for busy_timeout.
                 while left:
                     call = left.popleft()
@@ -566,6 +590,14 @@ class _Done(NamedTuple):
 
 def _writes(op: Operation[Any]) -> bool:
     return op.access in _IN_LINE or op.access == "rehearsal"
+
+
+def _is_whole(op: Operation[Any], trip: Trip) -> bool:
+    """Whether a trip is one statement that needs no transaction around it."""
+    if op.access != "write" or len(trip.statements) != 1:
+        return False
+    (statement,) = trip.statements
+    return statement.name in _WHOLE and not isinstance(statement.params, list)
 
 
 def _next(steps: Steps[Any], reply: Any) -> Trip | Offload | _Done:

@@ -33,7 +33,7 @@ PATIENCE = 1.0
 class Call(Generic[T]):
     """An operation and what came of it; `since` when it waits for the file."""
 
-    __slots__ = ("error", "op", "result", "since")
+    __slots__ = ("__weakref__", "error", "op", "result", "since")
 
     def __init__(self, op: Operation[T]) -> None:
         self.op = op

@@ -180,7 +180,9 @@ async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: P
 
     def authorize(action: int, word: str | None, *_: Any) -> int:
         nonlocal failures
-        if action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT" and failures:
+        commit = action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT"
+        alone = action == sqlite3.SQLITE_INSERT and not writer(saver).in_transaction  # It is its own commit.
+        if (commit or alone) and failures:
             failures -= 1
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
@@ -228,7 +230,7 @@ async def test_many_groups_wait_for_another_process_once(
     def note(sql: str) -> None:
         if sql.startswith("PRAGMA busy_timeout = "):
             now.append(float(sql.rpartition(" ")[2]))
-        elif sql == "BEGIN IMMEDIATE":
+        elif sql == "BEGIN IMMEDIATE" or (sql.startswith("INSERT") and not writer(saver).in_transaction):
             waits.append(now[-1])
 
     with SqliteSaver(path, busy_timeout=2) as saver:

@@ -29,9 +29,15 @@ def writer(saver: SqliteSaver) -> sqlite3.Connection:
 
 @contextmanager
 def commits(saver: SqliteSaver) -> Iterator[list[str]]:
-    """The commits of a block."""
+    """The commits of a block: of transactions, and of single statements that need none."""
     found: list[str] = []
-    writer(saver).set_trace_callback(lambda sql: found.append(sql) if sql == "COMMIT" else None)
+    connection = writer(saver)
+
+    def note(sql: str) -> None:
+        if sql == "COMMIT" or (sql.startswith("INSERT") and not connection.in_transaction):
+            found.append(sql)
+
+    connection.set_trace_callback(note)
     yield found
     writer(saver).set_trace_callback(None)
 
