@@ -14,12 +14,16 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointError, Retention
-from tests.model.oracle import Key, Oracle
+from tests.model.oracle import Key, Oracle, exact
 from tests.races.calls import READS, Answer, Call, record_of, told
 
 # What is older has been there before a round, and is what a sweep calls old.
 NEW = "2099-01-01T00:00:00+00:00"
 OLD = "2025-01-01T00:00:00+00:00"
+
+
+# The answer of what returns nothing.
+NOTHING_TOLD: Answer = ("ok", exact(None))
 
 
 class Content(NamedTuple):
@@ -109,9 +113,14 @@ class Model:
         return {first if isinstance(first, str) else first["configurable"]["thread_id"]}
 
     def changes(self, part: Part, state: State) -> set[str]:
-        """The threads whose content a part may change: of a copy or a fork, the target."""
+        """The threads whose content a part may change: of a copy or a fork, the target.
+
+        What goes over all threads asks first in which it has something to do, and lets the others be.
+        """
         if part.call.name in ("copy_thread", "fork_thread"):
             return {part.call.args[1]}
+        if part.call.name in ("delete_for_runs", "sweep") and state in self.outcomes(state, part, NOTHING_TOLD):
+            return set()
         return self.reaches(part, state)
 
     def without_parent(self, part: Part) -> list[Part]:

@@ -109,6 +109,16 @@ def test_a_deletion_may_be_seen_behind_a_small_row_that_came_meanwhile(store: St
     assert store.verdict(late, *history) is Verdict.WRONG
 
 
+def test_what_goes_over_all_threads_may_pass_over_a_copy_that_is_not_there_yet(store: Store) -> None:
+    copy, runs = Call("copy_thread", ("t", "u")), Call("delete_for_runs", (["old"],))
+    left = store.left(copy, Call("delete_thread", ("t",)))
+    locking = Call("put", small(4).args), config(4)
+    meanwhile = [(copy, 0, 3, OK), (locking[0], 0, 1, locking[1]), (runs, 2, 9, OK)]
+    assert store.verdict(left, *meanwhile) is Verdict.LATE
+    before = [(copy, 0, 1, OK), (locking[0], 0, 1, locking[1]), (runs, 2, 9, OK)]
+    assert store.verdict(left, *before) is Verdict.WRONG
+
+
 def test_each_thread_counts(store: Store) -> None:
     copy = Call("copy_thread", ("t", "u"))
     history = [(copy, 1, 2, OK), (PRUNE, 1, 2, OK)]
