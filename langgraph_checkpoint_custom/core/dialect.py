@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
@@ -70,11 +69,14 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def select_checkpoint(self, key: Key) -> Trip:
         """The rows of one checkpoint: `TupleRow`."""
-        if key.checkpoint_id is None:
-            params: dict[str, Any] = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
-            return self._send(self._read("page_latest", params))
-        params = key._asdict()
-        return self._send(self._read("page_exact", params))
+        return self._send(self._read_one(key))
+
+    def _read_one(self, key: Key) -> Statement:
+        thread_id, checkpoint_ns, checkpoint_id = key
+        params = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
+        if checkpoint_id is None:
+            return self._read("page_latest", params)
+        return self._read("page_exact", {**params, "checkpoint_id": checkpoint_id})
 
     def select_page(self, page: Page) -> Trip:
         """The rows of one page of a list: `TupleRow`."""

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import project
 from langgraph_checkpoint_custom.core.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.core.model import Key, config_of, place_of_metadata
-from langgraph_checkpoint_custom.core.operation import Offload, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Steps, offload, operation
 from langgraph_checkpoint_custom.core.thread_statements import Fork
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
@@ -81,7 +81,7 @@ def _fork(
         new = codec.dumps(stored, place_of_metadata("", point))
         return {"metadata_type": new.type, "metadata": new.value, "metadata_filter": project(shown, codec.shown)}
 
-    params = yield Offload(len(data), encoded)
+    params = yield from offload(len(data), encoded)
     fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)
     refusal, *_ = yield d.fork_thread(fork)
     if refusal:

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 from langgraph_checkpoint_custom.core.codec import SMALL, Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
@@ -69,7 +69,7 @@ def get_delta_channel_history(
     asked = sorted(set(channels))
     (rows,) = yield d.select_delta_values(key, asked)
     size = sum(len(row[7] or b"") for row in rows)
-    histories: dict[str, DeltaChannelHistory] = yield Offload(size, lambda: _collect(d, codec, key, asked, rows))
+    histories = yield from offload(size, _collect, d, codec, key, asked, rows)
     return {channel: histories[channel] for channel in channels}
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
@@ -15,7 +14,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Range, TupleRow, right_above
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.read import in_order
 from langgraph_checkpoint_custom.core.records import Interrupt, WaitingThread
 from langgraph_checkpoint_custom.core.values import Values
@@ -60,7 +59,7 @@ def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Wai
         (rows,) = yield d.select_interrupts(ranges, PAGE)
         ranges = [Range(right_above(row[1]), row[2]) for row in rows if row[0] == "more"]
         size = sum(len(row[8] or b"") for row in rows)
-        found += yield Offload(size, partial(_waiting, d, codec, rows))
+        found += yield from offload(size, _waiting, d, codec, rows)
     return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -98,6 +98,15 @@ class Offload(NamedTuple):
 # Bytes. Below this, decoding or compressing takes less time than the hop to a worker and back (about 0.1 ms).
 OFFLOAD_BYTES = 65_536
 
+
+def offload(size: int, work: Callable[..., T], *args: Any) -> Steps[T]:
+    """Do work with these arguments: here if it is on few bytes, wherever the driver does it if it is on many."""
+    if size < OFFLOAD_BYTES:
+        return work(*args)
+    found = yield Offload(size, partial(work, *args))
+    return found  # type: ignore[no-any-return]  # What is answered is not typed.
+
+
 Steps = Generator[Trip | Offload, Any, T]
 
 
@@ -154,7 +163,7 @@ def operation(
                     yield lock
                 return (yield from function(*args, **kwargs))
 
-            start = locked if locks else lambda: function(*args, **kwargs)
+            start = locked if locks else partial(function, *args, **kwargs)
             return Operation(function.__name__, access, start, arguments, tells)
 
         return make

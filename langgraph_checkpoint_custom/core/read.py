@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.core.codec import Decoder, version_key
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.core.values import Values
 
@@ -65,7 +65,7 @@ def get_tuple(
     """
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, note))
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, {}, note)
     return tuples[0] if tuples else None
 
 
@@ -84,7 +84,7 @@ def get_tuple_to_write(
         (newest,) = yield d.select_newest_id(key)
     (rows,) = yield d.select_checkpoint(key)
     rows = d.rows(rows)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, {}, note))
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, {}, note)
     return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
@@ -109,7 +109,7 @@ def list_page(
     if len(places) == page.limit:
         before, thread_below, ns_below = places[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
-    tuples = yield Offload(size_of(rows), lambda: build_tuples(d, codec, next_version, rows, wanted))
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
     return PageReply(tuples, after)
 
 

@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.threads import everybody
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
@@ -128,7 +128,7 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_r
     """
     (rows,) = yield d.stored_rows(table.name, after, PAGE)
     size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
-    changes, unreadable = yield Offload(size, lambda: _changes(d, codec, table, rows))
+    changes, unreadable = yield from offload(size, _changes, d, codec, table, rows)
     if changes and not dry_run:
         yield d.renew_rows(table.name, changes)
     last = key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None

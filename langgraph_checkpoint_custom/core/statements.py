@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.core.model import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
-from langgraph_checkpoint_custom.core.operation import Row, Statement, Trip
+from langgraph_checkpoint_custom.core.operation import Row, Share, Statement, Trip
 from langgraph_checkpoint_custom.migrations import Migration
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -126,8 +126,8 @@ class Statements(ABC):
                     params[name] = self.stored_thread(params[name])
         return params
 
-    def _send(self, *statements: Statement, locks: Sequence[Statement] = ()) -> Trip:
-        return Trip(statements, (*self._enter, *locks) if locks else self._enter, self._leave)
+    def _send(self, *statements: Statement, locks: Sequence[Statement] = (), share: Share | None = None) -> Trip:
+        return Trip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, share)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Hold the lock of a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""

@@ -13,6 +13,7 @@ where all have come. A graph made of `Pregel` itself, with channels of other nam
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import writes_sort_key
@@ -22,7 +23,7 @@ from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import TENANT_MARK, Key, Page
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.searchable import first_searchable
 from langgraph_checkpoint_custom.core.values import Values
@@ -107,7 +108,8 @@ def threads_page(
     if len(rows) == page.limit:
         last = rows[-1]
         after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
-    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted, even_unreadable=even_unreadable))
+    decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
+    records = yield from offload(_size(rows), decode)
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
 
 
@@ -156,7 +158,7 @@ def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str
     (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
-    records = yield Offload(_size(unsure), lambda: _records(d, codec, unsure, wanted))
+    records = yield from offload(_size(unsure), _records, d, codec, unsure, wanted)
     return sure + len(records)
 
 
@@ -183,7 +185,7 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, 
     if len(rows) == page.limit:
         thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
         after = page._replace(before=checkpoint_id, thread_below=d.shown_thread(thread_id), ns_below=checkpoint_ns)
-    records = yield Offload(_size(rows), lambda: _records(d, codec, rows, wanted))
+    records = yield from offload(_size(rows), _records, d, codec, rows, wanted)
     return HistoryReply(records, after)
 
 
@@ -198,9 +200,8 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
     """
     (rows,) = yield d.select_runs(thread_id)
     lasts = [_Last._make(row) for row in rows]
-    runs: list[RunRecord] = yield Offload(
-        sum(len(row.value or b"") for row in lasts), lambda: _runs(d, codec, thread_id, lasts)
-    )
+    size = sum(len(row.value or b"") for row in lasts)
+    runs = yield from offload(size, _runs, d, codec, thread_id, lasts)
     return sorted(runs, key=lambda run: run.first_id, reverse=True)
 
 

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue
-from langgraph_checkpoint_custom.core.operation import Offload, Row, Steps, operation
+from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.reencrypt import PAGE, Table, key_of_row
 from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.shown import classes
@@ -51,7 +51,7 @@ def types_page(d: SqlDialect, codec: Values, table: Table, after: Mapping[str, A
     """
     (rows,) = yield d.stored_rows(table.name, after, PAGE)
     size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
-    found, unseen = yield Offload(size, lambda: _look(codec, table, rows))
+    found, unseen = yield from offload(size, _look, codec, table, rows)
     return TypesPage(len(rows), found, unseen, key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None)
 
 

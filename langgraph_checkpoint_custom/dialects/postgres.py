@@ -130,7 +130,7 @@ class PostgresDialect(SqlDialect):
             row,
             self._insert_checkpoints,
         )
-        return self._send(statement)._replace(share=share)
+        return self._send(statement, share=share)
 
     def _insert_checkpoints(self, parts: Sequence[CheckpointRow]) -> Merged:
         # In one order, so that no two groups wait for one another.
@@ -188,7 +188,7 @@ class PostgresDialect(SqlDialect):
             (key, rows),
             self._insert_writes_of_many,
         )
-        return self._send(statement)._replace(share=share)
+        return self._send(statement, share=share)
 
     def _insert_writes_of_many(self, parts: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Merged:
         # In one order, so that no two groups wait for one another.
@@ -210,9 +210,9 @@ class PostgresDialect(SqlDialect):
 
     def select_checkpoint(self, key: Key) -> Trip:
         """One statement, which can be one for many."""
-        trip = super().select_checkpoint(key)
-        kind = trip.statements[0].name, self._tenant
-        return trip._replace(share=Share(kind, None, 0, key, self._select_checkpoints))
+        statement = self._read_one(key)
+        share = Share((statement.name, self._tenant), None, 0, key, self._select_checkpoints)
+        return self._send(statement, share=share)
 
     def _select_checkpoints(self, keys: Sequence[Key]) -> Merged:
         name = "page_of_latest" if keys[0].checkpoint_id is None else "page_of_exact"

@@ -63,7 +63,7 @@ class SqliteDialect(SqlDialect):
     @staticmethod
     def names(value: Any) -> list[str]:
         """A list from JSON."""
-        return _DECODE(value)[0] if value else []
+        return [] if value is None or value == "[]" else _DECODE(value)[0]
 
     def insert_checkpoint(self, row: CheckpointRow) -> Trip:
         """One statement."""

@@ -135,7 +135,8 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_exact
-WITH page AS MATERIALIZED (
+-- differs: looking it up again costs less than keeping it.
+WITH page AS NOT MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 )

@@ -117,6 +117,7 @@ class SqliteDriver:
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         self.path = path
+        self._shared = path == ":memory:"
         with suppress(OSError):  # The process may work in another folder when it is opened.
             if not self._shared and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
@@ -157,10 +158,6 @@ class SqliteDriver:
             self._line = Line()
             self._held.lent.clear()
         self._lock.release()
-
-    @property
-    def _shared(self) -> bool:
-        return self.path == ":memory:"
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
@@ -421,9 +418,10 @@ class SqliteDriver:
                 self._writer(operation)
         try:
             self._check_place(operation)
-            with suppress(IndexError):
+            try:
                 return self._held.idle.pop()
-            return self._connect(read_only=True)
+            except IndexError:  # Two OS threads may come to the last one at once.
+                return self._connect(read_only=True)
         except BaseException as error:
             self._held.lent.discard(reader)
             if isinstance(error, sqlite3.Error):
