@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.core.exchange import (
     next_thread,
     read_row,
 )
-from langgraph_checkpoint_custom.core.model import thread_text
+from langgraph_checkpoint_custom.core.model import flag, thread_text
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy, ThreadExists
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -95,6 +95,7 @@ def export_file(
         progress: Told after each thread.
         tenants: Whether the threads of all tenants go along.
     """
+    flag("tenants", tenants)
     path = Path(path)
     if path.exists():
         raise ConfigError(f"{path} is there already; move it away, or choose another name")
@@ -212,6 +213,7 @@ def transfer(
         ConfigError: The threads of several tenants would become one tenant's.
     """
     done = Exchanged()
+    flag("tenants", tenants)
     _check_targets(source, target, tenants)
     with SpooledTemporaryFile(SPOOL) as spool:
         for own, thread_id in _threads(source, tenants):

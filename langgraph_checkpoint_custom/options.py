@@ -5,6 +5,7 @@ Otherwise a slip would come to light in the middle of a run, or in a worker that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
@@ -130,6 +131,7 @@ def _list_of(what: str, holds: Callable[[Any], bool]) -> tuple[str, Callable[[An
 
 _NUMBER = "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
 _SECONDS = "a number of seconds", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
+_FINITE = "a number of seconds", lambda value: _SECONDS[1](value) and math.isfinite(value)
 _YES = "True or False", lambda value: isinstance(value, bool)
 _YES_OR_NONE = "True, False or None", lambda value: value is None or isinstance(value, bool)
 _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -162,8 +164,8 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "schema": ("the name of a schema", lambda value: isinstance(value, str)),
     "min_size": _NUMBER,
     "max_size": _NUMBER,
-    "pool_timeout": _SECONDS,
-    "connect_timeout": _SECONDS,
-    "answer_timeout": _SECONDS,
+    "pool_timeout": _FINITE,
+    "connect_timeout": _FINITE,
+    "answer_timeout": _FINITE,
     "prepare": _YES_OR_NONE,
 }

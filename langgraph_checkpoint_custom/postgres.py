@@ -10,10 +10,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
 from langgraph_checkpoint_custom.core.migrate import check_schema, setup
-from langgraph_checkpoint_custom.core.model import text
+from langgraph_checkpoint_custom.core.model import flag, text
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.core.searchable import searchable_keys
 from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
@@ -22,6 +23,7 @@ try:
     from psycopg import AsyncPipeline, Pipeline
 
     from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
+    from langgraph_checkpoint_custom.drivers.postgres_address import Address
     from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
     raise ImportError("PostgresSaver needs psycopg: pip install 'langgraph-checkpoint-custom[postgres]'") from error
@@ -88,8 +90,12 @@ class PostgresSaver(CheckpointSaver):
             raise ConfigError(
                 f"pipe is a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
             )
-        if isinstance(conn, str) and (dialect_name := re.match(r"postgres(?:ql)?\+\w+(?=://)", conn)):
-            raise ConfigError(f"{dialect_name[0]}:// is a URL of SQLAlchemy's; psycopg's begins with postgresql://")
+        if pipe is not None:
+            _say_that_pipelines_change_nothing("pipe")
+        if isinstance(conn, str) and (scheme := re.match(r"[\w+.-]+(?=://)", conn)):
+            _check_scheme(scheme[0])
+        if is_connection(conn):
+            raise ConfigError("PostgresSaver was given a connection to SQLite; that is for SqliteSaver")
         if not text("schema", schema, 63) or schema.startswith("pg_"):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
         if not connect_timeout > 0:
@@ -156,17 +162,34 @@ class PostgresSaver(CheckpointSaver):
         return setup(self._postgres[0].laid_out(partitions), partitions)
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, *, pipeline: bool = False, **options: Unpack[PostgresOptions]) -> Self:
+    def from_conn_string(
+        cls, conn_string: Address, *, pipeline: bool = False, **options: Unpack[PostgresOptions]
+    ) -> Self:
         """A saver for a connection string; takes the options of the class and opens nothing yet.
 
         Args:
-            conn_string: The connection string.
+            conn_string: The connection string, or a function that gives one.
             pipeline: An option of LangGraph's savers that changes nothing: each call is one round trip anyway.
             options: Those of the class.
         """
-        if pipeline:
-            _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
+        if flag("pipeline", pipeline):
+            _say_that_pipelines_change_nothing("pipeline=True")
         return cls(conn_string, **options)
+
+
+def _say_that_pipelines_change_nothing(option: str) -> None:
+    _LOG.info("%s changes nothing: each call is one round trip anyway", option)
+
+
+def _check_scheme(scheme: str) -> None:
+    """Refuse a URL that is none of PostgreSQL's; it is not shown, since a password may be in it."""
+    if re.fullmatch(r"postgres(ql)?\+\w+", scheme):
+        raise ConfigError(f"{scheme}:// is a URL of SQLAlchemy's; psycopg's begins with postgresql://")
+    if scheme not in ("postgresql", "postgres"):
+        raise ConfigError(
+            f"PostgresSaver takes a URL that begins with postgresql://, not {scheme}://; open_saver takes those of "
+            "either database"
+        )
 
 
 class AsyncPostgresSaver(PostgresSaver):

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom.core.claims import release_claim, renew_claim, 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.maintain import prune_thread
-from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key
+from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key, flag
 from langgraph_checkpoint_custom.core.operation import Driver, Operation, follow
 from langgraph_checkpoint_custom.core.records import ThreadPage
 from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
@@ -114,6 +114,7 @@ def sweep_operations(
         raise ConfigError(
             f"what to keep is a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
         )
+    flag("dry_run", dry_run)
     all_of_them = Swept()
     for each in (yield from everybody(d, tenants)):
         all_of_them.add((yield from _sweep(each, codec, keep, now, dry_run=dry_run)))

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import count
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -80,6 +80,19 @@ from langgraph_checkpoint_custom.threads import ThreadMethods
 # Checkpoints that a list holds in memory at a time.
 PAGE = 50
 _NUMBERS = count()
+
+# What LangGraph's savers have, and what there is instead.
+_INSTEAD = {
+    "conn": (
+        "it opens connections by itself, several at a time; for SQL of your own open one, and to close the saver's "
+        "call close() or aclose()"
+    ),
+    "cursor": "for SQL of your own open a connection of your own",
+    "lock": "any number of threads and tasks may call a saver",
+    "is_setup": "setup() does nothing if the tables are current",
+    "jsonplus_serde": "the serializer is its serde",
+    "pipe": "each call is one round trip anyway",
+}
 
 # What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
 CLEAR_METADATA = ("source", "step", "run_id")
@@ -176,11 +189,16 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def conn(self) -> Any:
         """The connection or pool that the saver was given, under the name that it has in LangGraph's savers."""
         if self._given is None:
-            raise AttributeError(
-                f"this {type(self).__name__} opens connections by itself, several at a time, and so has no conn; for "
-                "SQL of your own open one, and to close the saver's call close() or aclose()"
-            )
+            raise AttributeError
         return self._given
+
+    if not TYPE_CHECKING:  # To type checkers every name would be there.
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is here instead of an attribute that LangGraph's savers have."""
+            instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+            said = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
+            raise AttributeError(said, name=name, obj=self)
 
     # Life
 

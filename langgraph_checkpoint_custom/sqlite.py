@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -56,6 +57,8 @@ class SqliteSaver(CheckpointSaver):
             path = given.path or ":memory:"
         elif isinstance(conn, (str, os.PathLike)):
             path = os.fspath(conn)
+            if scheme := re.match(r"[\w+.-]+(?=://)", path):  # The rest is not shown: a password may be in it.
+                raise ConfigError(f"SqliteSaver takes the path of a file, not a URL ({scheme[0]}://); open_saver does")
         else:
             raise ConfigError(
                 "SqliteSaver takes the path of a file, or a connection of sqlite3 or aiosqlite, not a "

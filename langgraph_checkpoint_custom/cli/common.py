@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import typer
 
+from langgraph_checkpoint_custom.core.exchange import next_thread
 from langgraph_checkpoint_custom.core.migrate import check_schema
 from langgraph_checkpoint_custom.core.model import KIND_MARK
 from langgraph_checkpoint_custom.core.verbatim import verbatim
@@ -130,9 +131,11 @@ def whether_all(tenant: str | None, no_tenants: bool) -> bool:
 
 
 def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool = False) -> None:
-    """Say whose threads are not among those that a command is about."""
+    """Say whose threads are not among those that a command is about, and that a tenant has none."""
     from langgraph_checkpoint_custom.cli.output import counted, note
 
+    if tenant is not None and saver._driver.run(next_thread(saver._dialect, "")) is None:
+        note(f"tenant {tenant!r} has no threads")
     if tenant is None and not are_in and (names := saver.tenants()):
         named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
         note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME is about one")

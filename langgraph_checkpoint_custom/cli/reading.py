@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom.cli.common import (
     Tenant,
     Thread,
     Url,
+    mention_tenants,
     opened,
     rows_of,
     thread_as_typed,
@@ -76,6 +77,7 @@ def threads(
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
         sizes = saver._driver.run(sizes_of_threads(saver._dialect, [one.thread_id for one in found]))
+        mention_tenants(saver, tenant)
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
     if as_json:

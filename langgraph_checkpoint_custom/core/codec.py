@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -437,7 +437,7 @@ class Decoder:
         try:
             together = self._codec.loads_parts(whole, names, parts, place)
         except Exception as error:
-            raise self._unreadable(error, channel, whole.type) from error
+            self._fail(error, channel, whole.type)
         self.known[channel] = lambda: together.divided(version, names)
         return together.value
 
@@ -476,14 +476,18 @@ class Decoder:
         try:
             return loads(type_, data, place)
         except Exception as error:  # Whatever a serializer says.
-            raise self._unreadable(error, channel, type_) from error
+            self._fail(error, channel, type_)
 
-    def _unreadable(self, error: Exception, channel: str, type_: str) -> CorruptCheckpoint:
-        if isinstance(error, UnreadableValue):
-            return self.corrupt(f"a stored value cannot be read: {error}", channel, type_)
-        return self.corrupt(
-            f"a stored value cannot be read ({said_by(error)}); use the serde that wrote it", channel, type_
-        )
+    def _fail(self, error: Exception, channel: str, type_: str) -> NoReturn:
+        """Raise what is wrong with a stored value."""
+        ours = isinstance(error, UnreadableValue)
+        said = f": {error}" if ours else f" ({said_by(error)}); use the serde that wrote it"
+        corrupt = self.corrupt(f"a stored value cannot be read{said}", channel, type_)
+        if ours or self._codec.packs or isinstance(error, ValidationError):  # The last one quotes values.
+            raise corrupt from error
+        if hasattr(error, "add_note"):  # Since Python 3.11.
+            error.add_note(str(corrupt))
+        raise error  # As with LangGraph: whoever made the serializer knows it.
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, with the values that are part of it."""
@@ -501,7 +505,7 @@ class Decoder:
         try:
             return self._codec.unpack(stored)
         except Exception as error:  # Whatever a serializer says.
-            raise self._unreadable(error, channel, MSGPACK) from error
+            self._fail(error, channel, MSGPACK)
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, in which small values are still bytes."""

@@ -22,6 +22,7 @@ from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
+from langgraph_checkpoint_custom.core.objects import said_by
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, done, operation
 from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple, threads_places
@@ -121,14 +122,14 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
     try:
         before = yield from _caught(read_document(d, codec, thread_id))
         return before and before._replace(values={}, versions={})
-    except CorruptCheckpoint:
+    except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
         (places,) = yield from threads_places(d, [thread_id]).start()
         ids = [row[1] for row in places if row[0] == ""]
         newest = first_page(thread_id, "", max(ids), None, {}, 1)
         try:
             (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
             metadata = record.metadata
-        except (CorruptCheckpoint, ValueError):
+        except Exception:
             metadata = {}
         return Document(Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, {})
 
@@ -144,19 +145,23 @@ def _caught(steps: Steps[T]) -> Steps[T]:
                 return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
             if isinstance(request, Offload):
                 reply = yield Offload(request.size, partial(_outcome, request.work))
-                if isinstance(reply, CorruptCheckpoint):
-                    raise reply
+                if isinstance(reply, _Failed):
+                    raise reply.error
             else:
                 reply = yield request
     finally:
         steps.close()
 
 
-def _outcome(work: Callable[[], T]) -> T | CorruptCheckpoint:
+class _Failed(NamedTuple):
+    error: Exception
+
+
+def _outcome(work: Callable[[], T]) -> T | _Failed:
     try:
         return work()
-    except CorruptCheckpoint as error:
-        return error
+    except Exception as error:
+        return _Failed(error)
 
 
 def store_document(
@@ -229,7 +234,7 @@ def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Threa
 def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
     """The error for what can be decoded, but is not what the adapter has stored."""
     return CorruptCheckpoint(
-        f"the stored value is not what it should be ({type(error).__name__}: {error})",
+        f"the stored value is not what it should be ({said_by(error)})",
         thread_id=key.thread_id,
         checkpoint_ns=key.checkpoint_ns,
         checkpoint_id=key.checkpoint_id or "",

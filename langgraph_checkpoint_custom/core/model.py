@@ -276,6 +276,14 @@ def texts(what: str, values: Iterable[object], limit: int) -> list[str]:
     return [text(what, value, limit) for value in values]
 
 
+def flag(what: str, value: object) -> bool:
+    """Check what is True or False: a slip may delete."""
+    if not isinstance(value, bool):
+        hint = f"; for the threads of one tenant use saver.for_tenant({value!r})" if what == "tenants" else ""
+        raise ConfigError(f"{what} must be True or False, not {value!r}{hint}")
+    return value
+
+
 def configurable(config: RunnableConfig) -> Mapping[str, Any]:
     """The `configurable` part of a config."""
     try:

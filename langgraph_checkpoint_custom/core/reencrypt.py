@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import hide
 from langgraph_checkpoint_custom.core.model import (
     Place,
+    flag,
     place_of_blob,
     place_of_checkpoint,
     place_of_metadata,
@@ -139,6 +140,7 @@ def reencryption(
     d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
 ) -> Generator[Operation[Any], Any, Renewal]:
     """The operations of `reencrypt`, page after page; each is to be run and answered with its result."""
+    flag("dry_run", dry_run)
     done = Renewal(0, 0, [])
     for each in (yield from everybody(d, tenants)):
         before = done.rows

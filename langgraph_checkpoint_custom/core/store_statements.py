@@ -118,6 +118,12 @@ class StoreStatements(Statements):
             )
         )
 
+    def hides_tenants(self) -> Trip | None:
+        """Whether the tables hide the threads of tenants from whoever asks; None if they cannot."""
+        if "hides_tenants" not in self._blocks or self._tenant:
+            return None
+        return self._send(self.statement("hides_tenants", schema=self._schema))
+
     def select_next_tenant(self, after: str) -> Trip:
         """The stored id of the first thread of the first tenant behind one; a tenant knows of no other."""
         behind = chr(ord(TENANT_MARK) + 1)

@@ -15,7 +15,6 @@ from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.operation import Steps, operation
 from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 
 class KeptPlace(NamedTuple):
@@ -49,7 +48,7 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
     try:
         text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").outline(type_, data).get("ts")
         time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except (ValueError, CorruptCheckpoint):
+    except Exception:  # Whatever is wrong with it.
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
 

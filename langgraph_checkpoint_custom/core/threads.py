@@ -12,9 +12,11 @@ where all have come. A graph made of `Pregel` itself, with channels of other nam
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from langgraph.checkpoint.base import writes_sort_key
 from langgraph.checkpoint.serde.types import TASKS
@@ -22,12 +24,11 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph_checkpoint_custom.core.codec import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
-from langgraph_checkpoint_custom.core.model import TENANT_MARK, Key, Page
+from langgraph_checkpoint_custom.core.model import TENANT_MARK, Key, Page, flag
 from langgraph_checkpoint_custom.core.operation import Operation, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.searchable import first_searchable
 from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
 # Checkpoints that a page of threads is looked for among: at first, which takes some ten milliseconds if it is in vain;
 # then, going through them at a thirtieth of that each; and how many times more each time after that.
@@ -36,6 +37,9 @@ RECENT = 50_000
 FARTHER = 20
 # And with a filter, before all threads are looked at.
 FILTERED = 5_000
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+_TOLD: WeakSet[SqlDialect] = WeakSet()  # Those of whose hidden tenants the log has.
 
 _START = "__start__"
 _BRANCH = "branch:"
@@ -120,10 +124,14 @@ def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
 
 @operation("read")
 def tenants(d: SqlDialect) -> Steps[list[str]]:
-    """The tenants that have threads, by name.
+    """The tenants that have threads, by name, as far as the database's role may see them; the log says if it may not.
 
-    Trips: one for each, and one.
+    Trips: one for each, and two.
     """
+    if asked := d.hides_tenants():
+        (((hides,),),) = yield asked
+        if hides:
+            _say_that_tenants_are_hidden(d)
     found: list[str] = []
     while True:
         (rows,) = yield d.select_next_tenant(found[-1] if found else "")
@@ -132,9 +140,19 @@ def tenants(d: SqlDialect) -> Steps[list[str]]:
         found.append(rows[0][0].split(TENANT_MARK)[1])
 
 
+def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
+    if d in _TOLD:
+        return
+    _TOLD.add(d)
+    _LOG.warning(
+        "row-level security hides the threads of tenants from this role, so only those without a tenant are looked at; "
+        "use the role that owns the tables, or for_tenant() for each tenant"
+    )
+
+
 def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
     """Whose threads "all threads" are: those of nobody and of each tenant; of a tenant's saver, that tenant's."""
-    if d._tenant or not tenants_too:
+    if not flag("tenants", tenants_too) or d._tenant:
         return [d]
     names = yield tenants(d)
     return [d, *map(d.for_tenant, names)]
@@ -233,7 +251,7 @@ def _records(
         place = d.shown_thread(stored), checkpoint_ns, checkpoint_id
         try:
             metadata = Decoder(codec, *place).metadata(type_, data)
-        except CorruptCheckpoint:
+        except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
             if not even_unreadable:
                 raise
             metadata = {}

@@ -99,6 +99,12 @@ SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
 -- differs: the transaction may be the caller's, who goes on.
 SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 
+-- name: hides_tenants
+-- differs: whether the policies of the tables are for the role that asks.
+SELECT row_security_active(c.oid)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
+
 -- The lock of a thread, which the transaction holds until its end. Who deletes in a thread, makes it out of another one or
 -- changes who may write to it holds it alone; who stores what refers to other rows shares it. It is taken by a statement of
 -- its own: the next one sees what was committed until then. docs/architecture.md says which operation takes what. The key

@@ -495,6 +495,8 @@ class PostgresDriver:
         """Our error for psycopg's; its message has the server's words but neither SQL nor a password."""
         statement = statements[0].name if len(statements) == 1 else None
         if isinstance(error, PoolClosed):
+            if "not open" in str(error):
+                return ClosedError(f"{operation}: your pool is not open yet; open it before its first use")
             return ClosedError("the connection pool was closed; open a new saver")
         if isinstance(error, PoolTimeout):
             said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"

@@ -281,7 +281,7 @@ class SqliteDriver:
             self._prepare(op, connection, call.since)
             while isinstance(request, Trip) or (isinstance(request, Offload) and op.access not in _LETS_GO):
                 if isinstance(request, Trip):
-                    if not connection.in_transaction and not _is_whole(op, request):
+                    if not connection.in_transaction and (self._given or not _is_whole(op, request)):
                         self._begin(op, connection)
                     request = _next(steps, self._send(connection, op.name, request))
                 else:
@@ -536,8 +536,9 @@ class SqliteDriver:
             return changed
         if code in _BUSY:
             return Contention(
-                f"{operation}: another process has been writing to {self.path} for longer than busy_timeout "
-                f"({self._busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out who holds the lock",
+                f"{operation}: another connection has been writing to {self.path} for longer than busy_timeout "
+                f"({self._busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out who holds the lock: "
+                "another process, or a connection of your own with a transaction that is not ended",
                 operation=operation,
                 statement=statement,
                 sqlstate=name,

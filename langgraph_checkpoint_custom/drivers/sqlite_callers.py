@@ -46,11 +46,31 @@ class CallersConnection:
             ((_, _, self.path),) = (row for row in self._send("PRAGMA database_list").rows if row[1] == "main")
             if not self.path and isinstance(given, sqlite3.Connection):
                 _elsewhere(given.cursor)
+            if self.path:
+                self._check_that_it_writes()
         except sqlite3.ProgrammingError as error:
             raise ConfigError(
                 f"the connection cannot be used: {error}; a graph calls its saver from several OS threads, so make the "
                 "connection with check_same_thread=False, or give the path of the file"
             ) from None
+
+    def _check_that_it_writes(self) -> None:
+        """Refuse a connection that only reads: the saver's own ones to that file would write."""
+        try:
+            (only_reads,) = self._send("PRAGMA query_only").fetchone() or (0,)
+            if not only_reads and not self._given.in_transaction:
+                self._send("BEGIN IMMEDIATE")
+                try:
+                    (number,) = self._send("PRAGMA user_version").fetchone() or (0,)
+                    self._send(f"PRAGMA user_version = {number}")
+                finally:
+                    self._send("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            only_reads = "readonly" in str(error)  # Otherwise somebody writes at present.
+        if only_reads:
+            raise ConfigError(
+                f"the connection to {self.path} is read-only, and a saver writes; give it one that may write"
+            )
 
     @property
     def in_transaction(self) -> bool:

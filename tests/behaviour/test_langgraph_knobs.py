@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
-from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention
 from langgraph_checkpoint_custom.core import serde as core_serde
 from tests.behaviour.helpers import config, metadata, put
 from tests.stores import Face, Store
@@ -117,10 +117,17 @@ class Refusal(ValueError):
 
 
 class Refusing(JsonPlusSerializer):
+    reads = True
+
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if obj == ["forbidden"]:
             raise Refusal("this may not be stored")
         return super().dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        if not self.reads:
+            raise Refusal("the server with the keys is down")
+        return super().loads_typed(data)
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -145,6 +152,28 @@ async def test_the_serializers_own_error_comes_as_it_is(store: Store, colour: st
         assert found.pending_writes == []
         with pytest.raises(CheckpointEncodeError, match="channel 'a'"):
             await put(face, "2", {"a": [lambda: None]})
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, colour: str) -> None:
+    serde = Refusing()
+    with store.open(serde=serde) as saver:
+        face = Face(saver, colour)
+        where = await put(face, "1", {"a": ["fine"]})
+        serde.reads = False
+        for attempt in (
+            lambda: face.get_tuple(where),
+            lambda: face.collect("list", where),
+            lambda: face.collect("threads"),
+        ):
+            with pytest.raises(Refusal, match="the server with the keys is down") as raised:
+                await attempt()
+            if sys.version_info >= (3, 11):
+                (note,) = raised.value.__notes__
+                assert "checkpoint '" in note
+                assert "a stored value cannot be read (Refusal)" in note
+        # What it cannot read is no reason to keep it.
+        assert (await face.do("sweep", Retention(keep_last=1))).threads == 1
 
 
 class Numbered(pydantic.BaseModel):

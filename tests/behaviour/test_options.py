@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -19,6 +20,7 @@ from langgraph_checkpoint_custom import (
     open_saver,
     overlay,
 )
+from langgraph_checkpoint_custom.exchange import export_file, transfer
 from langgraph_checkpoint_custom.options import _CHECKS, Options, PostgresOptions, SaverOptions, SqliteOptions
 from tests.stores import Face
 
@@ -90,7 +92,9 @@ def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
         ("sqlite:///a.db", {"clear_metadata": "user"}, "clear_metadata is a list of metadata keys, not 'user'"),
         (NOWHERE, {"min_size": True}, "min_size is a whole number, not True"),
         (NOWHERE, {"max_size": 2.5}, "max_size is a whole number"),
-        (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout must be more than 0"),
+        (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout is a number of seconds, not nan"),
+        (NOWHERE, {"answer_timeout": float("inf")}, "answer_timeout is a number of seconds, not inf"),
+        (NOWHERE, {"pool_timeout": float("inf")}, "pool_timeout is a number of seconds, not inf"),
         (NOWHERE, {"connect_timeout": 0}, "connect_timeout must be more than 0"),
         (NOWHERE, {"schema": 5}, "schema is the name of a schema, not 5"),
     ],
@@ -132,9 +136,26 @@ async def test_arguments_of_methods_too(face: Face) -> None:
             await face.collect(name, *(() if name == "threads" else (None,)), before="x")
     with pytest.raises(ConfigError, match="searchable is a list"):
         await face.do("setup", searchable=5)
+    for name in ("sweep", "reencrypt"):
+        args = [Retention(keep_last=1)] if name == "sweep" else []
+        with pytest.raises(
+            ConfigError, match=r"tenants must be True or False, not 'acme'; .*saver.for_tenant\('acme'\)"
+        ):
+            await face.do(name, *args, tenants="acme")
+        with pytest.raises(ConfigError, match="dry_run must be True or False, not None"):
+            await face.do(name, *args, dry_run=None)
     for ttl in ("30", -1, float("nan")):
         with pytest.raises(ConfigError, match="ttl_seconds must be more than 0 seconds"):
             face.saver.claim("1", ttl_seconds=ttl)  # type: ignore[attr-defined]
+
+
+def test_what_is_moved_is_everybodys_or_nobodys(tmp_path: Path) -> None:
+    with SqliteSaver(":memory:") as saver, SqliteSaver(":memory:") as other:
+        with pytest.raises(ConfigError, match="tenants must be True or False, not 'acme'"):
+            export_file(saver, tmp_path / "file", tenants="acme")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="tenants must be True or False, not 'acme'"):
+            transfer(saver, other, tenants="acme")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
 
 
 def test_partitions_are_a_number() -> None:

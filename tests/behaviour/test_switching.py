@@ -25,6 +25,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 import langgraph_checkpoint_custom
 from langgraph_checkpoint_custom import (
     CheckpointSaver,
+    ClosedError,
     ConfigError,
     PostgresSaver,
     SqliteSaver,
@@ -384,6 +385,67 @@ def test_what_is_no_database_is_refused_in_words(source: Any) -> None:
         SqliteSaver(source)
     with pytest.raises(ConfigError, match="PostgresSaver takes a connection string"):
         PostgresSaver(source)
+
+
+@pytest.mark.parametrize(
+    ("saver", "source", "words"),
+    [
+        (SqliteSaver, "sqlite:///a.db", r"takes the path of a file, not a URL \(sqlite://\); open_saver does"),
+        (SqliteSaver, "postgresql://u:topsecret@h/d", r"not a URL \(postgresql://\); open_saver does"),
+        (PostgresSaver, "sqlite:///a.db", "begins with postgresql://, not sqlite://; open_saver takes"),
+        (PostgresSaver, "mysql://u:topsecret@h/d", "begins with postgresql://, not mysql://"),
+    ],
+)
+def test_the_other_databases_url_is_refused_in_words(saver: type[CheckpointSaver], source: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as raised:
+        saver(source)  # type: ignore[call-arg, arg-type]
+    assert "topsecret" not in str(raised.value)
+
+
+def test_a_connection_to_sqlite_is_none_for_postgresql() -> None:
+    with closing(sqlite3.connect(":memory:")) as given, pytest.raises(ConfigError, match="that is for SqliteSaver"):
+        PostgresSaver(given)  # type: ignore[arg-type]
+
+
+async def test_a_pool_that_is_not_open_yet_says_so(postgres_dsn: str) -> None:
+    pool = ConnectionPool(postgres_dsn, open=False)
+    with PostgresSaver(pool) as saver, pytest.raises(ClosedError, match="your pool is not open yet"):
+        saver.thread_exists("1")
+    async with PostgresSaver(AsyncConnectionPool(postgres_dsn, open=False)) as saver:
+        with pytest.raises(ClosedError, match="your pool is not open yet"):
+            await saver.athread_exists("1")
+
+
+@pytest.mark.parametrize("name", ["cursor", "lock", "is_setup", "jsonplus_serde", "pipe", "conn"])
+def test_what_only_langgraphs_savers_have_is_told_with_what_there_is_instead(name: str) -> None:
+    with SqliteSaver(":memory:") as saver:
+        assert not hasattr(saver, name)
+        with pytest.raises(AttributeError, match=f"'SqliteSaver' object has no attribute '{name}'; "):
+            getattr(saver, name)
+        with pytest.raises(AttributeError, match=r"'SqliteSaver' object has no attribute 'nonsense'$"):
+            _ = saver.nonsense  # type: ignore[attr-defined]
+
+
+def test_a_pipeline_is_told_to_change_nothing(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "langgraph_checkpoint_custom")
+    with psycopg.connect(postgres_dsn, autocommit=True) as given, given.pipeline() as pipe:
+        PostgresSaver(given, pipe)
+    assert "pipe changes nothing" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["mode=ro", "query_only"])
+def test_a_connection_that_only_reads_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "a.db"
+    with SqliteSaver(path) as saver:
+        saver.setup()
+    before = path.read_bytes()
+    with closing(sqlite3.connect(f"file:{path}?mode={'ro' if how == 'mode=ro' else 'rw'}", uri=True)) as given:
+        if how == "query_only":
+            given.execute("PRAGMA query_only = 1")
+        with pytest.raises(ConfigError, match="is read-only, and a saver writes"):
+            SqliteSaver(given)
+        assert not given.in_transaction
+    assert path.read_bytes() == before
 
 
 def test_shallow_savers_have_a_word_that_replaces_them() -> None:

@@ -82,6 +82,8 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
     assert [(one["tenant"], one["thread_id"]) for one in told] == [
         (who, name) for who in (None, "acme") for name in "012"
     ]
+    assert cli("prune", "--all", "--yes", "--tenant", "acne") == "Done with 0 threads.\n"
+    assert cli.error == "note: tenant 'acne' has no threads\n"
     assert cli("prune", "--all", "--yes", "--tenant", "acme") == "Done with 3 threads.\n"
     assert cli.error == ""
     assert threads(cli) == {"0": 3, "1": 3, "2": 3}

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from langgraph_checkpoint_custom import PostgresSaver, SchemaMissing, StorageError
+from langgraph_checkpoint_custom import PostgresSaver, Retention, SchemaMissing, StorageError
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.conftest import COLOURS
 from tests.faults.cluster import Cluster, running_cluster
@@ -69,6 +69,20 @@ def test_the_runner_searches_by_the_keys_that_the_migrator_makes(cluster: Cluste
             migrator.setup(searchable=["user"])
         runner.setup(searchable=["user"])
         assert runner.count_threads(filter={"user": "nobody"}) == 0
+
+
+async def test_the_runner_is_told_that_it_sees_no_tenants_threads(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PostgresSaver(cluster.url(user="checkpoint_migrator")) as owner:
+        await fill(Face(owner.for_tenant("acme"), "sync"), "of a tenant")
+        assert owner.tenants() == ["acme"]
+    with PostgresSaver(cluster.url(user="checkpoint_runner")) as runner:
+        runner.sweep(Retention(keep_last=100), tenants=False)
+        assert "row-level security" not in caplog.text
+        for _ in range(2):
+            runner.sweep(Retention(keep_last=100))
+    assert caplog.text.count("row-level security hides the threads of tenants from this role") == 1
 
 
 async def test_an_agent_server_may_be_the_runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
