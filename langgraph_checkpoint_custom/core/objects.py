@@ -202,9 +202,12 @@ class Packer:
         found = {}
         for name, value in held.items():
             try:
-                found[name] = ormsgpack.Fragment(self._inside(cls, [value])[1:])
+                stored = self._inside(cls, [value])
             except ormsgpack.MsgpackEncodeError as error:
                 self.inexact(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
+                continue
+            # What is in it is not asked again: it may have attributes of its own, and so on.
+            (found[name],) = ormsgpack.unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
         return found
 
     def inexact(self, cls: type, lost: str) -> None:
