@@ -73,8 +73,12 @@ class Result:
         """The best of a role."""
         return next(iter(self.of(role)), None)
 
-    def ratio(self, role: Role) -> float | None:
-        """What ours takes for each unit that the best of a role takes."""
+    def ratio(self, role: Role, of: str | None = None) -> float | None:
+        """What ours takes for each unit that the best of a role takes; `of` one of the further figures."""
+        if of is not None:
+            mine = [each.extras[of] for each in self.of("ours") if of in each.extras]
+            theirs = [each.extras[of] for each in self.of(role) if of in each.extras]
+            return mine[0] / min(theirs) if mine and theirs else None
         ours, other = self.best("ours"), self.best(role)
         if ours is None or other is None:
             return None

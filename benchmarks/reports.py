@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Figures, Result
-from benchmarks.targets import verdicts
+from benchmarks.targets import Verdict, verdicts
 
 
 def write(folder: Path, about: dict[str, Any], results: Sequence[Result]) -> None:
@@ -89,7 +89,7 @@ def _summary(result: Result) -> str:
     official, floor = result.best("official"), result.best("floor")
     errors = [each for each in result.figures if each.error]
     found = verdicts(result)
-    limits = ", ".join(f"≤ {v.target.limit:.3g}{_OF[v.target.against]}" for v in found)
+    limits = ", ".join(f"≤ {v.target.limit:.3g}{_reached(v)}" for v in found)
     said = ", ".join("met" if v.met else "**not met**" for v in found)
     if errors:
         said += f" (failed: {', '.join(each.name for each in errors)})"
@@ -112,7 +112,9 @@ def _summary(result: Result) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-_OF = {"official": "", "floor": " × floor", "itself": ""}
+def _reached(verdict: Verdict) -> str:
+    of = verdict.target.of
+    return f" {of.removesuffix(' ms')}: {_ratio(verdict.reached)}" if of else ""
 
 
 def _detail(result: Result, each: Figures) -> str:
@@ -181,7 +183,7 @@ def plot(title: str, results: Sequence[Result]) -> str:
             f'<text x="{WIDTH - 60}" y="{y + 11}">{_ratio(ratio)} ×</text>',
         ]
         for verdict in verdicts(result):
-            if verdict.target.against == "official":
+            if verdict.target.against == "official" and verdict.target.of is None:
                 at = x(verdict.target.limit)
                 parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y - 2}" y2="{y + 16}" stroke="black"/>')
     return "\n".join([*parts, "</svg>", ""])

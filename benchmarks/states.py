@@ -106,6 +106,20 @@ def small() -> Iterator[Put]:
         yield script.put({"count": step, "text 1": prose(20), "tags": ["a", str(step)]})
 
 
+def agent() -> Iterator[Put]:
+    """What an agent holds in the middle of its work: a few messages, a plan, notes; two of them change in a step."""
+    script = Script()
+    messages = [message(number) for number in range(6)]
+    plan = [{"step": n, "what": prose(80), "done": False} for n in range(5)]
+    yield script.put({"messages": messages, "plan": plan, "notes": {"user": prose(200)}, "turn": 0})
+    turn = 0
+    while True:
+        turn += 1
+        new = [message(len(messages))]
+        messages = [*messages, *new]
+        yield script.put({"messages": messages, "turn": turn}, {"messages": new, "turn": turn})
+
+
 def message(number: int) -> BaseMessage:
     """A question, or an answer with what models tell of it; 1 KB either way."""
     message_id = str(uuid6(clock_seq=-1))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -28,7 +30,18 @@ class State(TypedDict, total=False):
     count: Annotated[int, operator.add]
 
 
-def build(saver: BaseCheckpointSaver[Any], steps: int) -> Any:
+def _longer(messages: list[AnyMessage], new: Sequence[list[AnyMessage]]) -> list[AnyMessage]:
+    return [*messages, *chain.from_iterable(new)]
+
+
+class DeltaState(TypedDict, total=False):
+    """The same, of which only what is added is stored in most steps."""
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(_longer)]
+    count: Annotated[int, operator.add]
+
+
+def build(saver: BaseCheckpointSaver[Any], steps: int, schema: type = State) -> Any:
     """A graph that takes so many steps and then asks, again and again."""
 
     def work(state: State) -> State:
@@ -41,7 +54,7 @@ def build(saver: BaseCheckpointSaver[Any], steps: int) -> Any:
         answer = interrupt("go on?")
         return {"messages": [AIMessage(answer)], "count": 1}
 
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema)
     # On the event loop where the graph is; a plain function would run on an OS thread there.
     builder.add_node("work", RunnableLambda(work, awork))
     builder.add_node("ask", ask)
@@ -54,6 +67,11 @@ def build(saver: BaseCheckpointSaver[Any], steps: int) -> Any:
 def config(thread_id: str) -> RunnableConfig:
     """The config of a thread, for a run of any length."""
     return {"configurable": {"thread_id": thread_id}, "recursion_limit": 100_000}
+
+
+def begin() -> Any:
+    """What a thread begins with."""
+    return {"messages": [HumanMessage("begin")], "count": 0}
 
 
 async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
@@ -70,17 +88,17 @@ async def watched(saver: Contestant, graph: Any, input: Any, thread: str, durabi
         await invoke(saver, graph, input, thread, durability)
 
 
-async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
+async def superstep(arena: Arena, name: str, *, durability: Durability, schema: type = State) -> None:
     """A run on a new thread, less what it takes in memory, for each superstep."""
     steps = arena.size(30, 12)
     numbers = count()
 
     def lap_of(saver: Contestant) -> Lap:
-        graph = build(saver.saver, steps)
+        graph = build(saver.saver, steps, schema)
 
         def lap(_: int) -> Any:
             thread = f"{arena.thread(name, saver.name)}, {next(numbers)}"
-            return watched(saver, graph, {"messages": [("user", "begin")], "count": 0}, thread, durability)
+            return watched(saver, graph, begin(), thread, durability)
 
         return lap
 
@@ -93,10 +111,10 @@ async def superstep(arena: Arena, name: str, *, durability: Durability) -> None:
         await lap_checked(saver, thread)
 
     async def lap_checked(saver: Contestant, thread: str) -> None:
-        await invoke(
-            saver, build(saver.saver, steps), {"messages": [("user", "begin")], "count": 0}, thread, durability
-        )
-        values = (await saver.get(thread)).checkpoint["channel_values"]
+        graph = build(saver.saver, steps, schema)
+        await invoke(saver, graph, begin(), thread, durability)
+        of = graph.aget_state(config(thread)) if saver.colour == "async" else graph.get_state(config(thread))
+        values = (await of if saver.colour == "async" else of).values
         assert (len(values["messages"]), values["count"]) == (steps + 1, steps), "the run is not as it was"
 
     await arena.check(figures, checks)
@@ -111,8 +129,7 @@ async def resume(arena: Arena, name: str, *, steps: int) -> None:
     if name not in arena.place.filled:
         async with arena.place.fillers() as fillers:
             for filler in fillers:
-                begin = {"messages": [("user", "begin")], "count": 0}
-                await invoke(filler, build(filler.saver, steps), begin, name, "sync")
+                await invoke(filler, build(filler.saver, steps), begin(), name, "sync")
         arena.place.filled[name] = True
 
     def lap_of(saver: Contestant) -> Lap:
@@ -136,6 +153,10 @@ DURABILITIES: list[Durability] = ["sync", "async", "exit"]
 CASES = [
     *(
         case(f"superstep, durability {durability}", partial(superstep, durability=durability))
+        for durability in DURABILITIES
+    ),
+    *(
+        case(f"superstep, delta, durability {durability}", partial(superstep, durability=durability, schema=DeltaState))
         for durability in DURABILITIES
     ),
     *(

@@ -12,14 +12,19 @@ from benchmarks.cases import Arena, case
 from benchmarks.contestants import Contestant
 from benchmarks.floors import Floor
 from benchmarks.measuring import Entry, Figures, Lap, race
-from benchmarks.states import Put, State, chat, files, long_thread, small, wide, wide_text
+from benchmarks.states import Put, State, Writes, agent, chat, files, long_thread, prose, small, wide, wide_text
 
 
-async def get(arena: Arena, name: str, *, state: State, by_id: bool) -> None:
-    """The newest checkpoint of a thread of three."""
+async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int = 0) -> None:
+    """The newest checkpoint of a thread of three, with so many writes of the tasks behind it."""
     thread = name.removesuffix(", by id")
-    calls = await arena.fill(thread, lambda: list(islice(state(), 3)))
-    last = calls[-1]
+
+    def calls() -> list[Put | Writes]:
+        puts = list(islice(state(), 3))
+        written = [(f"channel {number}", {"text": prose(200)}) for number in range(writes)]
+        return [*puts, *([Writes(puts[-1].checkpoint["id"], written, "task")] if writes else [])]
+
+    last = [call for call in await arena.fill(thread, calls) if isinstance(call, Put)][-1]
     checkpoint_id = last.checkpoint["id"] if by_id else None
     for floor in (arena.entrants.floor, arena.entrants.serde):
         await floor.store(arena.thread(name, "floor"), "state", [last.checkpoint, last.metadata])
@@ -35,6 +40,7 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool) -> None:
     async def checks(saver: Contestant, each: Figures) -> None:
         found = await saver.get(thread, checkpoint_id)
         assert found.checkpoint["channel_values"] == last.checkpoint["channel_values"], "other values came back"
+        assert len(found.pending_writes or ()) == writes, "other writes came back"
 
     await arena.check(figures, checks)
     arena.record(name, figures)
@@ -138,6 +144,7 @@ CASES = [
         case(f"get {name}, by id", partial(get, state=state, by_id=True), quick=name == "small")
         for name, state in STATES.items()
     ),
+    case("get agent state with writes", partial(get, state=agent, by_id=False, writes=5)),
     case("get latest, growth", growth),
     case("list 1", partial(list_some, limit=1)),
     case("list 10", partial(list_some, limit=10)),
