@@ -91,7 +91,7 @@ class PostgresSaver(CheckpointSaver):
                 f"pipe is a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
             )
         if pipe is not None:
-            _say_that_pipelines_change_nothing("pipe")
+            _LOG.info("pipe changes nothing: each call is one round trip anyway")
         if isinstance(conn, str) and (scheme := re.match(r"[\w+.-]+(?=://)", conn)):
             _check_scheme(scheme[0])
         if is_connection(conn):
@@ -173,12 +173,8 @@ class PostgresSaver(CheckpointSaver):
             options: Those of the class.
         """
         if flag("pipeline", pipeline):
-            _say_that_pipelines_change_nothing("pipeline=True")
+            _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
         return cls(conn_string, **options)
-
-
-def _say_that_pipelines_change_nothing(option: str) -> None:
-    _LOG.info("%s changes nothing: each call is one round trip anyway", option)
 
 
 def _check_scheme(scheme: str) -> None:

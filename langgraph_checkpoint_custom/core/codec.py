@@ -481,8 +481,10 @@ class Decoder:
     def _fail(self, error: Exception, channel: str, type_: str) -> NoReturn:
         """Raise what is wrong with a stored value."""
         ours = isinstance(error, UnreadableValue)
-        said = f": {error}" if ours else f" ({said_by(error)}); use the serde that wrote it"
-        corrupt = self.corrupt(f"a stored value cannot be read{said}", channel, type_)
+        said = f"a stored value cannot be read: {error}"
+        if not ours:
+            said = f"a stored value cannot be read ({said_by(error)}); use the serde that wrote it"
+        corrupt = self.corrupt(said, channel, type_)
         if ours or self._codec.packs or isinstance(error, ValidationError):  # The last one quotes values.
             raise corrupt from error
         if hasattr(error, "add_note"):  # Since Python 3.11.

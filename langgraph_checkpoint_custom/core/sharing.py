@@ -64,6 +64,11 @@ class _Lane(Generic[M]):
         self._refs.append(weakref.ref(group))
         return group
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is on the way, as of the last `end`, or waits."""
+        return not self._refs and not self.waiting
+
     def end(self, back: Group[M]) -> None:
         self._refs = [ref for ref in self._refs if ref() not in (None, back)]
 
@@ -96,9 +101,10 @@ class Lanes(Generic[M]):
 
     def enter(self, kind: Hashable, share: Share) -> Group[M] | None:
         """Go at once, until `leave`; None if the call has to wait."""
-        lane = self._lanes[kind]
-        away = lane.away
-        if away and (len(away) == GROUPS or any(share.key in group.keys for group in away)):
+        lane = self._lanes.get(kind)
+        if lane is None:
+            lane = self._lanes[kind] = _Lane()
+        elif (away := lane.away) and (len(away) == GROUPS or any(share.key in group.keys for group in away)):
             return None
         return lane.begin(Group(() if share.key is None else (share.key,)))
 
@@ -118,6 +124,6 @@ class Lanes(Generic[M]):
         lane = self._lanes[kind]
         lane.end(group)
         following = lane.take() if lane.waiting else None
-        if not following and not lane.away:
+        if lane.is_empty:
             del self._lanes[kind]
         return following

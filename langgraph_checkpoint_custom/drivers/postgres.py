@@ -521,7 +521,7 @@ class PostgresDriver:
             return Contention(f"{operation}: other transactions were in the way: {words}", **details)
         if state in _OTHER_TABLES:
             self._ready = False  # The tables went away, or changed, while we ran: look again.
-            return SchemaMissing(f"{operation}: {words}; run setup() or `python -m langgraph_checkpoint_custom setup`")
+            return SchemaMissing(f"{operation}: {words}; the tables changed meanwhile, or are gone: run setup()")
         if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
             return no_list_of_names(operation)
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
