@@ -126,8 +126,9 @@ GOES_ON = (
     "store_fork_", "erase_superseded",
 )  # fmt: skip
 GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page"}
-# What only the command line sends: `verify`, `stats` and `doctor` look at everything.
-LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_")
+# What only the command line sends (`verify`, `stats` and `doctor` look at everything), and what asks for the role's
+# rights when a saver opens.
+LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_", "hides_tenants")
 
 
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:

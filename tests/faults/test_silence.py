@@ -242,7 +242,14 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
             await asyncio.wait_for(put_one(Face(saver, colour), "t"), 30)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_an_answer_timeout_that_cannot_be_is_refused(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="answer_timeout must be more than 0 seconds"):
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "must be more than 0 seconds, not 0"),
+        (-1, "must be more than 0 seconds, not -1"),
+        (float("nan"), "is a number of seconds, not nan"),
+    ],
+)
+def test_an_answer_timeout_that_cannot_be_is_refused(seconds: float, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"answer_timeout {words}"):
         PostgresSaver("postgresql://nowhere", answer_timeout=seconds)
