@@ -232,6 +232,24 @@ def test_a_run_with_small_values_waits_for_nobody(postgres_url: str) -> None:
         assert found.pending_writes == [("task", "small", [2])]
 
 
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_a_thread_of_the_same_name_in_another_schema_waits_for_nobody(postgres_url: str, name: str) -> None:
+    """Not even while a deletion holds the thread of the first schema alone."""
+    with (
+        PostgresSaver(postgres_url) as saver,
+        psycopg.connect(postgres_url, autocommit=True, options="-c lock_timeout=150s") as connection,
+    ):
+        fill(saver, delta=False)
+        another = PostgresSaver(connection, schema="another")
+        another.setup()
+        configs = fill(another, delta=False)
+        with held_open(postgres_url) as other:
+            MAINTENANCE[name](other)
+            fork(another, configs[1], delta=False)
+            whole(another)
+            MAINTENANCE[name](another)
+
+
 def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgres_url: str) -> None:
     """Both have a write of one task in one place: what comes of it is not some of each."""
     with PostgresSaver(postgres_url) as saver:
