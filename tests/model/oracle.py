@@ -11,7 +11,9 @@ It gets the operations that it lacks, each in the simplest form that is right, a
  5. A filter compares as JSON: True is not 1, and a tuple is a list. `InMemorySaver` compares as Python.
  6. A checkpoint that comes without a value that its version once had is read without it. `InMemorySaver` shows it in
     every checkpoint with that version. LangGraph leaves out only `DeltaChannel`s, whose snapshots are shown here, too,
-    unless they are small (1): the history then ends one checkpoint further up, with the same value.
+    unless they are small (1): the history then ends one checkpoint further up, with the same value. Where the
+    checkpoint that it goes on from was deleted with all its namespace, it may have the value still: a saver remembers
+    what it stored last.
  7. Which channels of a checkpoint have a value is decided when it is stored. `InMemorySaver` decides when it is read.
  8. Metadata keeps NUL characters and takes no request-scoped keys from the config (`langgraph_auth_*`,
     `langgraph_request_id`). `InMemorySaver` drops the former and keeps the latter.
@@ -101,6 +103,8 @@ class Oracle(InMemorySaver):
         """The run that each write comes from."""
         self.named: dict[tuple[str, str], Key] = {}
         """The labelled checkpoints, by thread and name."""
+        self.ever: dict[Any, tuple[str, bytes]] = {}
+        """The values of all versions that were ever stored."""
 
     # What is there
 
@@ -166,6 +170,7 @@ class Oracle(InMemorySaver):
         self.hidden.discard(key)
         only_new = {channel: version for channel, version in new_versions.items() if channel in stored}
         returned = super().put(config, checkpoint, metadata, only_new)
+        self.ever |= self.blobs
         document, _, parent_id = self.storage[thread_id][checkpoint_ns][key.checkpoint_id]
         merged = self.serde.dumps_typed(self._merged(config, metadata))  # 8
         self.storage[thread_id][checkpoint_ns][key.checkpoint_id] = (document, merged, parent_id)
@@ -195,6 +200,21 @@ class Oracle(InMemorySaver):
         if key.checkpoint_id in there or open_channels <= self._kept(key, checkpoint, new_versions):
             return None
         return True
+
+    def is_left_alone(self, key: Key) -> bool:
+        """Whether a checkpoint is there whose parent is not."""
+        there = self.keys(key.thread_id)
+        return key in there and self.parent(key) not in {None, *there}
+
+    def adopt(self, key: Key, found: CheckpointTuple) -> None:
+        """Show the values, too, that a saver remembered when it stored a checkpoint."""  # 6
+        versions = self.document(key)["channel_versions"]
+        for channel, value in found.checkpoint["channel_values"].items():
+            if channel not in self.populated(key):
+                blob = (key.thread_id, key.checkpoint_ns, channel, versions[channel])
+                assert self.serde.dumps_typed(value) == self.ever[blob]
+                self.blobs[blob] = self.ever[blob]
+                self.shown[key] |= {channel}
 
     def _is_cut(self, key: Key, channels: set[str]) -> bool:
         """Whether one of the channels goes back to what was removed behind a hidden checkpoint."""

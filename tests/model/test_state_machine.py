@@ -386,6 +386,9 @@ class SaverMachine(RuleBasedStateMachine):
         thread_id = call.config["configurable"]["thread_id"]
         if self.oracle.refuses(*call) is not None:
             self._do("put", *call, touches=[thread_id])
+            key = Key(thread_id, call.config["configurable"]["checkpoint_ns"], call.checkpoint["id"])
+            if self.oracle.is_left_alone(key):
+                self.oracle.adopt(key, self.calls("get_tuple", key.config))
             return
         note(f"put, which may be refused, {tuple(call)}")
         self.agreed = False
