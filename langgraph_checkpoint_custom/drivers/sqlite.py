@@ -9,6 +9,7 @@ hops once to a worker and runs there to its end. `:memory:` has one connection f
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import math
 import os
@@ -145,9 +146,11 @@ class SqliteDriver:
         # Without a writer new readers wait for the lock. Those that go on are polled, since a condition that each read
         # would have to notify costs every read something, and forks are rare.
         writer, self._held.writer = self._held.writer, None
-        while self._held.lent and time.monotonic() < deadline:
-            time.sleep(0.001)  # A small read takes less.
         self._held.close_idle()
+        while self._held.readers and time.monotonic() < deadline:
+            time.sleep(0.001)  # A small read takes less.
+            self._held.close_idle()
+            gc.collect()  # What was interrupted before it could close its connection.
         if writer is not None:
             writer.close()
 
@@ -156,7 +159,7 @@ class SqliteDriver:
         if child:
             self._workers = {}
             self._line = Line()
-            self._held.lent.clear()
+            self._held.readers.clear()
         self._lock.release()
 
     def setup(self) -> None:
@@ -170,6 +173,8 @@ class SqliteDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
+        if op.access == "read" and not self._shared:
+            return drive(op, lambda request: self._read(op.name, request))
         call = Call(op)
         if op.access not in _IN_LINE:
             return self._alone(call)
@@ -207,7 +212,7 @@ class SqliteDriver:
 
     def stats(self) -> dict[str, int]:
         """Connections that read, and those that wait to."""
-        return {"reading": len(self._held.lent), "idle": len(self._held.idle)}
+        return {"reading": self._held.reading, "idle": len(self._held.idle)}
 
     def _worker(self, access: Access) -> Hops:
         if self._held.closed:
@@ -226,7 +231,12 @@ class SqliteDriver:
     def _alone(self, call: Call[T], *, in_line: bool = False) -> T:
         """Run an operation by itself; what has work to do beside the database leaves the line for it."""
         if call.op.access == "read" and not self._shared:
-            return drive(call.op, lambda request: self._read(call, request))
+            return drive(
+                call.op,
+                lambda request: (
+                    _work(call, request) if isinstance(request, Offload) else self._read(call.op.name, request)
+                ),
+            )
         with closing(call.op.start()) as steps:
             request = _next(steps, None)
             while not isinstance(request, _Done):
@@ -238,18 +248,18 @@ class SqliteDriver:
                     request = _next(steps, _work(call, request))
             return cast("T", request.value)
 
-    def _read(self, call: Call[Any], request: Trip | Offload) -> Any:
+    def _read(self, operation: str, request: Trip | Offload) -> Any:
         """Do what a read asks for; a trip of it is one statement, which needs no transaction."""
         if isinstance(request, Offload):
-            return _work(call, request)
-        connection = self._lend(call, call.op.name)
-        ended = False
+            return request.work()
+        connection = self._lend(operation)
         try:
-            reply = self._send(connection, call.op.name, request)
-            ended = True
-            return reply
-        finally:
-            self._take_back(call, connection, keep=ended)  # What was interrupted may still read an old snapshot.
+            reply = self._send(connection, operation, request)
+        except BaseException:
+            self._held.drop(connection)
+            raise
+        self._take_back(connection)
+        return reply
 
     def _transaction(self, call: Call[Any], steps: Steps[Any], trip: Trip, *, in_line: bool) -> Offload | _Done:
         """Go on with an operation until it has ended, or has work to do for which it lets the connection go."""
@@ -258,14 +268,14 @@ class SqliteDriver:
         if self._shared or _writes(op):
             with self._lock:
                 return self._trips(call, steps, trip, self._writer(op.name), in_line=in_line)
-        connection = self._lend(call, op.name)
-        ended = False
+        connection = self._lend(op.name)
         try:
             request = self._trips(call, steps, trip, connection, in_line=in_line)
-            ended = True
-            return request
-        finally:
-            self._take_back(call, connection, keep=ended)
+        except BaseException:
+            self._held.drop(connection)
+            raise
+        self._take_back(connection)
+        return request
 
     def _trips(
         self,
@@ -407,26 +417,41 @@ class SqliteDriver:
             self._patience = self._busy_timeout
         return self._held.writer
 
-    def _lend(self, reader: object, operation: str) -> sqlite3.Connection:
+    def _lend(self, operation: str) -> sqlite3.Connection:
         """A reader connection that nobody else has until it is taken back."""
+        self._check_place(operation)
         while True:
-            self._held.lent.add(reader)
+            try:
+                connection = self._held.idle.pop()
+            except IndexError:
+                connection = self._new_reader(operation)
+            if self._held.writer is not None:
+                return connection
+            self._held.drop(connection)  # A fork waits until there is none, with the lock.
+
+    def _new_reader(self, operation: str) -> sqlite3.Connection:
+        opening = _Opening()
+        while True:
+            self._held.readers.add(opening)
             if self._held.writer is not None:
                 break
-            self._held.lent.discard(reader)  # A fork waits for those that are lent, with the lock.
+            self._held.readers.discard(opening)  # As above.
             with self._lock:
                 self._writer(operation)
         try:
-            self._check_place(operation)
-            try:
-                return self._held.idle.pop()
-            except IndexError:  # Two OS threads may come to the last one at once.
-                return self._connect(read_only=True)
-        except BaseException as error:
-            self._held.lent.discard(reader)
-            if isinstance(error, sqlite3.Error):
-                raise self._wrapped(error, operation, None) from error
-            raise
+            connection = self._connect(read_only=True)
+        except sqlite3.Error as error:
+            raise self._wrapped(error, operation, None) from error
+        self._held.readers.add(connection)
+        return connection
+
+    def _take_back(self, connection: sqlite3.Connection) -> None:
+        if len(self._held.idle) < IDLE:
+            self._held.idle.append(connection)
+        else:
+            self._held.drop(connection)
+        if self._held.closed:
+            self._held.close_idle()
 
     def _check_place(self, operation: str) -> None:
         """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""
@@ -437,15 +462,6 @@ class SqliteDriver:
             "back, or close the saver and open a new one",
             operation=operation,
         )
-
-    def _take_back(self, reader: object, connection: sqlite3.Connection, *, keep: bool = True) -> None:
-        if keep and len(self._held.idle) < IDLE:
-            self._held.idle.append(connection)
-        else:
-            connection.close()
-        if self._held.closed:
-            self._held.close_idle()
-        self._held.lent.discard(reader)
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         if self._given:
@@ -459,6 +475,7 @@ class SqliteDriver:
             check_same_thread=False,
             cached_statements=256,
             uri=existing,
+            factory=_Connection,
         )
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -552,6 +569,14 @@ class SqliteDriver:
         )
 
 
+class _Connection(sqlite3.Connection):
+    """One that can be referred to weakly."""
+
+
+class _Opening:
+    """A reader that is being opened."""
+
+
 class _Held:
     """What has to be closed; apart from the driver, so that a finalizer can hold it."""
 
@@ -560,13 +585,23 @@ class _Held:
         self.writer: sqlite3.Connection | None = None
         self.place: tuple[int, int] | None = None  # Of the file, once it is open.
         self.idle: list[sqlite3.Connection] = []
-        # One for each read that goes on; not those that were interrupted before they could say that they have ended.
-        self.lent: weakref.WeakSet[object] = weakref.WeakSet()
+        # All readers that are open or being opened.
+        self.readers: weakref.WeakSet[object] = weakref.WeakSet()
+
+    @property
+    def reading(self) -> int:
+        """How many readers are not idle."""
+        return len(self.readers) - len(self.idle)
 
     def close_idle(self) -> None:
         with suppress(IndexError):  # Two OS threads may come to the last one at once.
             while True:
-                self.idle.pop().close()
+                self.drop(self.idle.pop())
+
+    def drop(self, reader: sqlite3.Connection) -> None:
+        """Close a reader; what was interrupted may still read an old snapshot."""
+        reader.close()
+        self.readers.discard(reader)
 
     def close(self) -> None:
         self.closed = True

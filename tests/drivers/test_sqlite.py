@@ -225,7 +225,7 @@ def test_an_error_of_the_disk_while_a_file_is_opened_may_pass(
     path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **kwargs, factory=Unsettled))
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Unsettled}))
     monkeypatch.setattr(Unsettled, "failures", failures)
     with SqliteSaver(path) as saver:
         if failures == 2:
@@ -367,17 +367,13 @@ def test_a_path_may_have_what_means_something_in_a_url(tmp_path: Path) -> None:
         assert saver.get_tuple(generate_config("t")) is not None
 
 
-class Reader:
-    """Who has a connection to read with."""
-
-
 def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
-    with SqliteSaver(path) as saver:
+    with SqliteSaver(path, busy_timeout=1000) as saver:
         put(saver, "t")
         driver: Any = saver._driver
-        driver._lend(Reader(), "get_tuple")
-        assert driver.stats()["reading"] == 0
+        driver._lend("get_tuple")
         driver.before_fork()
+        assert driver.stats() == {"reading": 0, "idle": 0}
         driver.after_fork(child=False)
         assert saver.get_tuple(generate_config("t")) is not None
 
@@ -386,10 +382,10 @@ def test_of_many_readers_few_connections_are_kept(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
-        readers = [Reader() for _ in range(3 * driver_module.IDLE)]
-        connections = [driver._lend(reader, "get_tuple") for reader in readers]
-        for reader, connection in zip(readers, connections, strict=True):
-            driver._take_back(reader, connection)
+        connections = [driver._lend("get_tuple") for _ in range(3 * driver_module.IDLE)]
+        assert driver.stats() == {"reading": len(connections), "idle": 0}
+        for connection in connections:
+            driver._take_back(connection)
         assert driver.stats() == {"reading": 0, "idle": driver_module.IDLE}
 
 
@@ -398,8 +394,7 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
     with SqliteSaver(path) as saver, ThreadPoolExecutor(2) as workers:
         put(saver, "t")
         driver: Any = saver._driver
-        reader = Reader()
-        connection = driver._lend(reader, "get_tuple")
+        connection = driver._lend("get_tuple")
         ready, done = threading.Event(), threading.Event()
 
         def fork() -> None:
@@ -413,7 +408,7 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
             time.sleep(0.001)  # Nobody is told how far it is.
         reading = workers.submit(saver.get_tuple, generate_config("t"))
         connection.execute("SELECT 1")  # It is not closed under the read that goes on.
-        driver._take_back(reader, connection)
+        driver._take_back(connection)
         assert ready.wait(20)
         time.sleep(0.05)  # Enough for a read that does not wait; nobody is told that one waits.
         assert not reading.done()
