@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from uuid import UUID
 
@@ -240,7 +239,7 @@ def encode_checkpoint(
         if isinstance(values.get(channel), _DeltaSnapshot):  # LangGraph leaves it out until the next: found by version.
             return False
         small[channel] = found.value
-        large[channel] = Small(version_key(versions[channel]), found.value)
+        large[channel] = Small(versions[channel], found.value)
         room -= len(found.value)
         return True
 
@@ -304,7 +303,7 @@ def encode_checkpoint(
                     add(blobs, opened, channel, found)
                 if isinstance(shared, Divided) and isinstance(large.get(channel), Divided):
                     kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
-        elif isinstance(shared, Small) and shared.version == version_key(versions[channel]):
+        elif isinstance(shared, Small) and shared.is_of(versions[channel]):
             if channel in values or channel in delta:
                 found = Stored(MSGPACK, shared.data)
                 if not is_small(channel, found):
@@ -313,7 +312,7 @@ def encode_checkpoint(
             pass  # Nobody knows whether it is a blob: as it is now, it need not be.
         elif channel in values or channel in delta:
             kept.append(BlobRef(channel, version_key(versions[channel]), required=channel in values))
-            if shared and shared.version == kept[-1].version:
+            if shared and not isinstance(shared, Small) and shared.version == kept[-1].version:
                 large[channel] = shared
 
     replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
@@ -413,22 +412,36 @@ class StoredBlob(Protocol):
 
 
 class Decoder:
-    """Turns stored bytes of one checkpoint into values, and says where they came from when that fails."""
+    """Turns stored bytes of one checkpoint into values, and says where they came from when that fails.
 
-    def __init__(self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> None:
+    What is known of the values, by channel, goes to `known` if that is given.
+    """
+
+    def __init__(
+        self,
+        codec: Values,
+        thread_id: str,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        known: dict[str, Known] | None = None,
+    ) -> None:
         self._codec = codec
         self._place = (thread_id, checkpoint_ns, checkpoint_id)
-        # What can be known of the values that were decoded, by channel.
-        self.known: dict[str, Callable[[], Known]] = {}
+        self._known = known
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """The value of a channel; `find` gives a part of it, by channel and name."""
         channel, version = row.name or "", row.key or ""
         place = place_of_blob(self._place[1], channel, version)
         if row.path is None:
-            value, known = self._value(self._codec.loads_blob, channel, row.type, row.value, place)
-            if known:
-                self.known[channel] = lambda: known
+            if row.type is None or row.value is None:
+                raise self._without_bytes(channel, row.type)
+            try:
+                value, known = self._codec.loads_blob(row.type, row.value, place)
+            except Exception as error:
+                self._fail(error, channel, row.type, row.value)
+            if known and self._known is not None:
+                self._known[channel] = known
             return value
         names = row.path
         whole = self._stored(channel, row)
@@ -437,8 +450,9 @@ class Decoder:
         try:
             together = self._codec.loads_parts(whole, names, parts, place)
         except Exception as error:
-            self._fail(error, channel, whole.type)
-        self.known[channel] = lambda: together.divided(version, names)
+            self._fail(error, channel, *whole)
+        if self._known is not None:
+            self._known[channel] = together.divided(version, names)
         return together.value
 
     def _names(self, channel: str, names: str) -> list[str]:
@@ -455,8 +469,8 @@ class Decoder:
         """The value of a write, which may be another checkpoint's."""
         _, checkpoint_ns, own = self._place
         channel = row.name or ""
-        place = place_of_write(checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel)
-        return self._value(self._codec.loads, channel, row.type, row.value, place)
+        place = checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel
+        return self._value(channel, row.type, row.value, place_of_write, *place)
 
     def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
         if row is None or row.type is None or row.value is None:
@@ -464,22 +478,25 @@ class Decoder:
         return Stored(row.type, row.value)
 
     def _value(
-        self,
-        loads: Callable[[str, bytes, Place], T],
-        channel: str,
-        type_: str | None,
-        data: bytes | None,
-        place: Place,
-    ) -> T:
+        self, channel: str, type_: str | None, data: bytes | None, place: Callable[..., Place], *args: Any
+    ) -> Any:
+        """The value of bytes, which are bound to a place if they are encrypted."""
         if type_ is None or data is None:
-            raise self.corrupt("a stored value is missing its bytes", channel, type_)
+            raise self._without_bytes(channel, type_)
         try:
-            return loads(type_, data, place)
+            if type_ == MSGPACK and (plain := self._codec.plain):  # As nearly all are.
+                return plain(data)
+            return self._codec.loads(type_, data, place(*args))
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, channel, type_)
+            self._fail(error, channel, type_, data)
 
-    def _fail(self, error: Exception, channel: str, type_: str) -> NoReturn:
+    def _without_bytes(self, channel: str, type_: str | None) -> CorruptCheckpoint:
+        return self.corrupt("a stored value is missing its bytes", channel, type_)
+
+    def _fail(self, error: Exception, channel: str, type_: str, data: bytes) -> NoReturn:
         """Raise what is wrong with a stored value."""
+        if type_ == MSGPACK:
+            error = self._codec.reason(data, error)
         ours = isinstance(error, UnreadableValue)
         said = f"a stored value cannot be read: {error}"
         if not ours:
@@ -497,9 +514,15 @@ class Decoder:
         small = document.pop(SMALL, None)
         if small:
             values, versions = document["channel_values"], document.get("channel_versions", {})
-            for channel, stored in small.items():
-                values[channel] = self.small(channel, stored)
-                self.known[channel] = partial(Small, version_key(versions.get(channel)), stored)
+            unpack = self._codec.unpack
+            try:
+                for channel, stored in small.items():
+                    values[channel] = unpack(stored)
+            except Exception as error:
+                self._fail(error, channel, MSGPACK, stored)
+            if self._known is not None:
+                for channel, stored in small.items():
+                    self._known[channel] = Small(versions.get(channel), stored)
         return document
 
     def small(self, channel: str, stored: bytes) -> Any:
@@ -507,7 +530,7 @@ class Decoder:
         try:
             return self._codec.unpack(stored)
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, channel, MSGPACK)
+            self._fail(error, channel, MSGPACK, stored)
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, in which small values are still bytes."""
@@ -532,7 +555,7 @@ class Decoder:
     def _mapping(
         self, what: str, type_: str | None, data: bytes | None, place: Callable[[str, str], Place]
     ) -> dict[str, Any]:
-        value = self._value(self._codec.loads, what, type_, data, place(*self._place[1:]))
+        value = self._value(what, type_, data, place, *self._place[1:])
         if not isinstance(value, dict):
             raise self.corrupt(f"the stored {what} is a {type(value).__name__}, not a dict", what, type_)
         return value

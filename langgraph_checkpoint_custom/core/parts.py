@@ -156,8 +156,12 @@ class Whole(NamedTuple):
 class Small(NamedTuple):
     """The bytes of the value of a version that is part of the checkpoint document."""
 
-    version: str
+    version: Any  # As the document has it.
     data: bytes
+
+    def is_of(self, version: object) -> bool:
+        """Whether it is the value of this version."""
+        return type(version) is type(self.version) and version == self.version
 
     @property
     def size(self) -> int:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
@@ -49,7 +49,10 @@ def size_of(rows: Iterable[TupleRow]) -> int:
 
 def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
     """Writes in the order in which LangGraph applies them."""
-    return sorted(rows, key=lambda row: writes_sort_key(row.path or "", row.key or "", row.idx or 0))
+    rows = list(rows)
+    if len(rows) > 1:
+        rows.sort(key=lambda row: writes_sort_key(row.path or "", row.key or "", row.idx or 0))
+    return rows
 
 
 @operation("read")
@@ -156,14 +159,16 @@ def build_tuples(
     tuples = []
     for head in heads:
         thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
-        decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id)
-        metadata = decoder.metadata(head.type2, head.value2)
+        known: dict[str, Known] | None = {} if note else None
+        decoder = Decoder(codec, *place, known)
+        metadata: Any = decoder.metadata(head.type2, head.value2)
         if wanted and not matches(metadata, wanted):
             continue
-        document = decoder.document(head.type, head.value)
+        document: Any = decoder.document(head.type, head.value)
         values = document["channel_values"]
         stated = document.get("channel_versions", {})
-        for channel, version in zip(d.names(head.channels), d.names(head.versions), strict=True):
+        names = zip(d.names(head.channels), d.names(head.versions), strict=True) if head.channels else ()
+        for channel, version in names:
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
                 raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
             blob = blobs.get((thread_id, checkpoint_ns, channel, version))
@@ -177,14 +182,13 @@ def build_tuples(
         pending: list[PendingWrite] = [
             (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
         ]
-        if note:
-            key = Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id)
-            note(key, codec.cipher, {channel: known() for channel, known in decoder.known.items()})
+        if note and known is not None:
+            note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, known)
         tuples.append(
             CheckpointTuple(
                 config_of(*place),
-                cast("Checkpoint", document),
-                cast("CheckpointMetadata", metadata),
+                document,
+                metadata,
                 config_of(thread_id, checkpoint_ns, head.name) if head.name else None,
                 pending,
             )

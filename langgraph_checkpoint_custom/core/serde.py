@@ -21,7 +21,7 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from secrets import randbits
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -143,6 +143,8 @@ class Faithful(SerializerProtocol):
         # What pickle can keep is not to be stored as something else.
         self._pack = AS_LANGGRAPH.pack if self._stores and not serde.pickle_fallback else EXACT.pack
         self._revive = self._object  # Made once: a value may have thousands of objects.
+        self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
+        """Decode a value of the type msgpack; what is wrong with it, `reason` tells better than the error."""
 
     # Writing
 
@@ -176,7 +178,10 @@ class Faithful(SerializerProtocol):
         """
         kind, stored = data
         if kind == MSGPACK:
-            return self.unpack(stored)
+            try:
+                return self.unpack(stored)
+            except ValueError as error:
+                raise self.reason(stored) or error from None
         strict = self._serde._allowed_msgpack_modules is not True
         if kind == "json" and strict and not self._serde._allowed_json_modules:
             raise UnreadableValue(
@@ -184,12 +189,9 @@ class Faithful(SerializerProtocol):
             )
         return self._serde.loads_typed(data)
 
-    def unpack(self, stored: bytes) -> Any:
-        """Decode a value of the type msgpack; raises as `loads_typed` does."""
-        try:
-            return ormsgpack.unpackb(stored, ext_hook=self._revive, option=_READ)
-        except ValueError as error:
-            raise _Telling(self._serde, on_load=self._on_load).failure_of(stored) or error from None
+    def reason(self, stored: bytes) -> UnreadableValue | None:
+        """Why `unpack` failed, if that was inside an extension."""
+        return _Telling(self._serde, on_load=self._on_load).failure_of(stored)
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """Decode many values of the type msgpack as one, which takes half of the time.

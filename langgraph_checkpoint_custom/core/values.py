@@ -18,7 +18,7 @@ a thread is copied inside the database, without a key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
@@ -136,25 +136,25 @@ class Values:
         on_load: OnLoad | None = None,
     ) -> None:
         self.serde = serde
-        self._cipher, inner = _parts(serde)
+        self.cipher, inner = _parts(serde)
+        """What encrypts; only values with the same one share their parts."""
         self._given = inner
         self._serde = faithful(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
         self._earlier = earlier
         self._clear = clear
         self._compress = compress
         self._raw = raw
-        self._reads_plain = self._cipher is None or earlier.plain or raw
-        self._unpack = self._serde.unpack if self._reads_plain and isinstance(self._serde, Faithful) else None
-
-    @property
-    def cipher(self) -> CipherProtocol | None:
-        """What encrypts; only values with the same one share their parts."""
-        return self._cipher
+        self._reads_plain = self.cipher is None or earlier.plain or raw
+        unpack = self._serde.unpack if isinstance(self._serde, Faithful) else None
+        self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
+        """Gives the value of bytes with the type msgpack and no layers; `reason` says why not."""
+        self.plain = unpack if self._reads_plain else None
+        """As `unpack`, for the bytes of a row with the type msgpack; None if these are not to be read so."""
 
     @property
     def shown(self) -> Collection[str] | None:
         """The metadata keys whose values may be readable in the database; None is all."""
-        return self._clear if self._cipher is not None or self._hides else None
+        return self._clear if self.cipher is not None or self._hides else None
 
     @cached_property
     def _hides(self) -> bool:
@@ -167,9 +167,11 @@ class Values:
         """Whether a value's bytes are msgpack, which `unpack` reads by itself."""
         return isinstance(self._serde, Faithful)
 
-    def unpack(self, data: bytes) -> Any:
-        """The value of bytes with the type msgpack and no layers; raises what the serializer raises."""
-        return self._serde.loads_typed((MSGPACK, data)) if self._unpack is None else self._unpack(data)
+    def reason(self, data: bytes, error: Exception) -> Exception:
+        """What was wrong with bytes that `unpack` or `plain` could not read: their error, or a better one."""
+        if isinstance(error, ValueError) and isinstance(self._serde, Faithful):
+            return self._serde.reason(data) or error
+        return error
 
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as its row has it; raises what the serializer raises."""
@@ -184,7 +186,7 @@ class Values:
     def is_open(self, stored: Stored) -> bool:
         """Whether such bytes are still to be closed; most are not."""
         type_, data = stored
-        return self._cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
+        return self.cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
 
     def close(self, stored: Stored, place: Place, names: str | None = None) -> Stored:
         """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
@@ -206,8 +208,6 @@ class Values:
 
     def loads(self, type_: str, data: bytes, place: Place) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
-        if type_ == MSGPACK and self._unpack is not None:  # As most are: there may be many.
-            return self._unpack(data)
         return self._serde.loads_typed(self._open(type_, data, place))
 
     def loads_blob(self, type_: str, data: bytes, place: Place) -> tuple[Any, Whole | None]:
@@ -246,9 +246,9 @@ class Values:
     def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:
         """The same bytes as they would be stored now, or None if they are. No object is made of them."""
         own, layers = _layers(type_)
-        if layers.endswith(BOUND) and self._cipher is not None:
+        if layers.endswith(BOUND) and self.cipher is not None:
             with suppress(Exception):  # Whatever a cipher says to another key's text.
-                self._cipher.decrypt(_of_cipher(own)[1], data)
+                self.cipher.decrypt(_of_cipher(own)[1], data)
                 return None
         form = DIVIDED if layers.startswith(DIVIDED) else ""
         renewed = self._close(*self._open(type_, data, place, form), place, form)
@@ -268,8 +268,8 @@ class Values:
         return Large(Stored(MSGPACK, contents(divided)), divided.names, parts, divided)
 
     def _close(self, type_: str, data: bytes, place: Place, form: str = "") -> Stored:
-        if self._cipher is not None:
-            name, data = self._cipher.encrypt(_digest(type_, place) + data)
+        if self.cipher is not None:
+            name, data = self.cipher.encrypt(_digest(type_, place) + data)
             return Stored(f"{type_}+{name}|{form}{BOUND}", data)
         if self._compress and len(data) >= COMPRESS_FROM and not self._hides:
             compressed = _compress(data)
@@ -299,7 +299,7 @@ class Values:
 
     def _decrypt(self, stored_type: str, data: bytes, place: Place) -> tuple[str, bytes]:
         type_, name = _of_cipher(stored_type)
-        ciphers = [*([self._cipher] if self._cipher is not None else []), *self._earlier.known]
+        ciphers = [*([self.cipher] if self.cipher is not None else []), *self._earlier.known]
         if not ciphers:
             raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
         failure: Exception | None = None

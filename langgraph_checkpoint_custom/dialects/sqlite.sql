@@ -195,7 +195,7 @@ WITH page AS MATERIALIZED (
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    blob_channels AS channels, blob_versions AS versions
+    nullif(blob_channels, '[]') AS channels, blob_versions AS versions
 FROM page
 
 -- name: blobs_of_one
