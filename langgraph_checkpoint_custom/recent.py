@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol
 
@@ -25,7 +26,10 @@ OBJECTS = 64_000_000
 ENTRY = 600
 
 
-_Entry = tuple[CipherProtocol | None, Mapping[str, Known]]
+class _Entry(NamedTuple):
+    cipher: CipherProtocol | None
+    values: Mapping[str, Known]
+    weight: int
 
 
 class Recent:
@@ -49,25 +53,27 @@ class Recent:
         """What is known of the values of a checkpoint if the same cipher has stored them, or None."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
-        return found[1] if found and found[0] is cipher else None
+        return found.values if found and found.cipher is cipher else None
 
     def note(
         self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Known], parent: Key | None = None
     ) -> None:
-        """Keep in mind the values of a checkpoint, in place of its parent's."""
+        """Keep in mind the values of a checkpoint; of its parent's only what needs no objects.
+
+        Another run may go on from the parent, whose small values are nowhere else by version.
+        """
+        weight = ENTRY + sum([value.size for value in values.values()])
         with self._lock:
-            left = self._whole.get(parent) or self._names.get(parent) if parent else None
-            for newest in (self._whole, self._names):
-                newest.forget(key)
-                if parent:
-                    newest.forget(parent)
-            if parent and left:  # Another run may go on from there, whose small values are nowhere else by version.
-                named = {channel: value.without_objects() for channel, value in left[1].items()}
-                self._names.add(parent, (left[0], named), 2 + sum([value.pieces for value in named.values()]))
-            size = ENTRY + sum([value.size for value in values.values()])
-            for old, (its, known) in self._whole.add(key, (cipher, values), size):
-                named = {channel: value.without_objects() for channel, value in known.items()}
-                self._names.add(old, (its, named), 2 + sum([value.pieces for value in known.values()]))
+            if parent and (left := self._whole.take(parent) or self._names.take(parent)):
+                self._forget_objects(parent, left)
+            self._names.take(key)
+            for old in self._whole.add(key, _Entry(cipher, values, weight)):
+                self._forget_objects(*old)
+
+    def _forget_objects(self, key: Key, entry: _Entry) -> None:
+        named = {channel: value.without_objects() for channel, value in entry.values.items()}
+        pieces = 2 + sum([value.pieces for value in named.values()])
+        self._names.add(key, _Entry(entry.cipher, named, pieces))
 
 
 class _Newest:
@@ -76,24 +82,23 @@ class _Newest:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sum = 0
-        self._entries: OrderedDict[Key, tuple[int, _Entry]] = OrderedDict()
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self.get = self._entries.get
 
-    def get(self, key: Key) -> _Entry | None:
-        found = self._entries.get(key)
-        return found[1] if found else None
-
-    def add(self, key: Key, entry: _Entry, weight: int) -> list[tuple[Key, _Entry]]:
-        """Add an entry; returns those that had to go, perhaps the new one."""
-        self._entries[key] = weight, entry
-        self._sum += weight
+    def add(self, key: Key, entry: _Entry) -> Sequence[tuple[Key, _Entry]]:
+        """Add an entry, in place of one with the same key; returns those that had to go, perhaps the new one."""
+        self.take(key)
+        self._entries[key] = entry
+        self._sum += entry.weight
         gone = []
         while self._sum > self._limit:
-            old, (its, left) = self._entries.popitem(last=False)
-            self._sum -= its
-            gone.append((old, left))
+            gone.append(self._entries.popitem(last=False))
+            self._sum -= gone[-1][1].weight
         return gone
 
-    def forget(self, key: Key) -> None:
+    def take(self, key: Key) -> _Entry | None:
+        """Take an entry out, if it is there."""
         found = self._entries.pop(key, None)
         if found:
-            self._sum -= found[0]
+            self._sum -= found.weight
+        return found

@@ -530,8 +530,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """The config of a checkpoint that was stored."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        key = self._stored_key(Key(thread_id, checkpoint_ns, checkpoint_id))
-        self._recent.note(key, self._codec.cipher, encoded.large, key._replace(checkpoint_id=parent_id))
+        place = self._dialect.stored_thread(thread_id), checkpoint_ns
+        self._recent.note(Key(*place, checkpoint_id), self._codec.cipher, encoded.large, Key(*place, parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:

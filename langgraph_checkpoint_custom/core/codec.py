@@ -156,6 +156,8 @@ Rows = TypeVar("Rows", list[BlobRow], list[WriteRow])
 
 def _closed(codec: Values, rows: Rows, opened: Sequence[_Open], then: Callable[[Rows], T]) -> T | Offload:
     """What is made of rows whose bytes are all closed, or, where that takes a while, what there is to do for it."""
+    if not opened:
+        return then(rows)
 
     def close() -> T:
         closed = rows.copy()
@@ -290,7 +292,7 @@ def encode_checkpoint(
         elif _is_inline(value):
             inline[channel] = value
     counters = whole.get("counters_since_delta_snapshot")
-    delta = {channel for channel in (counters if isinstance(counters, Mapping) else ()) if channel in versions}
+    delta = set(counters).intersection(versions) if counters and isinstance(counters, Mapping) else set()
     for channel in sorted(versions):
         channel_text(channel)
         if channel in inline:
@@ -315,13 +317,16 @@ def encode_checkpoint(
             if shared and not isinstance(shared, Small) and shared.version == kept[-1].version:
                 large[channel] = shared
 
-    replayed = sorted(channel for channel in delta if channel not in values) if parent_id else []
-    delta.update(channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot))
+    replayed = sorted(delta.difference(values)) if parent_id else []
+    delta.update([channel for channel, value in values.items() if isinstance(value, _DeltaSnapshot)])
 
     parents = whole.get("parents")
     root_id = parents.get("") if checkpoint_ns and isinstance(parents, Mapping) else None
-    named = [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
-    named += [ref[:2] for ref in kept if ref.required and not ref.begins]
+    named: list[tuple[str, str]] = []
+    if blobs or kept:
+        named += [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
+        named += [ref[:2] for ref in kept if ref.required and not ref.begins]
+    channels, names = zip(*named, strict=True) if named else ((), ())
     document = {**checkpoint, "channel_values": inline, **({SMALL: small} if small else {})}
     stored = dict(whole)
     if "thread_id" in stored:
@@ -339,8 +344,8 @@ def encode_checkpoint(
         int(checkpoint.get("v", 1)),
         [*inline, *small],
         sorted(delta),
-        [channel for channel, _ in named],
-        [version for _, version in named],
+        channels,
+        names,
         *_encoded(document_place, codec.dumps, document, document_place),
         *_encoded(metadata_place, codec.dumps, stored, metadata_place),
         project(whole, codec.shown),

@@ -65,15 +65,15 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     shown: dict[str, str | None] = {}
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
-            text = canonical(value)
+            text = encode_basestring_ascii(value) if type(value) is str else canonical(value)
             # Half a character, which a serializer may change, cannot be told from a whole one here.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
-            shown[_shown(key)] = text if known else None
+            shown[key if _PLAIN.issuperset(key) else _shown(key)] = text if known else None
     if only is not None:
         shown[MORE] = None
-    pairs = (
+    pairs = [
         f'"{key}":null' if text is None else f'"{key}":{encode_basestring_ascii(text)}' for key, text in shown.items()
-    )
+    ]
     return f"{{{','.join(pairs)}}}"
 
 

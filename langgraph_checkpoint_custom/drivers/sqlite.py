@@ -29,7 +29,6 @@ from langgraph_checkpoint_custom.core.operation import (
     Offload,
     Operation,
     Row,
-    Statement,
     Steps,
     Trip,
     drive,
@@ -237,7 +236,8 @@ class SqliteDriver:
                     _work(call, request) if isinstance(request, Offload) else self._read(call.op.name, request)
                 ),
             )
-        with closing(call.op.start()) as steps:
+        steps = call.op.start()
+        try:
             request = _next(steps, None)
             while not isinstance(request, _Done):
                 if isinstance(request, Trip):
@@ -246,7 +246,10 @@ class SqliteDriver:
                     raise _Leaves
                 else:
                     request = _next(steps, _work(call, request))
-            return cast("T", request.value)
+            found: T = request.value
+            return found
+        finally:
+            steps.close()
 
     def _read(self, operation: str, request: Trip | Offload) -> Any:
         """Do what a read asks for; a trip of it is one statement, which needs no transaction."""
@@ -340,7 +343,9 @@ class SqliteDriver:
     def _store(self, calls: Sequence[Call[Any]]) -> None:
         """Run writes together with those of others, and then by themselves those that had to leave the line."""
         self._line.run(calls, self._write)
-        self._each([call for call in calls if isinstance(call.error, _Leaves)])
+        for call in calls:
+            if isinstance(call.error, _Leaves):
+                self._each([call])
 
     def _write(self, calls: Sequence[Call[Any]]) -> None:
         """Run writes in as few transactions as can be."""
@@ -455,7 +460,8 @@ class SqliteDriver:
 
     def _check_place(self, operation: str) -> None:
         """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""
-        if self._shared or self._held.place in (None, _place(self.path)):
+        opened = self._held.place
+        if opened is None or self._shared or opened == _place(self.path):
             return
         raise StorageError(
             f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
@@ -676,14 +682,14 @@ def _work(call: Call[Any], request: Offload) -> Any:
 def _reply(connection: sqlite3.Connection, request: Trip | Offload) -> Any:
     if isinstance(request, Offload):
         return request.work()
-    return [_execute(connection, statement) for statement in request.statements]
-
-
-def _execute(connection: sqlite3.Connection, statement: Statement) -> list[Row]:
-    if isinstance(statement.params, list):
-        connection.executemany(statement.sql, statement.params)
-        return []
-    return connection.execute(statement.sql, statement.params).fetchall()
+    replies: list[list[Row]] = []
+    for _, sql, params in request.statements:
+        if isinstance(params, list):
+            connection.executemany(sql, params)
+            replies.append([])
+        else:
+            replies.append(connection.execute(sql, params).fetchall())
+    return replies
 
 
 def _code(error: sqlite3.Error) -> int | None:

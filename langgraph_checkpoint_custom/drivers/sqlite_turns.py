@@ -108,20 +108,23 @@ class Line:
         """Those that come next, as many as go together."""
         group: list[_Turn] = []
         size = 0
-        with suppress(IndexError):  # Nobody waits any more.
-            while True:
+        while self._waiting:
+            try:
                 turn = self._waiting.popleft()
-                size += len(turn.calls)
-                if group and size > MOST:
-                    self._waiting.appendleft(turn)
-                    break
-                group.append(turn)
+            except IndexError:  # It was interrupted, and does not wait any more.
+                break
+            size += len(turn.calls)
+            if group and size > MOST:
+                self._waiting.appendleft(turn)
+                break
+            group.append(turn)
         return group
 
     def _wake_next(self) -> None:
         """Let the first one that waits lead, once nobody does: it may have come before that."""
-        with suppress(IndexError):
-            self._waiting[0].word.put(None)
+        if self._waiting:
+            with suppress(IndexError):  # It was interrupted.
+                self._waiting[0].word.put(None)
 
 
 class _Turn:
