@@ -36,6 +36,7 @@ class Verbatim(Faithful):
 
     def __init__(self) -> None:
         super().__init__(JsonPlusSerializer())
+        self.unpack = self._plain_or_raw
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The bytes of a value."""
@@ -50,7 +51,10 @@ class Verbatim(Faithful):
             raise UnreadableValue("it is encrypted; pass the EncryptedSerializer that has its key as serde")
         return Raw(kind, bytes(stored))
 
-    def unpack(self, stored: bytes) -> Any:
+    def reason(self, stored: bytes) -> None:
+        """Nothing, since no object was made."""
+
+    def _plain_or_raw(self, stored: bytes) -> Any:
         """A value of plain types and extensions, or a `Raw` if that would be other bytes."""
         value = unpacked(stored)
         return value if pack(value) == stored else Raw(MSGPACK, bytes(stored))

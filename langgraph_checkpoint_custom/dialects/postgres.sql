@@ -385,6 +385,11 @@ FROM page
         LIMIT 1
     ) AS b
 )
+-- The parts of a value that are alike have one name, so it may be here twice; to see that costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
 
 -- name: blobs_of_page
 , found AS MATERIALIZED (
@@ -400,6 +405,10 @@ FROM page
         LIMIT 1
     ) AS b
 )
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
 
 -- name: rows_blobs
 SELECT
@@ -409,10 +418,7 @@ FROM found
 -- name: rows_parts
 SELECT
     'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
-) AS f
+FROM named f
 CROSS JOIN LATERAL (
     SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns

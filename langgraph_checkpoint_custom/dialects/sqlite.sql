@@ -205,6 +205,11 @@ FROM page
     CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
 )
+-- The parts of a value that are alike have one name, so it may be here twice; to see that costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
+    FROM found f CROSS JOIN json_each(f.parts) AS n
+)
 
 -- name: blobs_of_page
 , found AS NOT MATERIALIZED (
@@ -215,6 +220,10 @@ FROM page
     CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
         AND b.channel = r.channel AND b.version = r.version
 )
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
+    FROM found f CROSS JOIN json_each(f.parts) AS n
+)
 
 -- name: rows_blobs
 SELECT
@@ -224,10 +233,7 @@ FROM found
 -- name: rows_parts
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.parts) AS n
-) AS f
+FROM named f
 CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
     AND b.channel = f.channel AND b.version = f.name
 

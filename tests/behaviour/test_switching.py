@@ -198,7 +198,7 @@ def test_pipeline_is_told_to_change_nothing(caplog: pytest.LogCaptureFixture) ->
 
 
 def counted(path: Path | str) -> int:
-    with sqlite3.connect(path) as probe:
+    with closing(sqlite3.connect(path)) as probe, probe:
         number: int = probe.execute("SELECT count(*) FROM checkpoints").fetchone()[0]
     probe.close()
     return number

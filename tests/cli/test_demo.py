@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_demo_says_which_state_differs(
 
     def prune(self: CheckpointSaver, thread_ids: Sequence[str], *, strategy: Any = "keep_latest") -> None:
         real(self, thread_ids, strategy=strategy)
-        with sqlite3.connect(tmp_path / "checkpoints-demo.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "checkpoints-demo.db")) as connection, connection:
             connection.execute("DELETE FROM writes WHERE thread_id = 'demo'")
         connection.close()
 
@@ -158,7 +159,7 @@ def test_demo_fails_if_a_process_cannot_start(
 
     def setup(self: CheckpointSaver) -> None:
         real(self)
-        with sqlite3.connect(tmp_path / "checkpoints-demo.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "checkpoints-demo.db")) as connection, connection:
             connection.execute("UPDATE langgraph_checkpoint_migrations SET number = number + 1000")
         connection.close()
 
@@ -197,8 +198,8 @@ def test_demo_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     code = (
-        "import os, sys; os.rmdir(os.getcwd()); "
-        "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
+        "import os, sys; import langgraph.graph; from langgraph_checkpoint_custom.cli import main; "
+        "os.rmdir(os.getcwd()); sys.exit(main(['demo']))"
     )
     assert "no file can be made" in fail([sys.executable, "-c", code], folder)
 

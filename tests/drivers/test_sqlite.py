@@ -367,6 +367,7 @@ def test_a_path_may_have_what_means_something_in_a_url(tmp_path: Path) -> None:
         assert saver.get_tuple(generate_config("t")) is not None
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 has one for what is interrupted.
 def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
     with SqliteSaver(path, busy_timeout=1000) as saver:
         put(saver, "t")

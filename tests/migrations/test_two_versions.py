@@ -55,7 +55,7 @@ def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"NOT TESTED: an older version beside this one, since there is no history: {error}")
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder)
+        files.extractall(folder, filter="data")
     return folder
 
 

@@ -305,7 +305,7 @@ def test_long_lists_share_their_parts(official: Official, store: Store) -> None:
 
 def _blobs(store: Store) -> list[bytes]:
     if store.kind == "sqlite":
-        with sqlite3.connect(store.url.removeprefix("sqlite:///")) as file:
+        with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
             return [row[0] for row in file.execute("SELECT value FROM blobs")]
     with psycopg.connect(store.url) as server:
         return [row[0] for row in server.execute("SELECT value FROM langgraph_checkpoint.blobs")]
@@ -340,7 +340,7 @@ def test_older_tables_have_no_task_paths(official: Official, saver: CheckpointSa
         source.put_writes(place, [("a", 1)], "task", "")
         expected = [plain(found) for found in everything(source)]
     if official.kind == "sqlite":
-        with sqlite3.connect(official.url.removeprefix("sqlite:///")) as file:
+        with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:
             file.execute("ALTER TABLE writes DROP COLUMN task_path")
     else:
         with psycopg.connect(official.url) as server:
@@ -372,7 +372,7 @@ def _make_old(official: Official) -> None:
             server.execute("UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{v}', '3')")
         return
     serde = JsonPlusSerializer()
-    with sqlite3.connect(official.url.removeprefix("sqlite:///")) as file:
+    with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:
         for rowid, type_, data in file.execute("SELECT rowid, type, checkpoint FROM checkpoints").fetchall():
             old = serde.dumps_typed({**serde.loads_typed((type_, data)), "v": 3})
             file.execute("UPDATE checkpoints SET type = ?, checkpoint = ? WHERE rowid = ?", (*old, rowid))

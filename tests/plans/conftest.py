@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ormsgpack
 import psycopg
@@ -79,10 +80,17 @@ FROM t;
 SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 
 
+def without_autovacuum(cursor: psycopg.Cursor[Any]) -> None:
+    """It would change the plans, and stand in the way of the ANALYZE of a test that has given rights on all tables."""
+    for table in ("checkpoints", "blobs", "writes"):
+        cursor.execute(f"ALTER TABLE langgraph_checkpoint.{table} SET (autovacuum_enabled = off)".encode())
+
+
 @pytest.fixture(scope="module")
 def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
     with made_database(postgres_dsn, postgres_template) as (_, url):
         with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            without_autovacuum(cursor)
             for statement in FILL_POSTGRES.split(";\n"):
                 if statement.strip():
                     cursor.execute(statement, SIZES)
@@ -97,8 +105,7 @@ def few_postgres_threads(request: pytest.FixtureRequest, postgres_dsn: str, post
     """A few threads of 1,000 checkpoints: taken for short when just filled, and later for most rows."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
         with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-            for table in ("checkpoints", "blobs", "writes"):
-                cursor.execute(f"ALTER TABLE langgraph_checkpoint.{table} SET (autovacuum_enabled = off)".encode())
+            without_autovacuum(cursor)
             for statement in FILL_POSTGRES.split(";\n"):
                 if statement.strip():
                     cursor.execute(statement, {"threads": 9, "long": 1_000, "short": 1_000})
