@@ -25,7 +25,6 @@ from langgraph_checkpoint_custom.core.model import CLAIM_KEY
 from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.lease import Lease
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
-from tests.conftest import NODES_HAVE_CONTEXT
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Face, Store
 
@@ -83,8 +82,6 @@ async def test_a_run_with_a_claim_is_a_run(face: Face, database: Database, durab
 
 async def test_questions_and_subgraphs_keep_the_claim(face: Face, database: Database) -> None:
     """In the namespaces of subgraphs it is the thread's claim, too."""
-    if face.colour == "async" and not NODES_HAVE_CONTEXT:
-        pytest.skip("LangGraph's async nodes cannot interrupt")
 
     def ask(state: Log) -> Any:
         return {"log": [interrupt("who?")]}

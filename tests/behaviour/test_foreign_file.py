@@ -11,6 +11,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
 from langgraph_checkpoint_custom import SchemaForeign, SqliteSaver, StorageError
 from tests.behaviour.helpers import checkpoint, config, metadata
+from tests.conftest import needs_error_codes
 from tests.stores import Face
 
 
@@ -63,6 +64,7 @@ async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, colour: 
     assert found.checkpoint["channel_values"] == {"a": [1]}
 
 
+@needs_error_codes
 async def test_a_file_that_is_no_database_is_unchanged(tmp_path: Path, colour: str) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Sir or Madam, " * 500)

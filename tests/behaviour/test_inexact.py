@@ -23,7 +23,6 @@ from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, open
 from langgraph_checkpoint_custom.core import objects
 from tests.behaviour.graph_in_a_function import local_graph
 from tests.behaviour.helpers import Database, get, metadata, put
-from tests.conftest import NODES_HAVE_CONTEXT
 from tests.exactly import same
 from tests.stores import Face, Store
 
@@ -239,19 +238,16 @@ def test_another_choice_is_refused(store: Store) -> None:
 
 async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, colour: str) -> None:
     """What it is in the end is what it is with LangGraph's own."""
-    if colour == "async" and not NODES_HAVE_CONTEXT:
-        pytest.skip("LangGraph's async nodes cannot interrupt")
     run: Any = {"configurable": {"thread_id": "1"}}
     ends = []
-    for saver in (open_saver(store.url), InMemorySaver()):
-        graph, state = local_graph(saver)
-        each: Any
-        for each in (state(steps=[{"name": "first", "at": (0, 1)}]), Command(resume="yes")):
-            result = await graph.ainvoke(each, run) if colour == "async" else graph.invoke(each, run)
-        found = await graph.aget_state(run) if colour == "async" else graph.get_state(run)
-        history = [each async for each in graph.aget_state_history(run)]
-        ends.append((repr(result), repr(found.values), [repr(each.values) for each in history]))
-        if isinstance(saver, InMemorySaver):
-            continue
-        await saver.aclose()
+    savers: list[Any] = [open_saver(store.url), InMemorySaver()]
+    for saver in savers:
+        async with saver:
+            graph, state = local_graph(saver)
+            each: Any
+            for each in (state(steps=[{"name": "first", "at": (0, 1)}]), Command(resume="yes")):
+                result = await graph.ainvoke(each, run) if colour == "async" else graph.invoke(each, run)
+            found = await graph.aget_state(run) if colour == "async" else graph.get_state(run)
+            history = [each async for each in graph.aget_state_history(run)]
+            ends.append((repr(result), repr(found.values), [repr(each.values) for each in history]))
     assert ends[0] == ends[1]

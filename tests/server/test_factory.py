@@ -13,7 +13,7 @@ import pytest
 from langgraph_checkpoint_custom import ClosedError, PostgresSaver, SqliteSaver, StorageError, server
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config
-from tests.conftest import BACKENDS, made_database
+from tests.conftest import BACKENDS, made_database, needs_error_codes
 from tests.invariants import check_invariants
 from tests.server.conftest import HAS_SERVER, check_no_session
 from tests.server.entering import THREADS
@@ -96,6 +96,7 @@ def test_a_loop_that_ends_takes_its_connections_with_it(named: Store) -> None:
         asyncio.run(saver.aget_tuple(config()))
 
 
+@needs_error_codes
 async def test_an_entry_that_fails_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKPOINT_URL", f"sqlite:///{tmp_path}")
     with pytest.raises(StorageError, match="cannot be opened"):
