@@ -169,9 +169,9 @@ class Values:
 
     def reason(self, data: bytes, error: Exception) -> Exception:
         """What was wrong with bytes that `unpack` or `plain` could not read: their error, or a better one."""
-        if isinstance(error, ValueError) and isinstance(self._serde, Faithful):
-            return self._serde.reason(data) or error
-        return error
+        if isinstance(error, UnreadableValue) or not isinstance(error, ValueError):
+            return error  # Bytes that were not to be read are not looked at again.
+        return (isinstance(self._serde, Faithful) and self._serde.reason(data)) or error
 
     def dumps(self, value: Any, place: Place) -> Stored:
         """A value as its row has it; raises what the serializer raises."""

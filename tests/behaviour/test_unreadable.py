@@ -284,6 +284,24 @@ async def test_what_was_stored_without_encryption_is_refused(store: Store, colou
             assert found.checkpoint["channel_values"] == {"a": ["x"]}
 
 
+async def test_of_what_somebody_has_put_there_without_encryption_no_object_is_made(
+    store: Store, database: Database, colour: str
+) -> None:
+    made: list[Any] = []
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with store.open(serde=serde, on_load={f"{__name__}.Mine": made.append}) as saver:
+        face = Face(saver, colour)
+        where = await put(face, "1", {"a": [1]})
+        await face.put_writes(where, [("a", Mine(1))], "task")
+        await get(face, where)
+        assert len(made) == 1
+        kind, planted = JsonPlusSerializer().dumps_typed(Mine(1))
+        database.run("UPDATE writes SET type = :kind, value = :planted", kind=kind, planted=planted)
+        with pytest.raises(CorruptCheckpoint, match="without encryption"):
+            await face.get_tuple(where)
+        assert len(made) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
