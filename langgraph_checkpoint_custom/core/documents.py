@@ -129,7 +129,7 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
         try:
             (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
             metadata = record.metadata
-        except Exception:
+        except Exception:  # Its metadata cannot be read either: what replaces it begins anew.
             metadata = {}
         return Document(Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, {})
 

@@ -172,8 +172,6 @@ class SqliteDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
-        if op.access == "read" and not self._shared:
-            return drive(op, lambda request: self._read(op.name, request))
         call = Call(op)
         if op.access not in _IN_LINE:
             return self._alone(call)
@@ -251,13 +249,11 @@ class SqliteDriver:
         finally:
             steps.close()
 
-    def _read(self, operation: str, request: Trip | Offload) -> Any:
-        """Do what a read asks for; a trip of it is one statement, which needs no transaction."""
-        if isinstance(request, Offload):
-            return request.work()
+    def _read(self, operation: str, trip: Trip) -> Any:
+        """A trip of a read is one statement, which needs no transaction."""
         connection = self._lend(operation)
         try:
-            reply = self._send(connection, operation, request)
+            reply = self._send(connection, operation, trip)
         except BaseException:
             self._held.drop(connection)
             raise
