@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import (
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.core.codec import merge_metadata
+from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, wanted
 from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, limit_number, namespace_of
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -370,6 +371,8 @@ class _Merge:
         limit: int | None,
     ) -> None:
         texts, ceiling = wanted(filter), before_id(before)
+        dialect: SqlDialect | None = getattr(saver._base, "_dialect", None)  # Another saver has none, nor has memory.
+        contains, negative = (dialect.filter_contains, dialect.negative_limit) if dialect else (False, 0)
         thread_id, _, exact = key_of(config) if config else (None, None, None)
         checkpoint_ns = namespace_of(config) if config else None
         with saver._lock:
@@ -383,10 +386,12 @@ class _Merge:
                 and exact in (None, key.checkpoint_id)
                 and (ceiling is None or (key.checkpoint_id or "") < ceiling)
             ]
-        found = [each for key in keys if (each := saver._mine(key)) and matches(each.metadata, texts)]
+        found = [
+            each for key in keys if (each := saver._mine(key)) and matches(each.metadata, texts, contains=contains)
+        ]
         self._mine = deque(sorted(found, key=_order, reverse=True))
         self._saver = saver
-        self._left = limit_number(limit)
+        self._left = limit_number(limit, negative)
 
     @property
     def is_full(self) -> bool:

@@ -323,7 +323,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = self._driver.run(self._list_page(page, texts))
@@ -339,7 +339,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
             reply = await self._driver.arun(self._list_page(page, texts))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.filter import wanted
+from langgraph_checkpoint_custom.core.filter import narrowing, wanted
 from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.interrupts import waiting_threads
 from langgraph_checkpoint_custom.core.kinds import check_kind
@@ -120,7 +120,7 @@ class ThreadMethods(ABC):
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = self._driver.run(threads_page(self._dialect, self._codec, page, texts))
@@ -145,7 +145,7 @@ class ThreadMethods(ABC):
             before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
             limit: How many at most.
         """
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
             reply = await self._driver.arun(threads_page(self._dialect, self._codec, page, texts))
@@ -164,14 +164,14 @@ class ThreadMethods(ABC):
     def count_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """The number of threads, or of those that `threads` would give with a prefix and a filter."""
         texts = wanted(filter)
-        if any("." in key for key in texts):  # A value inside another one, which no database decides.
+        if not self._is_decided_there(texts):
             return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
         return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """The number of threads, or of those that `threads` would give with a prefix and a filter."""
         texts = wanted(filter)
-        if any("." in key for key in texts):  # A value inside another one, which no database decides.
+        if not self._is_decided_there(texts):
             return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
         return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
@@ -200,7 +200,7 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> Iterator[CheckpointRecord]:
         """What `list` gives, as records without values and writes."""
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
             reply = self._driver.run(history_page(self._dialect, self._codec, page, texts))
@@ -216,7 +216,7 @@ class ThreadMethods(ABC):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointRecord]:
         """What `list` gives, as records without values and writes."""
-        texts, limit = wanted(filter), limit_number(limit)
+        texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
             reply = await self._driver.arun(history_page(self._dialect, self._codec, page, texts))
@@ -436,6 +436,10 @@ class ThreadMethods(ABC):
         """
         return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
 
+    def _is_decided_there(self, texts: Mapping[str, str]) -> bool:
+        """Whether the database compares all that a filter has."""
+        return len(narrowing(texts, contains=self._dialect.filter_contains)) == len(texts)
+
     def _deletion(self, config: RunnableConfig) -> Operation[bool]:
         key = _exact(config)
         check_kind("delete_checkpoint", key.thread_id)
@@ -467,7 +471,8 @@ def _first_threads(prefix: str, before: ThreadRecord | RunnableConfig | None, li
     size = RECORDS if limit is None else min(limit, RECORDS)
     if isinstance(before, ThreadRecord):
         return ThreadPage(before.newest.checkpoint_id, thread_text(before.thread_id), {}, size, prefix)
-    return ThreadPage(before_id(before) or AFTER_ALL, "", {}, size, prefix)
+    ceiling = before_id(before)
+    return ThreadPage(AFTER_ALL if ceiling is None else ceiling, "", {}, size, prefix)
 
 
 def _first_records(

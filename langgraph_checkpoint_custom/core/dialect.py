@@ -191,7 +191,7 @@ def first_page(
     limit: int,
 ) -> Page:
     """The first page of a list, of checkpoint `exact` alone if that is given."""
-    ceiling = before or AFTER_ALL
+    ceiling = AFTER_ALL if before is None else before
     if exact is not None:
         ceiling = min(ceiling, right_above(exact))
     return Page(thread_id, checkpoint_ns, exact or "", ceiling, "", "", filter, limit)

@@ -2,8 +2,10 @@
 
 Must not know: SQL, serializers.
 
-One rule for both databases: a key matches when the stored value equals the given one as JSON, and None also matches a
-missing key. `matches` decides, on the metadata as it was stored. The database only narrows the search with a
+A key matches when the stored value equals the given one as JSON, and None also matches a missing key. On PostgreSQL
+(`SqlDialect.filter_contains`) a dict or list matches what contains it, as with LangGraph's saver there: a dict one that
+has its keys with values that match, a list one in which each of its items is matched by some item. `matches` decides,
+on the metadata as it was stored. The database only narrows the search with a
 projection, one short canonical JSON text a metadata key, and it must never leave out a row that matches. So the
 projection says where it does not know: a key whose value is not JSON or long maps to null, and the key `*` says that
 there may be keys that it does not show (an encrypting serializer must not leak them).
@@ -23,6 +25,8 @@ from langgraph_checkpoint_custom.errors import ConfigError
 # should not hold it twice.
 LONGEST = 200
 MORE = "*"
+# How the text of a dict or list begins.
+_NESTED = ("{", "[")
 # json.dumps makes an encoder with each call that asks for more than its defaults, which takes longer than to encode.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.: /")
@@ -103,17 +107,38 @@ def shown_keys(keys: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(map(_shown, keys)))
 
 
-def narrowing(texts: Mapping[str, str]) -> dict[str, str]:
+def narrowing(texts: Mapping[str, str], *, contains: bool) -> dict[str, str]:
     """What a database compares the projection with, by an index or not.
 
-    A key with a dot is left to `matches`: it may be inside the value of another one.
+    A key with a dot is left to `matches`: it may be inside the value of another one. So is a dict or list that others
+    may contain.
     """
-    return {_shown(key): text for key, text in texts.items() if "." not in key}
+    return {
+        _shown(key): text for key, text in texts.items() if not ("." in key or (contains and text.startswith(_NESTED)))
+    }
 
 
-def matches(metadata: Mapping[str, Any], texts: Mapping[str, str]) -> bool:
+def matches(metadata: Mapping[str, Any], texts: Mapping[str, str], *, contains: bool) -> bool:
     """Whether stored metadata matches a filter."""
-    return all(canonical(_value_of(metadata, key)) == text for key, text in texts.items())
+    return all(
+        _contains(_value_of(metadata, key), json.loads(text))
+        if contains and text.startswith(_NESTED)
+        else canonical(_value_of(metadata, key)) == text
+        for key, text in texts.items()
+    )
+
+
+def _contains(stored: Any, given: Any) -> bool:
+    """Whether a stored value contains one of a filter, as PostgreSQL's operator `@>` means it."""
+    if isinstance(given, dict):
+        return isinstance(stored, Mapping) and all(
+            key in stored and _contains(stored[key], value) for key, value in given.items()
+        )
+    if isinstance(given, list):
+        return isinstance(stored, (list, tuple)) and all(
+            any(_contains(each, item) for each in stored) for item in given
+        )
+    return canonical(stored) == canonical(given)
 
 
 def _value_of(metadata: Mapping[str, Any], key: str) -> Any:

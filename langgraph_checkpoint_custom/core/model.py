@@ -347,20 +347,21 @@ def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Runnabl
     }
 
 
-def limit_number(limit: Any) -> int | None:
-    """How many at most; None for all. Below one it is none, as for `InMemorySaver`."""
+def limit_number(limit: Any, negative: int | None) -> int | None:
+    """How many at most; None for all, and below zero what the database's dialect has for that."""
     try:
-        return None if limit is None else max(0, index(limit))
+        number = None if limit is None else index(limit)
     except TypeError:
         raise ConfigError(f"limit is a whole number or None, not {limit!r}") from None
+    return negative if number is not None and number < 0 else number
 
 
 def before_id(before: RunnableConfig | None) -> str | None:
-    """The checkpoint id of `before`, which may come as a config or flat."""
+    """The checkpoint id of `before`, which may come as a config or flat; before a config without one is nothing."""
     if not before:
         return None
     if not isinstance(before, Mapping):
         raise ConfigError(f"before is the config of a checkpoint, not a {type(before).__name__}")
     part: Mapping[str, Any] = before.get("configurable") or before
     value = part.get("checkpoint_id")
-    return text("checkpoint_id of before", value, MAX_ID) if value else None
+    return text("checkpoint_id of before", value, MAX_ID) if value else ""

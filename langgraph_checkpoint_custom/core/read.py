@@ -102,7 +102,7 @@ def list_page(
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.list.
     """
-    (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted)))
+    (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     rows = d.rows(rows)
     places = sorted(
         ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
@@ -162,7 +162,7 @@ def build_tuples(
         known: dict[str, Known] | None = {} if note else None
         decoder = Decoder(codec, *place, known)
         metadata: Any = decoder.metadata(head.type2, head.value2)
-        if wanted and not matches(metadata, wanted):
+        if wanted and not matches(metadata, wanted, contains=d.filter_contains):
             continue
         document: Any = decoder.document(head.type, head.value)
         values = document["channel_values"]

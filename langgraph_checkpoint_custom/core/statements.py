@@ -64,6 +64,10 @@ class Statements(ABC):
     """The database, by OpenTelemetry's name for it."""
     compresses: ClassVar[bool]
     """Whether it takes less time to compress large values than to store and read them as they are."""
+    filter_contains: ClassVar[bool]
+    """Whether a dict or list in a filter matches what contains it, as with LangGraph's saver of the database."""
+    negative_limit: ClassVar[int | None]
+    """What a limit below zero means, as with LangGraph's saver of the database: None is all."""
     _percent: ClassVar[str] = "%"
     """How a percent sign is written in a statement."""
 

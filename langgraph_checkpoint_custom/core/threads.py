@@ -92,14 +92,14 @@ def threads_page(
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
-    asked = page._replace(filter=narrowing(wanted))
+    asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
     if asked.prefix:
         (rows,) = yield d.select_threads(asked)
     elif asked.filter:
         rows, searchable = yield d.select_recent_threads(asked, FILTERED)
         rows, are_all = _recent(rows)
         if len(rows) < page.limit and not are_all:
-            key = first_searchable(_told(codec, wanted), searchable)
+            key = first_searchable(_told(d, codec, wanted), searchable)
             (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
     else:
         (rows,) = yield d.select_newest_threads(asked, NEAR)
@@ -168,11 +168,11 @@ def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
-    filter = narrowing(wanted)
+    filter = narrowing(wanted, contains=d.filter_contains)
     key: str | None = None
     if filter and not prefix:
         (searchable,) = yield d.select_searchable(filter)
-        key = first_searchable(_told(codec, wanted), searchable)
+        key = first_searchable(_told(d, codec, wanted), searchable)
     (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
@@ -198,7 +198,7 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, 
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
-    (rows,) = yield d.select_records(page._replace(filter=narrowing(wanted)))
+    (rows,) = yield d.select_records(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     after = None
     if len(rows) == page.limit:
         thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
@@ -233,9 +233,10 @@ def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
     return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
 
 
-def _told(codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
+def _told(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
     """What of a filter an index tells anything about: not what is encrypted, which no row shows."""
-    return narrowing({key: text for key, text in wanted.items() if codec.shown is None or key in codec.shown})
+    told = {key: text for key, text in wanted.items() if codec.shown is None or key in codec.shown}
+    return narrowing(told, contains=d.filter_contains)
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -255,7 +256,7 @@ def _records(
             if not even_unreadable:
                 raise
             metadata = {}
-        if matches(metadata, wanted):
+        if matches(metadata, wanted, contains=d.filter_contains):
             found.append(CheckpointRecord(*place, parent_id, run_id, metadata))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
 

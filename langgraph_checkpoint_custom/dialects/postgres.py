@@ -75,6 +75,8 @@ class PostgresDialect(SqlDialect):
 
     system = "postgresql"
     compresses = True
+    filter_contains = True
+    negative_limit = 0
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:

@@ -40,6 +40,8 @@ class SqliteDialect(SqlDialect):
 
     system = "sqlite"
     compresses = False
+    filter_contains = False
+    negative_limit = None
 
     def __init__(self, path: str) -> None:
         super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")

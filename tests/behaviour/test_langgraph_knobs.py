@@ -7,16 +7,18 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
-from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention
+from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention, SqliteSaver
 from langgraph_checkpoint_custom.core import serde as core_serde
 from tests.behaviour.helpers import config, metadata, put
 from tests.stores import Face, Store
@@ -35,6 +37,10 @@ class Unlisted:
 @pytest.fixture(autouse=True)
 def _nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_serde, "_SAID", set())
+
+
+def _is_sqlite(face: Face) -> bool:
+    return isinstance(face.saver, SqliteSaver)
 
 
 def values(found: Any) -> Any:
@@ -235,20 +241,85 @@ async def test_one_id_where_a_sequence_belongs_is_a_type_error(face: Face, one: 
             await face.do(name, one)
 
 
-async def test_limits_at_their_edges_are_those_of_memory(face: Face) -> None:
-    memory = Face(InMemorySaver(), "sync")
-    for saver in (face, memory):
-        for number in range(3):
-            await put(
-                saver, str(number), {"a": number}, parent=config(checkpoint_id=str(number - 1)) if number else None
-            )
+@pytest.fixture
+def official(face: Face, request: pytest.FixtureRequest) -> Iterator[Face]:
+    """LangGraph's saver of the same database."""
+    if _is_sqlite(face):
+        with OfficialSqliteSaver.from_conn_string(":memory:") as saver:
+            yield Face(saver, "sync")
+    else:
+        with OfficialPostgresSaver.from_conn_string(request.getfixturevalue("postgres_url")) as saver:
+            saver.setup()
+            yield Face(saver, "sync")
+
+
+async def _copied(face: Face, official: Face) -> None:
+    """Give the official saver what ours has, the oldest first."""
+    for one in reversed(await face.all(None, limit=None)):
+        place: Any = one.parent_config or {"configurable": {**one.config["configurable"], "checkpoint_id": None}}
+        await official.put(place, one.checkpoint, one.metadata, {})
+
+
+def _places(found: Iterable[CheckpointTuple]) -> list[tuple[str, str]]:
+    return [(one.config["configurable"]["thread_id"], one.checkpoint["id"]) for one in found]
+
+
+async def test_limit_and_before_at_their_edges_are_those_of_the_official_saver(face: Face, official: Face) -> None:
+    """Of a negative limit PostgreSQL's makes an error of the database's, and ours nothing, as `InMemorySaver` does."""
+    for number in range(3):
+        await put(face, str(number), parent=config(checkpoint_id=str(number - 1)) if number else None)
+    await _copied(face, official)
     for limit in (0, -1, -5, 1, 2, 3, 4, None):
-        found = [one.checkpoint["id"] for one in await face.all(config(), limit=limit)]
-        assert found == [one.checkpoint["id"] for one in await memory.all(config(), limit=limit)], limit
+        expected = []
+        if _is_sqlite(face) or limit is None or limit >= 0:
+            expected = _places(await official.all(config(), limit=limit))
+        assert _places(await face.all(config(), limit=limit)) == expected, limit
+        assert len(await face.collect("history", config(), limit=limit)) == len(expected)
     befores: list[Any] = [config(), {"configurable": {}}, config(checkpoint_id="1"), config(checkpoint_id="0"), None]
     for before in befores:
-        found = [one.checkpoint["id"] for one in await face.all(config(), before=before)]
-        assert found == [one.checkpoint["id"] for one in await memory.all(config(), before=before)], before
+        expected = _places(await official.all(config(), before=before))
+        assert _places(await face.all(config(), before=before)) == expected, before
+
+
+NESTED: list[Any] = [
+    {},
+    {"b": 1},
+    {"b": 1, "c": [1, 2]},
+    {"b": {"c": {"d": 1, "e": 2}}},
+    {"b": {"c": {}}},
+    {"b": None},
+    [],
+    [1],
+    [1, 2],
+    [2, 1, 1],
+    [[1, 2], [3]],
+    [[1]],
+    [{"b": 1}],
+    [{"b": 1, "c": 2}, 5],
+    [None, True],
+    ["1"],
+    [1.0],
+    "b",
+    1,
+    True,
+]
+
+
+async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(face: Face, official: Face) -> None:
+    """On PostgreSQL what contains them, on SQLite what equals them, each compared with each."""
+    for number, value in enumerate(NESTED):
+        await put(face, f"{number:02}", meta=metadata(mine=value), thread_id=str(number))
+    await _copied(face, official)
+    for given in NESTED:
+        if _is_sqlite(face) and (given in (1, True, [1.0], [1]) or given == [None, True]):
+            continue  # For SQLite's JSON, true is 1, and 1.0 is not 1.
+        expected = set(_places(await official.all(None, filter={"mine": given})))
+        found = _places(await face.all(None, filter={"mine": given}))
+        assert (set(found), len(found)) == (expected, len(expected)), given
+        threads = {thread_id for thread_id, _ in expected}
+        assert {one.thread_id for one in await face.collect("threads", filter={"mine": given})} == threads
+        assert {one.thread_id for one in await face.collect("history", None, filter={"mine": given})} == threads
+        assert await face.do("count_threads", filter={"mine": given}) == len(threads)
 
 
 @pytest.mark.parametrize("limit", ["3", 1.5, [1]])

@@ -101,10 +101,14 @@ async def test_before_need_not_exist(face: Face) -> None:
     assert ids_of(await face.all(config(), before=config(checkpoint_id="0"))) == []
 
 
-async def test_before_without_an_id_is_no_limit(face: Face) -> None:
+async def test_nothing_is_before_a_config_without_an_id(face: Face) -> None:
     await put(face, "1")
-    nothing: list[Any] = [None, {}, config(), {"configurable": {}}]
-    for before in nothing:
+    bounds: list[Any] = [config(), {"configurable": {"checkpoint_ns": ""}}]
+    for before in bounds:
+        for name, where in (("list", [config()]), ("history", [config()]), ("threads", [])):
+            assert await face.collect(name, *where, before=before) == [], name
+    none: list[Any] = [None, {}]
+    for before in none:
         assert ids_of(await face.all(config(), before=before)) == ["1"]
 
 
@@ -112,7 +116,7 @@ async def test_limit_is_a_number_of_checkpoints(face: Face) -> None:
     for number in range(5):
         await put(face, str(number))
     for where in (config(), anywhere(), None):
-        for limit, count in ((0, 0), (-1, 0), (1, 1), (3, 3), (100, 5), (None, 5)):
+        for limit, count in ((0, 0), (1, 1), (3, 3), (100, 5), (None, 5)):
             assert ids_of(await face.all(where, limit=limit)) == ["4", "3", "2", "1", "0"][:count]
 
 
