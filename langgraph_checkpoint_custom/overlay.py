@@ -28,8 +28,8 @@ from langgraph.checkpoint.base import (
 )
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.codec import merge_metadata
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.encode import merge_metadata
 from langgraph_checkpoint_custom.core.filter import matches, wanted
 from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, limit_number, namespace_of
 from langgraph_checkpoint_custom.errors import ConfigError

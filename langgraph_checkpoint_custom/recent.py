@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol
 
+from langgraph_checkpoint_custom.core.known import KnownValues
 from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.forks import tell_of_forks
 
 # Parts with their names alone take about 300 bytes each, which is what samples are counted in.
@@ -28,7 +28,7 @@ ENTRY = 600
 
 class _Entry(NamedTuple):
     cipher: CipherProtocol | None
-    values: Mapping[str, Known]
+    values: KnownValues
     weight: int
 
 
@@ -49,31 +49,30 @@ class Recent:
         """Go on."""
         self._lock.release()
 
-    def of(self, key: Key, cipher: CipherProtocol | None) -> Mapping[str, Known] | None:
+    def of(self, key: Key, cipher: CipherProtocol | None) -> KnownValues | None:
         """What is known of the values of a checkpoint if the same cipher has stored them, or None."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
         return found.values if found and found.cipher is cipher else None
 
-    def note(
-        self, key: Key, cipher: CipherProtocol | None, values: Mapping[str, Known], parent: Key | None = None
-    ) -> None:
+    def note(self, key: Key, cipher: CipherProtocol | None, values: KnownValues, parent: Key | None = None) -> None:
         """Keep in mind the values of a checkpoint; of its parent's only what needs no objects.
 
         Another run may go on from the parent, whose small values are nowhere else by version.
         """
-        weight = ENTRY + sum([value.size for value in values.values()])
+        entry = _Entry(cipher, values, ENTRY + values.size)
         with self._lock:
-            if parent and (left := self._whole.take(parent) or self._names.take(parent)):
+            if parent and (left := self._whole.get(parent)) and left.values.large:
+                self._whole.take(parent)
                 self._forget_objects(parent, left)
             self._names.take(key)
-            for old in self._whole.add(key, _Entry(cipher, values, weight)):
-                self._forget_objects(*old)
+            if gone := self._whole.add(key, entry):
+                for old in gone:
+                    self._forget_objects(*old)
 
     def _forget_objects(self, key: Key, entry: _Entry) -> None:
-        named = {channel: value.without_objects() for channel, value in entry.values.items()}
-        pieces = 2 + sum([value.pieces for value in named.values()])
-        self._names.add(key, _Entry(entry.cipher, named, pieces))
+        named = entry.values.without_objects()
+        self._names.add(key, _Entry(entry.cipher, named, 2 + named.pieces))
 
 
 class _Newest:
@@ -87,9 +86,12 @@ class _Newest:
 
     def add(self, key: Key, entry: _Entry) -> Sequence[tuple[Key, _Entry]]:
         """Add an entry, in place of one with the same key; returns those that had to go, perhaps the new one."""
-        self.take(key)
+        if key in self._entries:
+            self.take(key)
         self._entries[key] = entry
         self._sum += entry.weight
+        if self._sum <= self._limit:
+            return ()
         gone = []
         while self._sum > self._limit:
             gone.append(self._entries.popitem(last=False))

@@ -28,8 +28,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.codec import Encoded, encode_checkpoint, encode_writes, merge_metadata, run_of
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.encode import Encoded, encode_checkpoint, encode_writes, merge_metadata, run_of
 from langgraph_checkpoint_custom.core.filter import wanted
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
 from langgraph_checkpoint_custom.core.interrupts import check_open
@@ -531,7 +531,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         """The config of a checkpoint that was stored."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
         place = self._dialect.stored_thread(thread_id), checkpoint_ns
-        self._recent.note(Key(*place, checkpoint_id), self._codec.cipher, encoded.large, Key(*place, parent_id))
+        self._recent.note(Key(*place, checkpoint_id), self._codec.cipher, encoded.known, Key(*place, parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:

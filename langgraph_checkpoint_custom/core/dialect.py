@@ -13,7 +13,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
-from langgraph_checkpoint_custom.core.codec import Encoded
+from langgraph_checkpoint_custom.core.encode import Encoded
 from langgraph_checkpoint_custom.core.filter import canonical
 from langgraph_checkpoint_custom.core.model import (
     ABOVE_KINDS,
@@ -37,7 +37,10 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     @abstractmethod
     def insert_checkpoint(self, row: CheckpointRow) -> Trip:
-        """Store a checkpoint that refers to nothing; no row if it is there already, which `put_checkpoint` replaces."""
+        """Store a checkpoint that refers to nothing.
+
+        Unless it `replaces` one that is there already: no row if there is one, which `put_checkpoint` replaces.
+        """
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
@@ -68,7 +71,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
     def select_checkpoint(self, key: Key) -> Trip:
-        """The rows of one checkpoint: `TupleRow`."""
+        """The rows of one checkpoint: `TupleRow`; where its head is of the kind "more", `select_referring` has all."""
+        return self.select_referring(key)
+
+    def select_referring(self, key: Key) -> Trip:
+        """The rows of one checkpoint, with the values and sends that it refers to: `TupleRow`."""
         return self._send(self._read_one(key))
 
     def _read_one(self, key: Key) -> Statement:

@@ -19,12 +19,12 @@ from uuid import UUID
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import CipherProtocol
 
-from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.encode import encode_checkpoint, encode_rows
+from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN, KnownValues
 from langgraph_checkpoint_custom.core.model import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.core.objects import said_by
 from langgraph_checkpoint_custom.core.operation import Offload, Steps, done, operation
-from langgraph_checkpoint_custom.core.parts import Known
 from langgraph_checkpoint_custom.core.read import FORMAT_WITH_SENDS, get_tuple, threads_places
 from langgraph_checkpoint_custom.core.records import RECORDS, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.core.threads import history_page, threads_page
@@ -48,7 +48,7 @@ class Document(NamedTuple):
         metadata: What is told about it, with LangGraph's `source` and `step`.
         entries: Of a log, in order.
         versions: The channel versions.
-        divided: What is known of large values.
+        known: What is known of the stored values.
     """
 
     key: Key
@@ -57,7 +57,7 @@ class Document(NamedTuple):
     metadata: Mapping[str, Any]
     entries: Sequence[Any]
     versions: Mapping[str, Any]
-    divided: Mapping[str, Known]
+    known: KnownValues
 
 
 @dataclass
@@ -95,10 +95,11 @@ def read_document(
     Trips: 1.
     Raises: CorruptCheckpoint.
     """
-    divided: dict[str, Known] = {}
+    known = NOTHING_KNOWN
 
-    def note(key: Key, cipher: CipherProtocol | None, known: Mapping[str, Known]) -> None:
-        divided.update(known)
+    def note(key: Key, cipher: CipherProtocol | None, values: KnownValues) -> None:
+        nonlocal known
+        known = values
 
     found = yield from get_tuple(d, codec, no_version, note, Key(thread_id, name, checkpoint_id)).start()
     if found is None:
@@ -110,7 +111,7 @@ def read_document(
         found.metadata,
         [value for _, _, value in found.pending_writes or ()],
         found.checkpoint["channel_versions"],
-        divided,
+        known,
     )
 
 
@@ -131,7 +132,9 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
             metadata = record.metadata
         except Exception:  # Its metadata cannot be read either: what replaces it begins anew.
             metadata = {}
-        return Document(Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, {})
+        return Document(
+            Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, NOTHING_KNOWN
+        )
 
 
 def _caught(steps: Steps[T]) -> Steps[T]:
@@ -208,7 +211,7 @@ def store_document(
         checkpoint,
         CheckpointMetadata(**told),  # type: ignore[typeddict-item]  # It takes more keys than it names.
         new,
-        before.divided if before else None,
+        before.known if before else None,
     )
     # Done here and not left to a worker: this is in the middle of a transaction.
     yield from put(d, done(encoded)).start()

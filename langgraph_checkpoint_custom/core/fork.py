@@ -16,7 +16,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import project
 from langgraph_checkpoint_custom.core.labels import checkpoint_not_found

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
-from langgraph_checkpoint_custom.core.codec import SMALL, Decoder
+from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
 from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
@@ -210,10 +210,7 @@ def _seeds(
                 if run.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)
                 document = document or decoder.outline(run.type, run.value)
-                if channel in (small := document.get(SMALL, {})):
-                    seeds[channel] = decoder.small(channel, small[channel])
-                elif channel in (values := document["channel_values"]):
-                    seeds[channel] = values[channel]
-                else:
+                if channel not in document["channel_values"]:
                     raise decoder.corrupt("the stored value is gone", channel)
+                seeds[channel] = decoder.made(channel, document["channel_values"][channel])
     return seeds

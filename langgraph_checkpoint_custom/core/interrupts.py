@@ -11,7 +11,7 @@ from datetime import datetime
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import INTERRUPT
 
-from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Range, TupleRow, right_above
 from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
@@ -82,7 +82,7 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
         interrupts = open_among(
             [
                 (row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None)
-                for row in in_order(writes.get(stored, ()))
+                for row in in_order(writes.get(stored, []))
             ]
         )
         if interrupts:

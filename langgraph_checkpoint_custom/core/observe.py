@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.core.codec import Encoded
+from langgraph_checkpoint_custom.core.encode import Encoded
 from langgraph_checkpoint_custom.core.model import Key, Page
 from langgraph_checkpoint_custom.core.operation import Operation, Steps, Trip
 

@@ -150,21 +150,23 @@ def operation(
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
+        name = function.__name__
         names = tuple(signature(function).parameters)
+
+        def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+            return {**dict(zip(names, args, strict=False)), **kwargs}
+
+        def locked(*args: P.args, **kwargs: P.kwargs) -> Steps[T]:
+            given = arguments(args, kwargs)
+            if lock := given["d"].lock_threads([given[name] for name in locks]):
+                yield lock
+            return (yield from function(*args, **kwargs))
+
+        steps = locked if locks else function
 
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            def arguments() -> dict[str, Any]:
-                return {**dict(zip(names, args, strict=False)), **kwargs}
-
-            def locked() -> Steps[T]:
-                given = arguments()
-                if lock := given["d"].lock_threads([given[name] for name in locks]):
-                    yield lock
-                return (yield from function(*args, **kwargs))
-
-            start = locked if locks else partial(function, *args, **kwargs)
-            return Operation(function.__name__, access, start, arguments, tells)
+            return Operation(name, access, partial(steps, *args, **kwargs), partial(arguments, args, kwargs), tells)
 
         return make
 

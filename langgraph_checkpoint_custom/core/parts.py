@@ -153,32 +153,7 @@ class Whole(NamedTuple):
         return any(sample in data for sample in self.samples)
 
 
-class Small(NamedTuple):
-    """The bytes of the value of a version that is part of the checkpoint document."""
-
-    version: Any  # As the document has it.
-    data: bytes
-
-    def is_of(self, version: object) -> bool:
-        """Whether it is the value of this version."""
-        return type(version) is type(self.version) and version == self.version
-
-    @property
-    def size(self) -> int:
-        """The bytes that are held of it."""
-        return len(self.data)
-
-    @property
-    def pieces(self) -> int:
-        """As `Divided` has it: what as many bytes would be."""
-        return self.size // 300
-
-    def without_objects(self) -> Small:
-        """As `Divided` has it."""
-        return self
-
-
-Known = Divided | Whole | Small
+Known = Divided | Whole
 
 
 def is_large(value: Any, size: int) -> bool:

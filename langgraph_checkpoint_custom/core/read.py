@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.core.codec import Decoder, version_key
+from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.encode import version_key
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
+from langgraph_checkpoint_custom.core.known import KnownValues
 from langgraph_checkpoint_custom.core.model import Key, Page, TupleRow, config_of
-from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
-from langgraph_checkpoint_custom.core.parts import Known
+from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Row, Steps, offload, operation
 from langgraph_checkpoint_custom.core.values import Values
 
 # The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
 FORMAT_WITH_SENDS = 4
 
+_PATH_TASK_IDX = itemgetter(6, 5, 7)
+
 NextVersion = Callable[[None, None], str]
-Note = Callable[[Key, CipherProtocol | None, Mapping[str, Known]], None]
+Note = Callable[[Key, CipherProtocol | None, KnownValues], None]
 
 
 class PageReply(NamedTuple):
@@ -47,11 +51,10 @@ def size_of(rows: Iterable[TupleRow]) -> int:
     return sum([len(row.value or b"") + len(row.value2 or b"") for row in rows])
 
 
-def in_order(rows: Iterable[TupleRow]) -> list[TupleRow]:
-    """Writes in the order in which LangGraph applies them."""
-    rows = list(rows)
+def in_order(rows: list[TupleRow]) -> list[TupleRow]:
+    """Writes in the order in which LangGraph applies them, that of its `writes_sort_key`."""
     if len(rows) > 1:
-        rows.sort(key=lambda row: writes_sort_key(row.path or "", row.key or "", row.idx or 0))
+        rows.sort(key=_PATH_TASK_IDX)
     return rows
 
 
@@ -61,15 +64,30 @@ def get_tuple(
 ) -> Steps[CheckpointTuple | None]:
     """The checkpoint of a key with its pending writes, or None.
 
-    Trips: 1.
+    Trips: 1; on SQLite, where they are no round trips, 2 for a checkpoint that refers to other rows.
     Snapshot: one read snapshot over checkpoint, blobs and writes.
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_tuple.
     """
-    (rows,) = yield d.select_checkpoint(key)
-    rows = d.rows(rows)
-    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, {}, note)
-    return tuples[0] if tuples else None
+    (found,) = yield d.select_checkpoint(key)
+    rows = d.rows(found)
+    if rows and rows[0].kind == "more":
+        rows = yield from _referring(d, key, rows)
+    size = size_of(rows)
+    if size < OFFLOAD_BYTES:
+        return build_tuple(d, codec, next_version, note, rows)
+    return (yield from offload(size, build_tuple, d, codec, next_version, note, rows))
+
+
+def _referring(d: SqlDialect, asked: Key, rows: list[TupleRow]) -> Steps[list[TupleRow]]:
+    """All rows of a checkpoint of which `rows` are only a part."""
+    while rows and rows[0].kind == "more":
+        (found,) = yield d.select_referring(Key(*rows[0][1:4]))
+        if found:
+            return d.rows(found)
+        (found,) = yield d.select_checkpoint(asked)  # It was deleted in between: there may be another newest one.
+        rows = d.rows(found)
+    return rows
 
 
 @operation("read")
@@ -85,10 +103,10 @@ def get_tuple_to_write(
     newest: list[Any] = []
     if key.checkpoint_id is not None:
         (newest,) = yield d.select_newest_id(key)
-    (rows,) = yield d.select_checkpoint(key)
-    rows = d.rows(rows)
-    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, {}, note)
-    return Reading(tuples[0] if tuples else None, bool(newest) and newest[0][0] != key.checkpoint_id)
+    (reply,) = yield d.select_checkpoint(key)
+    rows = yield from _referring(d, key, d.rows(reply))
+    found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows)
+    return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
 
 
 @operation("read")
@@ -112,7 +130,8 @@ def list_page(
     if len(places) == page.limit:
         before, thread_below, ns_below = places[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
-    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, wanted)
+    fits = partial(matches, texts=wanted, contains=d.filter_contains)
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
     return PageReply(tuples, after)
 
 
@@ -126,10 +145,22 @@ def threads_places(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[S
     return found  # type: ignore[no-any-return]  # What a trip answers is not typed.
 
 
-def _part(
-    blobs: Mapping[tuple[str, ...], TupleRow], thread_id: str, checkpoint_ns: str, channel: str, name: str
-) -> TupleRow | None:
-    return blobs.get((thread_id, checkpoint_ns, channel, name))
+def build_tuple(
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
+) -> CheckpointTuple | None:
+    """The checkpoint of a reply that is about one, if there is one.
+
+    `note` is told what is known of its values.
+    """
+    if not rows or rows[0].kind == "write":  # Writes can come before their checkpoint.
+        return None
+    one = _One(rows[0], rows[1:])
+    thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
+    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
+    found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
+    if note:
+        note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, decoder.known)
+    return found
 
 
 def build_tuples(
@@ -137,60 +168,68 @@ def build_tuples(
     codec: Values,
     next_version: NextVersion,
     rows: Sequence[TupleRow],
-    wanted: Mapping[str, str],
-    note: Note | None = None,
+    matches: Callable[[Mapping[str, Any]], bool],
 ) -> list[CheckpointTuple]:
-    """The checkpoints of a reply that match a filter, newest first; each has objects of its own.
-
-    `note` is told what is known of their large values.
-    """
+    """The checkpoints of a page whose metadata match, newest first; each has objects of its own."""
     heads: list[TupleRow] = []
-    blobs: dict[tuple[str, ...], TupleRow] = {}
-    writes: dict[tuple[Any, ...], list[TupleRow]] = {}  # By kind and checkpoint.
+    others: dict[tuple[str, ...], list[TupleRow]] = {}  # A blob may be of several checkpoints of its namespace.
     for row in rows:
         if row.kind == "checkpoint":
             heads.append(row)
-        elif row.kind == "blob":
-            blobs[row.thread_id, row.checkpoint_ns, row.name or "", row.key or ""] = row
         else:
-            writes.setdefault(row[:4], []).append(row)
-    heads.sort(key=lambda row: (row.checkpoint_id, row.thread_id, row.checkpoint_ns), reverse=True)
-
+            others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
+    heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
-        thread_id, checkpoint_ns, checkpoint_id = place = head[1:4]
-        known: dict[str, Known] | None = {} if note else None
-        decoder = Decoder(codec, *place, known)
-        metadata: Any = decoder.metadata(head.type2, head.value2)
-        if wanted and not matches(metadata, wanted, contains=d.filter_contains):
-            continue
+        decoder = Decoder(codec, *head[1:4])
+        metadata = decoder.metadata(head.type2, head.value2)
+        if matches(metadata):
+            one = _One(head, [*(others.get(head[1:3], ()) if head.channels else ()), *others.get(head[1:4], ())])
+            tuples.append(one.made(d, decoder, next_version, metadata))
+    return tuples
+
+
+class _One(NamedTuple):
+    """The rows of one checkpoint."""
+
+    head: TupleRow
+    others: Sequence[TupleRow]
+
+    def made(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
+        """The checkpoint."""
+        head, others = self
+        _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
         document: Any = decoder.document(head.type, head.value)
-        values = document["channel_values"]
-        stated = document.get("channel_versions", {})
-        names = zip(d.names(head.channels), d.names(head.versions), strict=True) if head.channels else ()
-        for channel, version in names:
+        pending: list[PendingWrite] = []
+        if others or head.channels:
+            if head.channels:
+                self._add_blobs(d, decoder, document)
+            if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
+                self._add_sends(decoder, next_version, document)
+            pending = decoder.writes(in_order([row for row in others if row.kind == "write"]))
+        return CheckpointTuple(
+            config_of(thread_id, checkpoint_ns, checkpoint_id),
+            document,
+            metadata,
+            config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None,
+            pending,
+        )
+
+    def _add_blobs(self, d: SqlDialect, decoder: Decoder, document: Any) -> None:
+        """Put the values that have rows of their own into the document."""
+        blobs = {(row.name, row.key): row for row in self.others if row.kind == "blob"}
+        values, stated = document["channel_values"], document.get("channel_versions", {})
+        for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
                 raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
-            blob = blobs.get((thread_id, checkpoint_ns, channel, version))
+            blob = blobs.get((channel, version))
             if blob is None:
                 raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
-            values[channel] = decoder.blob(blob, partial(_part, blobs, thread_id, checkpoint_ns))
-        if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS and (sends := writes.get(("send", *place))):
-            values[TASKS] = [decoder.write(row, head.name) for row in in_order(sends)]
+            values[channel] = decoder.blob(blob, lambda channel, name: blobs.get((channel, name)))
+
+    def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
+        """Put what an old checkpoint has still to send, which is with its parent, into the document."""
+        if sends := in_order([row for row in self.others if row.kind == "send"]):
+            document["channel_values"][TASKS] = [decoder.write(row, self.head.name) for row in sends]
             versions = document.setdefault("channel_versions", {})
             versions[TASKS] = max(versions.values()) if versions else next_version(None, None)
-        pending: list[PendingWrite] = [
-            (row.key or "", row.name or "", decoder.write(row)) for row in in_order(writes.get(("write", *place), ()))
-        ]
-        if note and known is not None:
-            note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, known)
-        tuples.append(
-            CheckpointTuple(
-                config_of(*place),
-                document,
-                metadata,
-                config_of(thread_id, checkpoint_ns, head.name) if head.name else None,
-                pending,
-            )
-        )
-    return tuples

@@ -68,6 +68,8 @@ class Statements(ABC):
     """Whether a dict or list in a filter matches what contains it, as with LangGraph's saver of the database."""
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as with LangGraph's saver of the database: None is all."""
+    replaces: ClassVar[bool]
+    """Whether `insert_checkpoint` replaces a checkpoint that is there already, and so need not say so."""
     _percent: ClassVar[str] = "%"
     """How a percent sign is written in a statement."""
 

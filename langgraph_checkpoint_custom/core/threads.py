@@ -21,7 +21,7 @@ from weakref import WeakSet
 from langgraph.checkpoint.base import writes_sort_key
 from langgraph.checkpoint.serde.types import TASKS
 
-from langgraph_checkpoint_custom.core.codec import Decoder
+from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.filter import matches, narrowing
 from langgraph_checkpoint_custom.core.model import TENANT_MARK, Key, Page, flag

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.core.codec import SMALL
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import (
     Place,
@@ -24,7 +23,6 @@ from langgraph_checkpoint_custom.core.reencrypt import PAGE, Table, key_of_row
 from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.shown import classes
 from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.core.verbatim import unpacked
 
 
 class TypesPage(NamedTuple):
@@ -74,9 +72,6 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
                 continue
             try:
                 found.update(list(classes(plain)))
-                if place[0] == "checkpoint":
-                    for small in unpacked(plain).get(SMALL, {}).values():
-                        found.update(list(classes(small)))
             except (ValueError, IndexError):
                 unseen["unreadable"] += 1
     return found, unseen

@@ -210,6 +210,14 @@ class Values:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
         return self._serde.loads_typed(self._open(type_, data, place))
 
+    def opened(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes]:
+        """The serializer's own type and bytes, as `dumps_open` gave them; raises UnreadableValue."""
+        return self._open(type_, data, place)
+
+    def loads_open(self, type_: str, data: bytes) -> Any:
+        """The value of what `opened` gives; raises what the serializer raises."""
+        return self._serde.loads_typed((type_, data))
+
     def loads_blob(self, type_: str, data: bytes, place: Place) -> tuple[Any, Whole | None]:
         """A channel value in one piece, and what to know of it if it is a large one; raises as `loads` does."""
         if len(data) < LEAST:

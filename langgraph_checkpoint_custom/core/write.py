@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langgraph_checkpoint_custom.core.claims import claim_lost
-from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.encode import Encoded
 from langgraph_checkpoint_custom.core.history import lineage
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Steps, operation
@@ -32,7 +32,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
     """
     if encoded.is_whole and not only_newest:
         (stored,) = yield d.insert_checkpoint(encoded.row)
-        if stored:
+        if stored or d.replaces:
             return encoded
     parent_is_whole = False
     while True:

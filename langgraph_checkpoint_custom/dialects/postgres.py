@@ -16,8 +16,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.encode import Encoded
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.core.operation import Later, Merged, Row, Share, Statement, Trip
 from langgraph_checkpoint_custom.core.statements import load_blocks
@@ -27,6 +27,8 @@ from langgraph_checkpoint_custom.migrations import Migration, load_migrations, l
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 
+# Writes of a task up to which each is a row of VALUES; a graph's node seldom has more.
+FEW = 4
 # Tables with a row or more for each superstep.
 _GROWING = ("checkpoints", "blobs", "writes")
 
@@ -77,10 +79,12 @@ class PostgresDialect(SqlDialect):
     compresses = True
     filter_contains = True
     negative_limit = 0
+    replaces = False
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
         super().__init__(*_texts_in(schema), place=f"schema {schema!r}", schema=schema)
+        self._insert_few = {size: _repeated(self._blocks["insert_few_writes"], size) for size in range(1, FEW + 1)}
 
     def laid_out(self, partitions: int | None) -> Self:
         """The same, making tables in partitions where there are none yet."""
@@ -179,7 +183,11 @@ class PostgresDialect(SqlDialect):
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """One statement for all writes."""
-        statement = self._later("insert_writes", lambda: _with_writes(key, rows, claim))
+        few = self._insert_few.get(len(rows)) if claim is None else None
+        if few:
+            statement = Statement("insert_few_writes", few, Later(lambda: self._confined(_few_writes(key, rows))))
+        else:
+            statement = self._later("insert_writes", lambda: _with_writes(key, rows, claim))
         if claim is not None:
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
             return self._send(statement, lost, locks=self._share(key.thread_id))
@@ -243,6 +251,13 @@ class PostgresDialect(SqlDialect):
         }
 
 
+def _repeated(sql: str, size: int) -> str:
+    """The statement for so many writes: its row, which is between VALUES and ON CONFLICT, once for each."""
+    before, row, after = re.split(r"(?<=VALUES\n)(.*?)(?=\nON CONFLICT)", sql, maxsplit=1, flags=re.DOTALL)
+    rows = [re.sub(r"%\((idx|channel|type|value)\)", rf"%(\g<1>{number})", row) for number in range(size)]
+    return before + ",\n".join(rows) + after
+
+
 def _the_same_for_all(trip: Trip) -> Trip:
     """A read whose reply is everybody's."""
 
@@ -250,6 +265,18 @@ def _the_same_for_all(trip: Trip) -> Trip:
         return Merged(trip, lambda reply: [reply] * len(parts))
 
     return trip._replace(share=Share(trip.statements[0].name, None, 0, None, merge))
+
+
+def _few_writes(key: Key, rows: Sequence[WriteRow]) -> dict[str, Any]:
+    """The writes of a task, one by one."""
+    first = rows[0]
+    params = key._asdict() | {"task_id": first.task_id, "task_path": first.task_path, "run_id": first.run_id}
+    for number, row in enumerate(rows):
+        params[f"idx{number}"] = row.idx
+        params[f"channel{number}"] = row.channel
+        params[f"type{number}"] = row.type
+        params[f"value{number}"] = row.value
+    return params
 
 
 def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:

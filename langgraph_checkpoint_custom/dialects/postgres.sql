@@ -232,6 +232,21 @@ WITH kept AS MATERIALIZED (
 )
 SELECT what, channel FROM gone
 
+-- name: insert_few_writes
+-- differs: insert_writes for a few, without a claim: `rows` are repeated, and no lists have to be read.
+INSERT INTO langgraph_checkpoint.writes AS w (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
+)
+VALUES
+    (
+        %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(task_path)s, %(run_id)s,
+        %(idx)s, %(channel)s, %(type)s, %(value)b
+    )
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
+    run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
+WHERE EXCLUDED.idx < 0
+
 -- name: insert_writes
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value

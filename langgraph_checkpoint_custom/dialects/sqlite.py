@@ -9,8 +9,8 @@ from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
 
-from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.encode import Encoded
 from langgraph_checkpoint_custom.core.model import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.statements import load_blocks
@@ -42,6 +42,7 @@ class SqliteDialect(SqlDialect):
     compresses = False
     filter_contains = False
     negative_limit = None
+    replaces = True
 
     def __init__(self, path: str) -> None:
         super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")
@@ -105,6 +106,14 @@ class SqliteDialect(SqlDialect):
         values = self.stored_thread(row.thread_id), *row[1:7], *map(self.array, row[7:11]), *row[11:]
         return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
 
+    def select_checkpoint(self, key: Key) -> Trip:
+        """Of a checkpoint that refers to nothing; `select_referring` for the others."""
+        thread_id, checkpoint_ns, checkpoint_id = key
+        place = self.stored_thread(thread_id), checkpoint_ns
+        if checkpoint_id is None:
+            return Trip((Statement("select_latest", self._blocks["select_latest"], place),))
+        return Trip((Statement("select_exact", self._blocks["select_exact"], (*place, checkpoint_id)),))
+
     def fork_thread(self, fork: Fork) -> Trip:
         """What is in the way; nobody else writes between this and what follows."""
         return self._send(self.statement("fork_thread", **fork_params(fork)))
@@ -115,7 +124,11 @@ class SqliteDialect(SqlDialect):
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
         """Some rows at a time, in one transaction; all are of one task."""
-        place = (self.stored_thread(key.thread_id), *key[1:], rows[0].task_id, rows[0].task_path, rows[0].run_id)
+        place = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
+        if len(rows) == 1 and claim is None:
+            (row,) = rows
+            one = (*place, row.idx, row.channel, row.type, row.value)
+            return Trip((Statement("insert_writes", self._insert_writes[1], one),))
         statements = []
         for size, sql in self._insert_writes.items():
             whole = len(rows) // size * size

@@ -38,6 +38,7 @@ HOT = frozenset(
         "erase_superseded",
         "share_thread",
         "lock_thread",
+        "insert_few_writes",
         "insert_writes",
         "page_latest",
         "page_exact",

@@ -20,7 +20,8 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing, suppress
-from typing import Any, NamedTuple, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from langgraph_checkpoint_custom.core.operation import (
@@ -61,6 +62,7 @@ READERS = 4
 IDLE = 32
 # What stands in line at the writer.
 _IN_LINE = frozenset({"write", "exclusive", "migrate"})
+_WRITES = _IN_LINE | {"rehearsal"}
 # What gives its connection back before it decodes; the others' trips are one transaction.
 _LETS_GO = frozenset({"read", "write"})
 # Statements that store all that an operation has to, or nothing.
@@ -172,6 +174,8 @@ class SqliteDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation here."""
+        if op.access == "read" and not self._shared:
+            return drive(op, partial(self._read, op.name, None))
         call = Call(op)
         if op.access not in _IN_LINE:
             return self._alone(call)
@@ -227,90 +231,89 @@ class SqliteDriver:
 
     def _alone(self, call: Call[T], *, in_line: bool = False) -> T:
         """Run an operation by itself; what has work to do beside the database leaves the line for it."""
-        if call.op.access == "read" and not self._shared:
-            return drive(
-                call.op,
-                lambda request: (
-                    _work(call, request) if isinstance(request, Offload) else self._read(call.op.name, request)
-                ),
-            )
-        steps = call.op.start()
+        op = call.op
+        if op.access == "read" and not self._shared:
+            return drive(op, partial(self._read, op.name, call))
+        steps = op.start()
         try:
-            request = _next(steps, None)
-            while not isinstance(request, _Done):
-                if isinstance(request, Trip):
-                    request = self._transaction(call, steps, request, in_line=in_line)
-                elif in_line and call.op.access in _LETS_GO:
-                    raise _Leaves
+            request = steps.send(None)
+            while True:
+                if isinstance(request, Offload):
+                    if in_line and op.access in _LETS_GO:
+                        raise _Leaves
+                    request = steps.send(_work(call, request))
+                elif self._shared or op.access in _WRITES:
+                    # An interrupt may come anywhere: only the lock of a `with` is given back whatever happens.
+                    with self._lock:
+                        request = self._transaction(self._writer(op.name), call, steps, request, in_line=in_line)
                 else:
-                    request = _next(steps, _work(call, request))
-            found: T = request.value
-            return found
+                    connection = self._lend(op.name)
+                    try:
+                        request = self._transaction(connection, call, steps, request, in_line=in_line)
+                    except StopIteration:
+                        self._take_back(connection)
+                        raise
+                    except BaseException:
+                        self._held.drop(connection)
+                        raise
+                    self._take_back(connection)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
         finally:
             steps.close()
 
-    def _read(self, operation: str, trip: Trip) -> Any:
+    def _read(self, operation: str, call: Call[Any] | None, request: Trip | Offload) -> Any:
         """A trip of a read is one statement, which needs no transaction."""
+        if isinstance(request, Offload):
+            return _work(call, request) if call else request.work()
         connection = self._lend(operation)
         try:
-            reply = self._send(connection, operation, trip)
+            reply = self._send(connection, operation, request)
         except BaseException:
             self._held.drop(connection)
             raise
         self._take_back(connection)
         return reply
 
-    def _transaction(self, call: Call[Any], steps: Steps[Any], trip: Trip, *, in_line: bool) -> Offload | _Done:
-        """Go on with an operation until it has ended, or has work to do for which it lets the connection go."""
-        op = call.op
-        # An interrupt may come anywhere: only the lock of a `with` is given back whatever happens.
-        if self._shared or _writes(op):
-            with self._lock:
-                return self._trips(call, steps, trip, self._writer(op.name), in_line=in_line)
-        connection = self._lend(op.name)
-        try:
-            request = self._trips(call, steps, trip, connection, in_line=in_line)
-        except BaseException:
-            self._held.drop(connection)
-            raise
-        self._take_back(connection)
-        return request
+    def _transaction(
+        self, connection: sqlite3.Connection, call: Call[Any], steps: Steps[Any], request: Trip, *, in_line: bool
+    ) -> Offload:
+        """Go on with an operation until it has work to do for which it lets the connection go.
 
-    def _trips(
-        self,
-        call: Call[Any],
-        steps: Steps[Any],
-        request: Trip | Offload | _Done,
-        connection: sqlite3.Connection,
-        *,
-        in_line: bool,
-    ) -> Offload | _Done:
+        Raises: StopIteration, once all is committed, when the operation has ended.
+        """
         op = call.op
         try:
             self._prepare(op, connection, call.since)
-            while isinstance(request, Trip) or (isinstance(request, Offload) and op.access not in _LETS_GO):
-                if isinstance(request, Trip):
-                    if not connection.in_transaction and (self._given or not _is_whole(op, request)):
+            try:
+                asked: Trip | Offload = request
+                while isinstance(asked, Trip) or op.access not in _LETS_GO:
+                    if isinstance(asked, Offload):
+                        asked = steps.send(_work(call, asked))
+                        continue
+                    if not connection.in_transaction and (self._given or not _is_whole(op, asked)):
                         self._begin(op, connection)
-                    request = _next(steps, self._send(connection, op.name, request))
-                else:
-                    request = _next(steps, _work(call, request))
-            if in_line and isinstance(request, Offload):
+                    asked = steps.send(self._send(connection, op.name, asked))
+            except StopIteration:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+                raise
+            if in_line:
                 raise _Leaves
             if connection.in_transaction:
                 connection.execute("COMMIT")
+            return asked
         except sqlite3.Error as error:
             raise self._wrapped(error, op.name, None) from error
         finally:
             if connection.in_transaction:  # It failed, or its commit did: a full disk, say.
                 connection.rollback()
-        return request
 
     def _prepare(self, op: Operation[Any], connection: sqlite3.Connection, since: float) -> None:
         """Make a connection ready for an operation; to write, with what is left of `busy_timeout` since then."""
         if connection.in_transaction:  # Left open by an interrupt.
             connection.rollback()
-        if _writes(op):
+        if op.access in _WRITES:
             self._check_place(op.name)
             patience = self._busy_timeout
             waited = time.monotonic() - since
@@ -322,7 +325,7 @@ class SqliteDriver:
 
     def _begin(self, op: Operation[Any], connection: sqlite3.Connection) -> None:
         """Begin the transaction that an operation needs."""
-        if _writes(op):
+        if op.access in _WRITES:
             connection.execute("BEGIN IMMEDIATE")
         elif op.access == "snapshot":
             connection.execute("BEGIN")
@@ -345,6 +348,9 @@ class SqliteDriver:
 
     def _write(self, calls: Sequence[Call[Any]]) -> None:
         """Run writes in as few transactions as can be."""
+        if len(calls) == 1:
+            self._each(calls, in_line=True)
+            return
         left = deque(calls)
         while left:
             self._each(self._together(left) if len(left) > 1 else [left.popleft()], in_line=True)
@@ -618,29 +624,12 @@ class _Leaves(Exception):
     """A write has something to do that others in line should not wait for, nor other processes with the lock."""
 
 
-class _Done(NamedTuple):
-    """What an operation returned."""
-
-    value: Any
-
-
-def _writes(op: Operation[Any]) -> bool:
-    return op.access in _IN_LINE or op.access == "rehearsal"
-
-
 def _is_whole(op: Operation[Any], trip: Trip) -> bool:
     """Whether a trip is one statement that needs no transaction around it."""
     if op.access != "write" or len(trip.statements) != 1:
         return False
     (statement,) = trip.statements
     return statement.name in _WHOLE and not isinstance(statement.params, list)
-
-
-def _next(steps: Steps[Any], reply: Any) -> Trip | Offload | _Done:
-    try:
-        return steps.send(reply)
-    except StopIteration as done:
-        return _Done(done.value)
 
 
 def _warn_if_open(held: _Held, path: str) -> None:

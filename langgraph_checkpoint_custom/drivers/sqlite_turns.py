@@ -71,6 +71,13 @@ class Line:
 
     def run(self, calls: Sequence[Call[Any]], perform: Perform) -> None:
         """Have calls done, here or by another thread in line, once those before are."""
+        if not self._waiting and not self._leads.locked():  # Nobody is at work.
+            try:
+                with self._leads:
+                    perform(calls)
+            finally:
+                self._wake_next()
+            return
         turn = _Turn(calls)
         self._waiting.append(turn)
         try:

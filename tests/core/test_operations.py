@@ -20,8 +20,8 @@ from langgraph_checkpoint_custom import (
     ThreadExists,
 )
 from langgraph_checkpoint_custom.core.claims import take_claim
-from langgraph_checkpoint_custom.core.codec import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.encode import encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
 from langgraph_checkpoint_custom.core.interrupts import waiting_threads

@@ -15,6 +15,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.core import parts as cutting
+from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN, KnownValues
 from langgraph_checkpoint_custom.core.model import Key
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
 from langgraph_checkpoint_custom.core.parts import (
@@ -379,12 +380,12 @@ def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: 
     recent = Recent()
     keys = [Key("thread", "", str(number)) for number in range(9)]
     for key in keys:
-        recent.note(key, None, {"messages": value})
-    known = [(recent.of(key, None) or {}).get("messages") for key in keys]
+        recent.note(key, None, KnownValues(b"", {"messages": value}, is_whole=False))
+    known = [(recent.of(key, None) or NOTHING_KNOWN).large.get("messages") for key in keys]
     assert known[:4] == [None] * 4
     assert known[4:7] == [value.without_objects()] * 3
     assert known[7:] == [value] * 2
-    recent.note(Key("thread", "", "next"), None, {"messages": value}, keys[8])
+    recent.note(Key("thread", "", "next"), None, KnownValues(b"", {"messages": value}, is_whole=False), keys[8])
     # Another run may go on from there.
-    assert recent.of(keys[8], None) == {"messages": value.without_objects()}
+    assert recent.of(keys[8], None) == KnownValues(b"", {"messages": value.without_objects()}, is_whole=False)
     assert recent.of(keys[7], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None

@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom import (
     StorageError,
 )
 from langgraph_checkpoint_custom.core import write
-from langgraph_checkpoint_custom.core.codec import encode_checkpoint
+from langgraph_checkpoint_custom.core.encode import encode_checkpoint
 from langgraph_checkpoint_custom.core.model import CLAIM_KEY, key_of
 from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, Operation, Statement, Steps, Trip, done
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module

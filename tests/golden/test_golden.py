@@ -67,9 +67,15 @@ def test_there_is_one_of_this_version() -> None:
 
 
 def test_a_form_of_a_later_version_is_refused(golden: Store) -> None:
-    Database(golden).run("UPDATE blobs SET type = type || '|?'")
+    Database(golden).run("UPDATE checkpoints SET checkpoint_type = checkpoint_type || '|?'")
     with golden.open() as saver, pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom"):
         saver.get_tuple(config("values"))
+
+
+def test_a_blob_in_a_form_of_a_later_version_is_refused(golden: Store) -> None:
+    Database(golden).run("UPDATE blobs SET type = type || '|?' WHERE parts IS NULL")
+    with golden.open() as saver, pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom"):
+        saver.get_tuple(config("large"))
 
 
 def test_the_tables_are_those_of_the_migrations(golden: Store, postgres_dsn: str) -> None:

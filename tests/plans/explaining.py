@@ -7,8 +7,9 @@ from typing import Any
 
 import psycopg
 
-from langgraph_checkpoint_custom.core.codec import Encoded
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.core.encode import Encoded
+from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN
 from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
 from langgraph_checkpoint_custom.core.operation import Statement, Trip
 from langgraph_checkpoint_custom.core.records import ThreadPage
@@ -91,7 +92,7 @@ def a_checkpoint(thread_id: str) -> Encoded:
         thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], [], [],
         "msgpack", b"", "msgpack", b"", "{}",
     )  # fmt: skip
-    return Encoded(row, [], [], [], lambda _: [], None, {})
+    return Encoded(row, [], [], [], lambda _: [], None, NOTHING_KNOWN)
 
 
 def an_extension(thread_id: str) -> Encoded:
@@ -105,7 +106,7 @@ def an_extension(thread_id: str) -> Encoded:
         [],
         lambda _: [],
         None,
-        {},
+        NOTHING_KNOWN,
     )
 
 
