@@ -52,7 +52,7 @@ from langgraph_checkpoint_custom.core.model import (
     place_of_write,
     text,
 )
-from langgraph_checkpoint_custom.core.objects import UnstorableValue, pack, said_by
+from langgraph_checkpoint_custom.core.objects import UnstorableValue, is_unicode, pack, said_by
 from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, done
 from langgraph_checkpoint_custom.core.parts import NAME_MARK, Divided, Known, is_still
 from langgraph_checkpoint_custom.core.serde import MSGPACK
@@ -494,19 +494,10 @@ def version_key(version: object) -> str:
 def _is_inline(value: Any) -> bool:
     kind = type(value)
     if kind is str:
-        return len(value) <= INLINE_BYTES and (value.isascii() or _is_unicode(value))
+        return len(value) <= INLINE_BYTES and (value.isascii() or is_unicode(value))
     if kind is int:
         return bool(-(2**63) <= value < 2**64)  # Larger ones are not for every serializer.
     return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
-
-
-def _is_unicode(value: str) -> bool:
-    """Whether text has no half characters, which serializers treat in ways of their own."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _encoded(place: Place, dumps: Callable[..., T], *args: Any) -> T:

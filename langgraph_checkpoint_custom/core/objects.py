@@ -278,7 +278,7 @@ def _worded(value: Any) -> tuple[Any, bool]:
     """
     kind = type(value)
     if kind is str:
-        if value.isascii() or _is_unicode(value):
+        if value.isascii() or is_unicode(value):
             return value, False
         return _Worded(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
     if kind is bytearray:
@@ -305,7 +305,8 @@ def _has_bytearray(values: Iterable[Any]) -> bool:
     return False
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text has no half characters, which serializers treat in ways of their own."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -36,7 +36,7 @@ from zlib import crc32
 
 import ormsgpack
 
-from langgraph_checkpoint_custom.core.objects import UnreadableValue
+from langgraph_checkpoint_custom.core.objects import UnreadableValue, is_unicode
 from langgraph_checkpoint_custom.core.unchanged import Unchanged, unchanged
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ def divide(
     """
     if type(value) is list:
         objects, step = value, 1
-    elif type(value) is dict and _ONLY_TEXTS.issuperset(map(type, value)):
+    elif type(value) is dict and _ONLY_TEXTS.issuperset(map(type, value)) and is_unicode("".join(value)):
         objects, step = list(chain.from_iterable(value.items())), 2
     else:
         return None
@@ -241,8 +241,7 @@ def put_together(
     Raises: UnreadableValue if they do not belong together; what `opened` and `loads` raise.
     """
     is_dict, open_ones, lengths, sizes = ormsgpack.unpackb(stored)
-    pairs: dict[str, Any] = {}
-    elements: list[Any] = []
+    objects: list[Any] = []
     digests = []
     if len(parts) != len(sizes):
         raise UnreadableValue(_FOREIGN)
@@ -251,12 +250,10 @@ def put_together(
         if len(data) != _BODY + size or not data.startswith(_DIGEST_HEAD):
             raise UnreadableValue(_FOREIGN)
         digests.append(data[len(_DIGEST_HEAD) : _BODY])
-        body = memoryview(data)[_BODY:]
-        if is_dict:
-            pairs.update(loads(_head(length // 2, 0x80) + body))
-        else:
-            elements += loads(_head(length, 0x90) + body)
-    return Together(pairs if is_dict else elements, is_dict, open_ones, lengths, sizes, digests)
+        objects += loads(_head(length) + memoryview(data)[_BODY:])
+    # An array of keys and values, and no map: versions before stored keys with half a character, which are extensions.
+    value = dict(zip(objects[::2], objects[1::2], strict=True)) if is_dict else objects
+    return Together(value, is_dict, open_ones, lengths, sizes, digests)
 
 
 def as_whole(version: str, data: bytes) -> Whole:
@@ -405,11 +402,10 @@ def _digest_of(data: bytes) -> bytes:
     return sha256(data).digest()[:DIGEST]
 
 
-def _head(length: int, short: int) -> bytes:
-    """The first bytes of an array or a map in msgpack; `short` is the form of one with less than 16 elements."""
+def _head(length: int) -> bytes:
+    """The first bytes of an array in msgpack."""
     if length < 16:
-        return bytes([short + length])
-    long = 0xDC if short == 0x90 else 0xDE
+        return bytes([0x90 + length])
     if length < 2**16:
-        return bytes([long]) + length.to_bytes(2, "big")
-    return bytes([long + 1]) + length.to_bytes(4, "big")
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")

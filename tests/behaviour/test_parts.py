@@ -109,6 +109,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "other types": [LONG, FILES, [text() for _ in range(100)], None, "text", {"a": LONG}, LONG],
     "parts that are alike": [["x" * 9000] * 5, [{"a": "y" * 9000}] * 3 + LONG, {str(n): "z" * 9000 for n in range(9)}],
     "the same": [LONG, LONG, list(LONG), FILES, FILES],
+    "a key with half a character": [FILES, FILES | {"a": text()}, FILES | {"r\udce9sum\udce9.txt": text()}, FILES],
 }
 
 

@@ -345,6 +345,18 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
     assert put_together(contents(divided), divided.parts, lambda part: new[part.name], loads).value == value
 
 
+def test_keys_with_half_a_character_that_are_in_parts_already_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions have stored such dicts so, and could not read them."""
+    value = {f"{n}\udce9": "x" * 500 for n in range(100)} | {"\ud800": {"\udfff": 1}}
+    monkeypatch.setattr(cutting, "is_unicode", lambda _: True, raising=False)
+    divided, new = in_parts(value)
+    together = put_together(contents(divided), divided.parts, lambda part: new[part.name], loads)
+    assert together.value == value
+    assert list(together.value) == list(value)
+    known = together.divided("1", divided.names)
+    assert divide(value, "2", known.without_objects(), pack) == (divided._replace(version="2"), {})
+
+
 def test_parts_that_do_not_belong_together_are_not_read() -> None:
     values = dicts(100)
     divided, new = in_parts(values)
@@ -362,6 +374,7 @@ WHOLE: Mapping[str, Any] = {
     "a subclass of list": type("Mine", (list,), {})(dicts(100)),
     "a subclass of dict": type("Mine", (dict,), {})({str(n): "x" * 500 for n in range(100)}),
     "a dict with other keys": dict.fromkeys(range(100), "x" * 500),
+    "a dict with half a character in a key": {f"{n}\udce9": "x" * 500 for n in range(100)},
     "a tuple": tuple(dicts(100)),
     "a small one": dicts(3),
     "nothing": [],
