@@ -189,9 +189,8 @@ class Packer:
                 worded, other = _worded(content)
                 if not other:
                     raise
-            else:  # A bytearray is written as bytes, which begin with one of these.
-                binary = 0xC4 in data or 0xC5 in data or 0xC6 in data
-                if not (binary and _has_bytearray(content)):
+            else:  # A bytearray is written as bytes.
+                if not (may_have_bytes(data) and _has_bytearray(content)):
                     return data
                 worded, _ = _worded(content)
             _WORDED.add(cls)
@@ -293,6 +292,11 @@ def _worded(value: Any) -> tuple[Any, bool]:
         other = any(other or type(key) is not str for key, _, _, other in pairs)
         return {key: each for key, _, each, _ in pairs}, other
     return _Worded(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
+
+
+def may_have_bytes(data: bytes) -> bool:
+    """Whether there may be bytes in a value in msgpack: they begin with one of these, as many a text has inside."""
+    return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
 def _has_bytearray(values: Iterable[Any]) -> bool:

@@ -6,12 +6,13 @@ A node may change an object in place and give it back, so that it is the same ob
 changed. Of a message it is enough that each field still holds the same object and that its dicts and lists have the
 same content. These are small as a rule, the tokens of a model's answer or the arguments of a tool: encoding all of them
 at once takes a twentieth of looking at them one by one. Where they are large, with an image inside, say, it is enough
-that they hold the same objects, and so on. For other classes encoding the whole object is the only way to know.
+that they hold the same objects, and so on. So it is where there are bytes, which look like a bytearray when they are
+encoded. For other classes, and where a tuple is inside, encoding the whole object is the only way to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, starmap
 from operator import attrgetter, is_
 from typing import Any
@@ -20,17 +21,19 @@ import ormsgpack
 from ormsgpack import MsgpackEncodeError
 
 from langgraph_checkpoint_custom.core.messages import MODELS
+from langgraph_checkpoint_custom.core.objects import may_have_bytes
 
 _FIXED = frozenset({str, int, float, bool, type(None), bytes})
-_CONTAINERS = frozenset({dict, list, tuple})
+_CONTAINERS = frozenset({dict, list})
 _EXTRA = attrgetter("__pydantic_extra__")
 _END = object()
-# Whatever is not plain data is an error.
+# Whatever is not plain data is an error, and what would look like it.
 _PLAIN = (
     ormsgpack.OPT_PASSTHROUGH_DATACLASS
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
     | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 # Bytes of the dicts and lists of a part; more are not held a second time.
@@ -40,12 +43,13 @@ LARGE = 65_536
 class Unchanged:
     """Objects that cannot be changed and messages, and what these held; all together, since there are many."""
 
-    __slots__ = ("_empty", "_encoded", "_fields", "_large", "_models", "_small")
+    __slots__ = ("_count", "_empty", "_encoded", "_fields", "_given", "_large", "_models", "_small")
 
     def __init__(
         self,
         models: Sequence[Any],
         fields: Sequence[Any],
+        given: Sequence[Set[str]],
         empty: Sequence[Any],
         small: Sequence[Any],
         encoded: bytes,
@@ -53,6 +57,8 @@ class Unchanged:
     ) -> None:
         self._models = models
         self._fields = fields
+        self._given = given
+        self._count = sum(map(len, given))
         self._empty = empty
         self._small = small
         self._encoded = encoded
@@ -69,6 +75,8 @@ class Unchanged:
             and all(map(is_, _values(held), chain.from_iterable([mark._fields for mark in marks])))
             and not any(chain.from_iterable([mark._empty for mark in marks]))
             and not any(map(_EXTRA, models))
+            and sum(map(len, chain.from_iterable([mark._given for mark in marks])))
+            == sum([mark._count for mark in marks])
             and _encoded(list(chain.from_iterable([mark._small for mark in marks])))
             == b"".join([mark._encoded for mark in marks])
             and all(starmap(_has, chain.from_iterable([mark._large for mark in marks])))
@@ -92,15 +100,19 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     encoded = _encoded(full)
     if encoded is None:
         return None
-    if len(encoded) <= LARGE:
-        return Unchanged(models, fields, empty, full, encoded, ())
+    given = [model.__pydantic_fields_set__ for model in models]
+    is_told = len(encoded) <= LARGE  # By what they are encoded.
     large = []
-    for container in full:
-        leaves: list[Any] = []
-        if not _collect(container, leaves):
-            return None
-        large.append((container, leaves))
-    return Unchanged(models, fields, empty, (), b"", large)
+    if not is_told or may_have_bytes(encoded):
+        for container in full:
+            leaves: list[Any] = []
+            if not _collect(container, leaves):
+                return None
+            large.append((container, leaves))
+            is_told = is_told and bytes not in map(type, leaves)
+    if is_told:
+        return Unchanged(models, fields, given, empty, full, encoded, ())
+    return Unchanged(models, fields, given, empty, (), b"", large)
 
 
 def _encoded(containers: Sequence[Any]) -> bytes | None:
@@ -137,4 +149,4 @@ def _collect(value: Any, leaves: list[Any]) -> bool:
 
 
 # Of objects that cannot be changed.
-_ALWAYS = Unchanged((), (), (), (), b"", ())
+_ALWAYS = Unchanged((), (), (), (), (), b"", ())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -31,6 +32,7 @@ from langgraph_checkpoint_custom.core.serde import Faithful
 from langgraph_checkpoint_custom.core.unchanged import LARGE, Unchanged, unchanged
 from langgraph_checkpoint_custom.core.values import Large, Values
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
+from tests.exactly import same
 
 SERDE = Faithful(JsonPlusSerializer())
 CODEC = Values(JsonPlusSerializer())
@@ -237,6 +239,7 @@ CHANGES: Mapping[str, Callable[[Any], object]] = {
     "what was empty": lambda message: message.additional_kwargs.update({"a": 1}),
     "1 that became True": lambda message: message.response_metadata["usage"]["tokens"].__setitem__(0, True),
     "a field of its own": lambda message: setattr(message, "extra_field", 1),
+    "a field that is given now": lambda message: setattr(message, "name", None),
 }
 
 
@@ -261,13 +264,44 @@ def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
     assert 1 <= kept.store(values) <= 3
 
 
-PLAIN: Mapping[str, Any] = {"nested": {"a": [{"b": (1, 2.5, None)}]}, "bytes": b"b", "empty": {}, "text": "\U0001f600"}
+ALIKE: Mapping[str, tuple[Any, Any]] = {
+    "a tuple and a list": ((1, 2), [1, 2]),
+    "an empty list and a tuple": ([], ()),
+    "bytes and a bytearray": (b"xx", bytearray(b"xx")),
+    "deep inside": ([{"a": [b"xx"]}], [{"a": [bytearray(b"xx")]}]),
+}
+
+
+@pytest.mark.parametrize("alike", ALIKE.values(), ids=ALIKE)
+@pytest.mark.parametrize("image", ["", "A" * LARGE], ids=["small", "large"])
+def test_what_looks_the_same_when_it_is_encoded_is_told_apart(alike: tuple[Any, Any], image: str) -> None:
+    """Either way: in a field, a dict and the metadata of a document, changed in place."""
+    for before, after in (alike, alike[::-1]):
+        kept = Kept()
+        first = AIMessage("text", additional_kwargs={"it": before, "image": image})
+        second = ToolMessage("text", tool_call_id="1", artifact=before)
+        third = Document("text", metadata={"it": before})
+        values: list[Any] = [*messages(50), first, second, third]
+        kept.store(values)
+        for change in (
+            lambda first=first, after=after: first.additional_kwargs.update(it=after),
+            lambda second=second, after=after: setattr(second, "artifact", after),
+            lambda third=third, after=after: third.metadata.update(it=after),
+        ):
+            change()
+            assert 1 <= kept.store(values) <= 3
+            assert same(kept.load().value, values)
+
+
+PLAIN: Mapping[str, Any] = {"nested": {"a": [{"b": [1, 2.5, None]}]}, "bytes": b"b", "empty": {}, "text": "\U0001f600"}
 OTHERS: Mapping[str, Any] = {
     "time": datetime(2026, 1, 1),
     "set": {1},
     "model": HumanMessage("inside"),
     "keys": {1: 2},
     "half a character": "\ud800",
+    "tuple": (1,),
+    "bytearray": bytearray(b"b"),
 }
 
 
