@@ -27,6 +27,7 @@ from decimal import Decimal
 from enum import Enum
 from inspect import getattr_static
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from types import MemberDescriptorType
 from typing import Any, NamedTuple, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -589,9 +590,9 @@ def _fields_of_dataclass(cls: Any) -> Fields:
 
     def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
         held = {name: getattr(o, name) for name in known if hasattr(o, name)}
-        if len(held) == len(known) and len(getattr(o, "__dict__", ())) <= len(held):
+        if len(held) == len(known) and len(getattr(o, "__dict__", ())) <= len(held) and not slots:
             return held, None, {}
-        return held, None, _storable(cls, _beside(o, held, known), packer)
+        return held, None, _storable(cls, _beside(o, held, known, slots), packer)
 
     return fields
 
@@ -603,17 +604,18 @@ def _fields_of_named_tuple(cls: Any) -> Fields:
 
     return fields
 
+    slots = [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name]) and name not in known]
 
 # What a class can do without where it cannot be stored; its constructor makes it then.
 _BESIDE = frozenset({"other", "private"})
 
 
-def _beside(o: Any, held: Collection[str], known: Collection[str]) -> dict[str, Any]:
+def _beside(o: Any, held: Collection[str], known: Collection[str], slots: Iterable[str] = ()) -> dict[str, Any]:
     """What there is to know of an object besides the fields that it holds: other attributes, fields without a value.
 
     What the class makes itself, a cached property say, is made again.
     """
-    own = getattr(o, "__dict__", {})
+    own = getattr(o, "__dict__", {}) | {name: getattr(o, name) for name in slots if hasattr(o, name)}
     state: dict[str, Any] = {}
     if others := {name: own[name] for name in own if name not in known and is_attribute(type(o), name)}:
         state["other"] = others
@@ -633,7 +635,12 @@ def _storable(cls: type, state: dict[str, Any], packer: Packer, *, anew: bool = 
 
 def is_attribute(cls: type, name: str) -> bool:
     """Whether a name is that of an attribute of objects, and not of a method, a property or such of the class."""
-    return not name.startswith("__") and not hasattr(getattr_static(cls, name, None), "__get__")
+    found = getattr_static(cls, name, None)
+    return not name.startswith("__") and (_is_slot(found) or not hasattr(found, "__get__"))
+
+
+def _is_slot(found: Any) -> bool:
+    return isinstance(found, MemberDescriptorType)
 
 
 def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:

@@ -117,7 +117,7 @@ def _with_others(made: Any, state: Mapping[str, Any]) -> Any:
     for name, value in state.get("other", {}).items():
         if not is_attribute(type(made), name):
             raise changed(type(made), f"its {name} is no attribute that can be stored")
-        made.__dict__[name] = value
+        _set(made, name, value)
     return made
 
 

@@ -224,6 +224,27 @@ class Slotted:
         self.pair = (*self.pair, given)
 
 
+@dataclasses.dataclass
+class Base:
+    __slots__ = ("a",)
+    a: Any
+
+
+class WithSlots(Base):
+    """One with attributes that are no fields, and nowhere else than in slots."""
+
+    __slots__ = ("__own", "hidden", "unset")
+
+    def __init__(self, a: Any, hidden: Any) -> None:
+        super().__init__(a)
+        self.hidden = hidden
+        self.__own = hidden
+
+
+class WithBoth(WithSlots):
+    pass
+
+
 @pydantic_dataclass
 class Checked:
     number: int = Field(0, alias="theNumber")
@@ -319,6 +340,7 @@ OBJECTS: dict[str, Any] = {
     "frozen dataclass": Normalised("a"),
     "dataclass with a cached property": with_slowly(Normalised("a")),
     "slots": Slotted(pair=(1,), inner={(1, 2): Place((3,))}, given=4),
+    "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
     "pydantic dataclass": Checked(theNumber=4),
     "named tuple": Pair((1,), Pair(Colour.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
