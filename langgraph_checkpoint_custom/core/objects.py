@@ -29,7 +29,7 @@ from inspect import getattr_static
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from types import MemberDescriptorType
 from typing import Any, NamedTuple, get_origin
-from uuid import UUID
+from uuid import UUID, SafeUUID
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
@@ -157,6 +157,9 @@ class Packer:
                 return ormsgpack.Ext(obj.code, obj.data)
             if cls is _Worded:
                 return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
+            if cls is _Viewed:
+                self.inexact(memoryview, "only its bytes")
+                return bytes(obj.data)
             if cls is _DeltaSnapshot:  # Its value is one of a channel.
                 return ormsgpack.Ext(DELTA, self.pack(obj.value))
             kind = _kind_of(obj, cls)
@@ -190,8 +193,8 @@ class Packer:
                 worded, other = _worded(content)
                 if not other:
                     raise
-            else:  # A bytearray is written as bytes.
-                if not (may_have_bytes(data) and _has_bytearray(content)):
+            else:  # A bytearray or memoryview is written as bytes.
+                if not (may_have_bytes(data) and _has_buffer(content)):
                     return data
                 worded, _ = _worded(content)
             _WORDED.add(cls)
@@ -268,11 +271,19 @@ class _Worded(NamedTuple):
     payload: Any
 
 
+class _Viewed(NamedTuple):
+    """A memoryview in an extension."""
+
+    data: memoryview
+
+
 _TEXT = ("utf-8", "surrogatepass")
 
 
 def _worded(value: Any) -> tuple[Any, bool]:
     """A value in which half characters, bytearrays and dicts with keys that msgpack has not are extensions.
+
+    A memoryview is left to `Packer`.
 
     Also whether there was any, or a key that is no text.
     """
@@ -283,6 +294,8 @@ def _worded(value: Any) -> tuple[Any, bool]:
         return _Worded(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
     if kind is bytearray:
         return _Worded(SINGLE, "bytearray", bytes(value)), True
+    if kind is memoryview:
+        return _Viewed(value), True
     if kind is list:
         found = [_worded(each) for each in value]
         return [each for each, _ in found], any(other for _, other in found)
@@ -300,12 +313,12 @@ def may_have_bytes(data: bytes) -> bool:
     return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
-def _has_bytearray(values: Iterable[Any]) -> bool:
+def _has_buffer(values: Iterable[Any]) -> bool:
     for value in values:
         kind = type(value)
-        if kind is bytearray:
+        if kind is bytearray or kind is memoryview:
             return True
-        if (kind is dict and _has_bytearray(value.values())) or (kind is list and _has_bytearray(value)):
+        if (kind is dict and _has_buffer(value.values())) or (kind is list and _has_buffer(value)):
             return True
     return False
 
@@ -387,7 +400,7 @@ def _kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, re.Pattern):
         return Kind(POSITIONAL, "re", "compile", lambda o: [o.pattern, o.flags])
     if issubclass(cls, UUID):
-        return kind(SINGLE, lambda o: o.hex)
+        return kind(SINGLE, lambda o: o.hex, tail=_of_uuid)
     if issubclass(cls, (Decimal, *_ADDRESSES)):
         return kind(SINGLE, str)
     if issubclass(cls, deque):
@@ -474,6 +487,10 @@ def _of_defaultdict(those: defaultdict[Any, Any], packer: Packer) -> tuple[Any, 
         packer.inexact(defaultdict, f"its default_factory {getattr(factory, '__qualname__', factory)!r}")
         factory = None
     return None, {"factory": getattr(factory, "__name__", None)}
+
+
+def _of_uuid(o: UUID, _: Packer) -> tuple[Any, ...]:
+    return () if o.is_safe is SafeUUID.unknown else (None, {"is_safe": o.is_safe.value})
 
 
 def _of_datetime(when: datetime, packer: Packer) -> tuple[Any, ...]:
@@ -587,6 +604,7 @@ def _fields_of_old_model(cls: Any) -> Fields:
 
 def _fields_of_dataclass(cls: Any) -> Fields:
     known = [field.name for field in dataclasses.fields(cls)]
+    slots = [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name]) and name not in known]
 
     def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
         held = {name: getattr(o, name) for name in known if hasattr(o, name)}
@@ -604,7 +622,6 @@ def _fields_of_named_tuple(cls: Any) -> Fields:
 
     return fields
 
-    slots = [name for base in cls.__mro__ for name in vars(base) if _is_slot(vars(base)[name]) and name not in known]
 
 # What a class can do without where it cannot be stored; its constructor makes it then.
 _BESIDE = frozenset({"other", "private"})

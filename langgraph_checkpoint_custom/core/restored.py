@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any
+from uuid import SafeUUID
 from weakref import WeakKeyDictionary
 
 import pydantic
@@ -91,6 +92,10 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
         return made.replace(**{name: state[name] for name in ("tzinfo", "fold") if name in state}) if state else made
     if target is defaultdict:
         return defaultdict(FACTORIES[state["factory"]] if state["factory"] else None, stored)
+    if state and "is_safe" in state:
+        made = target(stored)
+        _set(made, "is_safe", SafeUUID(state["is_safe"]))
+        return made
     return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
 
 

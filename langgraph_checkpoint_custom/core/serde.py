@@ -9,8 +9,8 @@ class. Where it stores something similar, so do we, if that is asked for, and sa
 used as it is.
 
 Outside of objects, what msgpack has no word for comes back as the nearest it has, here as with LangGraph: a tuple as a
-list, a subclass of dict, list, str, int or float as that, a nested bytearray as bytes, a key that is an enum, a UUID or
-a datetime as its value or text, an exception as its text.
+list, a subclass of dict, list, str, int or float as that, a nested bytearray and any memoryview as bytes, a key that is
+an enum, a UUID or a datetime as its value or text, an exception as its text.
 """
 
 from __future__ import annotations

@@ -137,6 +137,7 @@ INEXACT: dict[str, Any] = {
     "a kind of datetime": FakeDatetime(2024, 1, 1),
     "a kind of timedelta": FakeTimedelta("1"),
     "a kind of zone": datetime(2024, 1, 1, tzinfo=Zone()),
+    "a memoryview in an object": Holder([memoryview(b"a")]),
     "a kind of array": np.array([1, 2]).view(np.recarray),
 }
 ANEW: dict[str, Any] = {

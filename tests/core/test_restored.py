@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import Enum, Flag
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
-from uuid import UUID
+from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -372,6 +372,7 @@ OBJECTS: dict[str, Any] = {
         Send("node", {"pair": (1, 2)}),
         Command(update={"a": (1,)}, goto=("b",)),
     ],
+    "UUIDs": [UUID(int=1), UUID(int=1, is_safe=SafeUUID.safe), Place({UUID(int=1, is_safe=SafeUUID.unsafe): 1})],
     "deque": deque([1, 2, 3], maxlen=3),
     "sets in objects": Place({(1, (2,)), frozenset({3})}),
     "half characters": ["a\ud800", {"\udfff": "\ud800"}, Place("\ud800"), Inner.model_construct(number={"\ud800": 1})],
@@ -430,7 +431,9 @@ def test_what_else_is_in_an_allowed_class_is_not() -> None:
     assert same(read(Holding(one=More()), Holding, More), Holding(one=More()))
 
 
-@pytest.mark.parametrize("name", ["aliases", "generated aliases", "root", "message", "zones", "deque", "arrays", "old"])
+@pytest.mark.parametrize(
+    "name", ["aliases", "generated aliases", "root", "message", "zones", "UUIDs", "deque", "arrays", "old"]
+)
 def test_langgraph_reads_what_is_written_here(name: str) -> None:
     """As well as it can: it validates, and knows no place for what it does not store itself."""
     found = JsonPlusSerializer().loads_typed(OURS.dumps_typed([OBJECTS[name]]))
