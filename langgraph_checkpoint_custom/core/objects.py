@@ -132,7 +132,7 @@ class Packer:
                 problem = cause_of(error)
                 if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_OWN_WORDS.get():
                     raise
-                if (self._exact and isinstance(problem, UnstorableValue)) or str(problem) == RecursionError.__name__:
+                if (self._exact and isinstance(problem, UnstorableValue)) or str(problem) == _TOO_DEEP:
                     raise
             # A model may have words of its own for it; if not, this raises what it says about the same. Not again for
             # what is in these words, which may be all that the model has, and so on.
@@ -253,11 +253,14 @@ def said_by(error: BaseException) -> str:
     if isinstance(error, pydantic.ValidationError):
         wrong = {f"{'.'.join(map(str, each['loc'][:1]))}: {each['type']}" for each in error.errors(include_input=False)}
         return f"{type(error).__name__}: {', '.join(sorted(wrong))}"
+    if isinstance(error, RecursionError) or str(error) == "Recursion limit reached":
+        return _TOO_DEEP
     shown = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_SAYS)
     return str(error) if shown else type(error).__name__
 
 
-_SAYS = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ")
+_TOO_DEEP = "it is nested too deeply, or holds itself"
+_SAYS = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
 
 
 # What msgpack has no word for

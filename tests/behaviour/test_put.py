@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, CheckpointNotFound
 from langgraph_checkpoint_custom.recent import Recent
@@ -171,6 +174,54 @@ async def test_an_unserialisable_value_stores_nothing_and_names_its_channel(face
             await put(face, "1", {"fine": [LONG], "culprit": value, "small": 1})
         assert raised.value.__cause__ is not None, value
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
+
+
+def deep(depth: int, make: Callable[[Any], Any]) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = make(value)
+    return value
+
+
+def in_a_circle() -> dict[str, Any]:
+    circle: dict[str, Any] = {"list": [], "dict": {}, "dataclass": Holder(), "model": Holding()}
+    circle["list"].append(circle["list"])
+    circle["dict"]["a"] = [circle["dict"]]
+    circle["dataclass"].value = [circle["dataclass"]]
+    circle["model"].value = {"a": circle["model"]}
+    return circle
+
+
+@dataclass
+class Holder:
+    value: Any = None
+
+
+class Holding(BaseModel):
+    value: Any = None
+
+
+DEEP = in_a_circle() | {
+    "deep lists": deep(300, lambda value: [value]),
+    "deep dicts": deep(3_000, lambda value: {"a": value}),
+    "deep dataclasses": deep(3_000, Holder),
+    "deep lists in a model": Holding(value=deep(300, lambda value: [value])),
+    "deep tuples": deep(300, lambda value: (value,)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+async def test_what_is_too_deep_or_holds_itself_is_told_so(face: Face, database: Database, name: str) -> None:
+    where = await put(face, "1")
+    before = database.counts()
+    for write in (
+        lambda: put(face, "2", {"culprit": DEEP[name]}),
+        lambda: face.put_writes(where, [("culprit", DEEP[name])], "task"),
+        lambda: put(face, "2", meta=metadata(culprit=DEEP[name])),
+    ):
+        with pytest.raises(CheckpointEncodeError, match=r"nested too deeply, or holds itself.*nothing was stored"):
+            await write()
+    assert database.counts() == before
 
 
 async def test_unserialisable_metadata_stores_nothing(face: Face, database: Database) -> None:
