@@ -56,7 +56,7 @@ class SqliteSaver(CheckpointSaver):
             given = CallersConnection(conn)
             path = given.path or ":memory:"
         elif isinstance(conn, (str, os.PathLike)):
-            path = os.fspath(conn)
+            path = os.fsdecode(conn)
             if scheme := re.match(r"[\w+.-]+(?=://)", path):  # The rest is not shown: a password may be in it.
                 raise ConfigError(f"SqliteSaver takes the path of a file, not a URL ({scheme[0]}://); open_saver does")
         else:

@@ -58,6 +58,8 @@ OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
+# Seconds for which a fork waits for reads that go on; those that have not ended then fail.
+FORK_WAITS = 5.0
 # Connections for reads that are kept for later; each has two files open.
 IDLE = 32
 # What stands in line at the writer.
@@ -82,6 +84,7 @@ _WAY_OUT = {
     13: "the disk is full; nothing of this operation was stored, free some space and go on",
     14: "the file cannot be opened; does it or its folder exist, may this user write there, and has this process too "
     "many files open?",
+    18: "a value is larger than SQLite takes, which is 1 GB as a rule; nothing of this operation was stored",
     26: "the file is not a SQLite database",
 }
 
@@ -114,6 +117,8 @@ class SqliteDriver:
             )
         if not path:
             raise ConfigError('the path of the SQLite file is empty; for a store in memory it is ":memory:"')
+        if "\0" in path:
+            raise ConfigError(f"the path of the SQLite file contains a NUL character: {path!r}")
         if synchronous.upper() not in SYNCHRONOUS:
             raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         if not busy_timeout >= 0:
@@ -143,7 +148,7 @@ class SqliteDriver:
         self._lock.acquire()
         if self._shared:
             return
-        deadline = time.monotonic() + self._busy_timeout
+        deadline = time.monotonic() + FORK_WAITS
         # Without a writer new readers wait for the lock. Those that go on are polled, since a condition that each read
         # would have to notify costs every read something, and forks are rare.
         writer, self._held.writer = self._held.writer, None
@@ -152,6 +157,7 @@ class SqliteDriver:
             time.sleep(0.001)  # A small read takes less.
             self._held.close_idle()
             gc.collect()  # What was interrupted before it could close its connection.
+        self._held.close_readers()
         if writer is not None:
             writer.close()
 
@@ -335,9 +341,10 @@ class SqliteDriver:
         for call in calls:
             call.error = None
             try:
-                call.result = self._alone(call, in_line=in_line)
+                call.answer(self._alone(call, in_line=in_line))
             except Exception as error:
                 call.error = error
+            call.done = True
 
     def _store(self, calls: Sequence[Call[Any]]) -> None:
         """Run writes together with those of others, and then by themselves those that had to leave the line."""
@@ -379,6 +386,8 @@ class SqliteDriver:
                     taken.append(left.popleft())
                     self._member(connection, taken[-1])
                 connection.execute("COMMIT")
+                for call in taken:
+                    call.done = True
             except sqlite3.Error:
                 return taken
             finally:
@@ -397,7 +406,7 @@ class SqliteDriver:
         call.error = None
         connection.execute("SAVEPOINT member")
         try:
-            call.result = drive(call.op, perform)
+            call.answer(drive(call.op, perform))
         except Exception as error:
             call.error = error
             connection.execute("ROLLBACK TO member")  # Fails if all is rolled back, as with a full disk.
@@ -409,6 +418,8 @@ class SqliteDriver:
         except sqlite3.Error as error:
             names = {statement.name for statement in trip.statements}
             raise self._wrapped(error, operation, names.pop() if len(names) == 1 else None) from error
+        except OverflowError as error:  # As Python says of what has more than 2 GB.
+            raise StorageError(f"{operation}: {_WAY_OUT[18]}", operation=operation) from error
 
     def _writer(self, operation: str) -> sqlite3.Connection:
         """The writer connection, with the tables in place; for who has the lock."""
@@ -438,18 +449,20 @@ class SqliteDriver:
 
     def _new_reader(self, operation: str) -> sqlite3.Connection:
         opening = _Opening()
-        while True:
-            self._held.readers.add(opening)
-            if self._held.writer is not None:
-                break
-            self._held.readers.discard(opening)  # As above.
-            with self._lock:
-                self._writer(operation)
         try:
+            while True:
+                self._held.readers.add(opening)
+                if self._held.writer is not None:
+                    break
+                self._held.readers.discard(opening)  # As above.
+                with self._lock:
+                    self._writer(operation)
             connection = self._connect(read_only=True)
+            self._held.readers.add(connection)
         except sqlite3.Error as error:
             raise self._wrapped(error, operation, None) from error
-        self._held.readers.add(connection)
+        finally:
+            self._held.readers.discard(opening)  # The error that keeps this frame may be kept for long.
         return connection
 
     def _take_back(self, connection: sqlite3.Connection) -> None:
@@ -477,7 +490,7 @@ class SqliteDriver:
         # To read, no file is made: it may have been moved or deleted.
         existing = read_only and not self._shared
         connection = sqlite3.connect(
-            f"file:{quote(self.path)}?mode=rw" if existing else self.path,
+            f"file:{quote(os.fsencode(self.path))}?mode=rw" if existing else self.path,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
@@ -605,6 +618,14 @@ class _Held:
         with suppress(IndexError):  # Two OS threads may come to the last one at once.
             while True:
                 self.drop(self.idle.pop())
+
+    def close_readers(self) -> None:
+        """Close those that still read: they fail. A connection that is open in two processes loses data."""
+        if getattr(sqlite3, "threadsafety", None) != 3:  # Otherwise only who uses a connection may close it.
+            return
+        for reader in list(self.readers):
+            if isinstance(reader, sqlite3.Connection):
+                self.drop(reader)
 
     def drop(self, reader: sqlite3.Connection) -> None:
         """Close a reader; what was interrupted may still read an old snapshot."""

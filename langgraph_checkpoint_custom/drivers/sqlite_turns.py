@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.drivers.workers import refuse
@@ -33,13 +33,19 @@ PATIENCE = 1.0
 class Call(Generic[T]):
     """An operation and what came of it; `since` when it waits for the file."""
 
-    __slots__ = ("__weakref__", "error", "op", "result", "since")
+    __slots__ = ("__weakref__", "done", "error", "op", "result", "since", "tried")
 
     def __init__(self, op: Operation[T]) -> None:
         self.op = op
         self.since = time.monotonic()
         self.result: T
         self.error: BaseException | None = None
+        self.tried = False  # Whether it may have been done before: who did it was interrupted.
+        self.done = False  # Whether it need not be done again.
+
+    def answer(self, result: T) -> None:
+        """Keep what came of it; what tells whether it has changed something may have done so before."""
+        self.result = cast(T, True) if self.tried and self.op.tells else result
 
     def takes_long(self) -> None:
         """Say so before it does: nobody else has to wait for it."""
@@ -100,9 +106,12 @@ class Line:
             if turn not in self._waiting:  # A leader has had it, and was interrupted.
                 self._waiting.appendleft(turn)
             group = self._take()
+            calls = [call for each in group for call in each.calls if not call.done]
             try:
-                perform([call for each in group for call in each.calls])
+                perform(calls)
             except BaseException:
+                for call in calls:
+                    call.tried = True
                 self._waiting.extendleft(each for each in reversed(group) if each is not turn)
                 raise
             for each in group:

@@ -1,0 +1,234 @@
+"""A fork leaves nothing of a SQLite file open, whatever goes on beside it: what is open in two processes loses data."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
+
+from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError
+from langgraph_checkpoint_custom.core.operation import Operation
+from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
+from tests.conftest import needs_error_codes
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+HEAD = """
+import os, signal, sqlite3, sys, threading
+from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config
+from langgraph_checkpoint_custom import ConfigError, SqliteSaver, forks
+
+path = sys.argv[1]
+failed = []
+sys.unraisablehook = lambda unraisable: failed.append(repr(unraisable.exc_value))
+
+def put(saver, thread_id):
+    saver.put(generate_config(thread_id), generate_checkpoint(), {}, {})
+
+def of_child(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+saver = SqliteSaver(path)
+put(saver, "before")
+driver = saver._driver
+"""
+
+BESIDE_NEW_ONES = """
+sys.setswitchinterval(1e-5)
+stop = threading.Event()
+kept = [SqliteSaver(":memory:") for _ in range(100)]
+
+def make():
+    while not stop.is_set():
+        for number in range(100):
+            kept[number] = SqliteSaver(":memory:")
+
+threads = [threading.Thread(target=make) for _ in range(2)]
+for thread in threads:
+    thread.start()
+codes = set()
+for number in range(100):
+    put(saver, str(number))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(1 if driver._held.writer or driver._held.readers else 0)
+    codes.add(of_child(pid))
+stop.set()
+for thread in threads:
+    thread.join()
+print(codes, failed)
+"""
+
+INTERRUPTED = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+other.execute("BEGIN IMMEDIATE")
+writing = threading.Thread(target=put, args=(saver, "beside"))
+writing.start()
+while not driver._lock.locked():
+    pass
+
+def interrupt():
+    while not forks._ONE_AT_A_TIME.locked():
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait(0.2)  # Enough for a fork that does not wait; nobody is told that one does.
+    other.execute("COMMIT")
+
+interrupting = threading.Thread(target=interrupt)
+interrupting.start()
+pid = os.fork()
+if pid == 0:
+    os._exit(1 if driver._held.writer or driver._held.readers else 0)
+code = of_child(pid)
+writing.join()
+interrupting.join()
+print(code, failed, saver.get_tuple(generate_config("beside")) is not None)
+"""
+
+
+def run(script: str, path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", HEAD + script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints.db"
+
+
+def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
+    checkpoint = generate_checkpoint(channel_values={"a": os.urandom(size)}, channel_versions={"a": "1"})
+    saver.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
+
+
+def test_savers_that_are_made_meanwhile_are_in_no_forks_way(path: Path) -> None:
+    assert run(BESIDE_NEW_ONES, path) == "{0} []"
+
+
+def test_an_interrupt_while_a_fork_waits_leaves_nothing_open_and_takes_no_lock_away(path: Path) -> None:
+    assert run(INTERRUPTED, path) == "0 ['KeyboardInterrupt()'] True"
+
+
+@pytest.mark.skipif(getattr(sqlite3, "threadsafety", None) != 3, reason="another OS thread may not close connections")
+def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short `busy_timeout` is; and however long, a fork does not wait for ever."""
+    monkeypatch.setattr(driver_module, "FORK_WAITS", 0.2)
+    with SqliteSaver(path, busy_timeout=0) as saver:
+        put(saver, "t")
+        driver: Any = saver._driver
+        connection = driver._lend("get_tuple")
+        driver.before_fork()
+        assert driver.stats() == {"reading": 0, "idle": 0}
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+        driver.after_fork(child=False)
+        put(saver, "t")
+
+
+def test_a_reader_that_could_not_be_opened_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        driver: Any = saver._driver
+
+        def fails(**_: Any) -> None:
+            raise sqlite3.OperationalError("unable to open database file")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(driver, "_connect", fails)
+            with pytest.raises(StorageError) as kept:
+                saver.get_tuple(generate_config("t"))
+        assert driver.stats() == {"reading": 0, "idle": 0}
+        assert kept.value.__traceback__ is not None
+        assert saver.get_tuple(generate_config("t")) is not None
+
+
+CALLERS = """
+mine = sqlite3.connect(":memory:", check_same_thread=False)
+saver = SqliteSaver(mine)
+put(saver, "t")
+pid = os.fork()
+if pid == 0:
+    try:
+        put(saver, "t")
+    except ConfigError as error:
+        os._exit(7 if "this process was forked" in str(error) else 1)
+    os._exit(2)
+print(of_child(pid), saver.get_tuple(generate_config("t")) is not None)
+"""
+
+
+def test_a_callers_connection_is_refused_in_the_child(path: Path) -> None:
+    assert run(CALLERS, path) == "7 True"
+
+
+class Interrupted(BaseException):
+    """Ctrl-C."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_an_interrupted_leader_has_committed_is_not_done_again(when: str) -> None:
+    """What it may have done already, and tells whether it has changed something, says that it has."""
+    line = Line()
+    call: Call[Any] = Call(Operation("test", "write", lambda: iter(()), tells=True))  # type: ignore[arg-type, return-value]
+    waiting = threading.Event()
+    performed: list[int] = []
+
+    def first(_: Any) -> None:
+        while not line._waiting:  # The other one comes while this one is at work.
+            pass
+        waiting.set()
+
+    def second(calls: Any) -> None:
+        performed.append(len(calls))
+        for each in calls:
+            each.answer(len(performed) == 1)
+            each.done = when == "after"
+        if len(performed) == 1:
+            raise Interrupted
+
+    def lead() -> None:
+        line.run([Call(call.op)], first)
+        with pytest.raises(Interrupted):
+            line.run([Call(call.op)], second)
+
+    leads = threading.Thread(target=lead)
+    leads.start()
+    line.run([call], second)
+    leads.join()
+    assert call.result is True
+
+
+def test_a_path_need_not_be_text(tmp_path: Path) -> None:
+    name = os.path.join(os.fsencode(tmp_path), b"\xff.db")
+    with SqliteSaver(os.fsdecode(name)) as saver:
+        put(saver, "t")
+        assert saver.get_tuple(generate_config("t")) is not None
+    with pytest.raises(ConfigError, match="NUL"):
+        SqliteSaver("a\0.db")
+
+
+@needs_error_codes
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there is no setlimit")
+def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
+    with SqliteSaver(path) as saver:
+        put(saver, "t")
+        driver: Any = saver._driver
+        driver._held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
+        with pytest.raises(StorageError, match="larger than SQLite takes"):
+            put(saver, "t", 200_000)
