@@ -133,12 +133,14 @@ class Lease:
 
     async def _astop(self) -> bool:
         if isinstance(self._heart, asyncio.Task):
+            # Before Python 3.12 `asyncio.wait_for`, by which a pool waits for a connection, may lose a cancellation.
+            self._stopped.set()
             self._heart.cancel()
             await asyncio.wait([self._heart])
         return await self._driver.arun(self._release())
 
     async def _abeat(self) -> None:
-        while True:
+        while not self._stopped.is_set():
             await asyncio.sleep(self._ttl_seconds / BEATS)
             try:
                 with suppress(StorageError):

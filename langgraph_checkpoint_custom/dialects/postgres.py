@@ -191,6 +191,8 @@ class PostgresDialect(SqlDialect):
         if claim is not None:
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
             return self._send(statement, lost, locks=self._share(key.thread_id))
+        if any(row.idx < 0 for row in rows):  # They replace rows, so they may wait for whoever deletes these.
+            return self._send(statement)
         share = Share(
             ("insert_writes", self._tenant),
             (*key, rows[0].task_id),

@@ -58,8 +58,10 @@ T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
 
 # The process that answers, and if that is the expected one, so that the session is ours alone: generic plans, by
-# index, no compiler, and NULL in the text of an array is none. Otherwise PostgreSQL plans the put statement anew each
-# time, since it guesses ten rows in each array and so finds the generic plan dear; that was 440 of 700 µs. In a
+# index, no compiler, NULL in the text of an array is none, and each statement sees what was committed before it. At a
+# higher isolation level, whoever has waited for a lock sees what was there before that. Without generic plans
+# PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so finds the generic
+# plan dear; that was 440 of 700 µs. In a
 # generic plan it takes a range of ids for a 200th of a thread, so that to read and sort all of it can seem cheaper
 # than to follow the index, which is four times as dear a page by default, and each page of a list would read the
 # whole thread. And it compiles what seems dear since rows are guessed: where it comes with LLVM, as Debian's does, a
@@ -69,7 +71,8 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     set_config('plan_cache_mode', 'force_generic_plan', false)
     || set_config('random_page_cost', '1', false)
     || set_config('jit', 'off', false)
-    || set_config('array_nulls', 'on', false) END,
+    || set_config('array_nulls', 'on', false)
+    || set_config('default_transaction_isolation', 'read committed', false) END,
     current_setting('array_nulls')
 FROM pg_backend_pid() AS pid
 """
@@ -78,6 +81,8 @@ FROM pg_backend_pid() AS pid
 _HOLDS_ALL_TEXT = ("UTF8", "SQL_ASCII", None)
 
 # In a session that is not ours alone, no more than a transaction may be changed.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_COMPILER = "SET LOCAL jit = off"
 
 # What nothing would be compiled for; it needs no transaction for that.
@@ -223,6 +228,8 @@ class PostgresDriver:
                     yield connection
                 except psycopg.Error as error:
                     # Before the pool sees it: it rolls back, and a broken connection would look like a whole one.
+                    if (hidden := _hidden(error)) is not None:
+                        raise hidden from None
                     raise self._wrapped(error, connection, name, statements) from error
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise self._wrapped(error, None, name, statements) from error
@@ -475,8 +482,8 @@ class PostgresDriver:
         """What to set in the transaction of an operation; nothing if that is the caller's."""
         if _in_transaction(connection) or op.access == "migrate":
             return ()
-        snapshot = [_SNAPSHOT] if op.access == "snapshot" else []
-        return snapshot if self._sessions[connection].own else [*snapshot, _NO_COMPILER]
+        level = _SNAPSHOT if op.access == "snapshot" else _COMMITTED
+        return [level] if self._sessions[connection].own else [level, _NO_COMPILER]
 
     async def _aside(self, request: Offload) -> Any:
         self._check_open()
@@ -588,6 +595,14 @@ def _begins_by_itself(connection: AnyConnection) -> bool:
     return not connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
 
 
+def _hidden(error: BaseException) -> BaseException | None:
+    """What has interrupted a wait, such as a time limit that a signal handler raises, behind what psycopg says then."""
+    context = error.__context__
+    while isinstance(context, psycopg.Error):
+        context = context.__context__
+    return context
+
+
 def _cursor(connection: Connection[Any]) -> Cursor[Row]:
     """A cursor of ours, whatever a caller's connection makes."""
     cursor = Cursor(connection, row_factory=tuple_row)
@@ -609,5 +624,5 @@ def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
 def _opening(statements: Sequence[Statement], session: Session) -> Sequence[str]:
     """What to send before the statements of a trip; nothing if there is one, which needs no transaction."""
     if not session.own and not _SMALL.issuperset(statement.name for statement in statements):
-        return ("BEGIN", _NO_COMPILER)
-    return ("BEGIN",) if len(statements) > 1 else ()
+        return (_BEGIN, _NO_COMPILER)
+    return (_BEGIN,) if len(statements) > 1 else ()

@@ -24,7 +24,7 @@ from psycopg_pool import PoolTimeout
 from langgraph_checkpoint_custom.core.operation import Share, Statement, Trip
 from langgraph_checkpoint_custom.core.sharing import Group, Lanes
 from langgraph_checkpoint_custom.drivers.postgres_waiting import NoAnswer
-from langgraph_checkpoint_custom.errors import ClosedError, ConnectionLost
+from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConnectionLost
 
 # Seconds to wait for others: more than any trip takes, unless it waits for a lock. That may be none of one's own.
 PATIENCE = 1.0
@@ -185,6 +185,8 @@ class WorkerSharing:
             answers = merged.split(self._perform(name, first.trip.statements, merged.trip))
         except Exception as error:
             answers = _failed(members, error)
+            if not isinstance(error, CheckpointError):  # It has interrupted this OS thread.
+                raise
         finally:
             self._end(kind, group, answers[1:])
         return answers[0]

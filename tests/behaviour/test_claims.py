@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -394,3 +394,25 @@ async def test_a_claim_whose_heart_cannot_be_started_is_none(
             pass
     with saver.claim("thread"):
         pass
+
+
+async def test_a_claim_ends_even_if_the_cancellation_of_its_heart_is_lost(store: Store) -> None:
+    """Before Python 3.12 `asyncio.wait_for`, by which a pool waits for a connection, may lose one."""
+    async with store.open() as saver:
+        await saver.asetup()
+        driver: Any = saver._driver
+        run = driver.arun
+        renewing = asyncio.Event()
+
+        async def lose_one(op: Any) -> Any:
+            if op.name == "renew_claim" and not renewing.is_set():
+                renewing.set()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+            return await run(op)
+
+        driver.arun = lose_one
+        async with saver.claim("t", ttl_seconds=0.3):
+            await renewing.wait()
+        async with saver.claim("t"):
+            pass

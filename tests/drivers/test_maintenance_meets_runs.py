@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -146,6 +147,28 @@ def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name
         whole(saver)
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("source", ["url", "connection"])
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_who_waits_sees_what_was_committed_until_then_whatever_the_isolation_level(
+    postgres_url: str, level: str, source: str, name: str
+) -> None:
+    """At a higher level of the database's or role's, it would see what was there before it waited."""
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {owner.info.dbname} SET default_transaction_isolation = '{level}'")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        saver = PostgresSaver(postgres_url if source == "url" else connection)
+        configs = fill(saver, delta=False)
+        with held_open(postgres_url) as other:
+            stored = fork(other, configs[1], delta=False)
+            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance.wait_until_blocked(postgres_url)
+        maintenance.join()
+        assert (saver.get_tuple(stored) is None) == (name == "delete_thread")
+        whole(saver)
+        saver.close()
+
+
 @pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
 def test_a_run_whose_delta_channel_builds_on_a_checkpoint_being_deleted_is_told(postgres_url: str, name: str) -> None:
     with PostgresSaver(postgres_url) as saver:
@@ -268,3 +291,21 @@ def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgr
         after = saver.get_tuple(newest.config)
         assert after is not None
         assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), ("late", "a", 2)])
+
+
+def test_an_answer_that_is_given_again_beside_a_deletion_keeps_no_other_thread_waiting(postgres_url: str) -> None:
+    """It replaces a row that is being deleted, so it waits; calls that share trips do not wait with it."""
+    with PostgresSaver(postgres_url) as saver:
+        configs = fill(saver, delta=False)
+        saver.put_writes(configs[-1], [("__resume__", 1)], "task")
+        with held_open(postgres_url) as other:
+            other.delete_thread("t")
+            again = Meanwhile(lambda: saver.put_writes(configs[-1], [("__resume__", 2)], "task"))
+            again.wait_until_blocked(postgres_url)
+            others = [
+                Meanwhile(partial(saver.put_writes, generate_config(f"t{n}", checkpoint_id="1"), [("a", n)], "task"))
+                for n in range(30)
+            ]
+            for each in others:
+                each.join()
+        again.join()
