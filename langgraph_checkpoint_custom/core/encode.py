@@ -17,7 +17,7 @@ is anything else, so that a thread copied inside the database names its new thre
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -35,7 +35,6 @@ from pydantic import ValidationError
 from langgraph_checkpoint_custom.core.filter import project
 from langgraph_checkpoint_custom.core.known import Held, KnownValues
 from langgraph_checkpoint_custom.core.model import (
-    MAX_CHANNEL,
     MAX_ID,
     BlobRef,
     BlobRow,
@@ -70,6 +69,7 @@ SMALL_VALUES = 4_096
 
 # What a graph cannot change in place.
 _SCALARS = frozenset({int, float, bool, type(None)})
+_NUMBERS = frozenset({int, float})
 # What is stored by itself: LangGraph leaves a snapshot out until the next one, and the other would come back as bytes.
 _BY_ITSELF = frozenset({_DeltaSnapshot, bytearray})
 
@@ -147,6 +147,9 @@ class _Head(NamedTuple):
         """The row; `document` is as the serializer gave it."""
         codec, (thread_id, checkpoint_ns, parent_id), checkpoint, metadata, _ = self
         checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
+        form = checkpoint.get("v", 1)
+        if type(form) is not int or not 0 <= form < 2**31:
+            raise ConfigError("the checkpoint's v, the number of LangGraph's format, must be an int of at least 0")
         root_id = None
         if checkpoint_ns:
             parents = metadata.get("parents")
@@ -166,7 +169,7 @@ class _Head(NamedTuple):
             parent_id,
             root_id,
             run_of(metadata),
-            int(checkpoint.get("v", 1)),
+            form,
             inline,
             delta,
             channels,
@@ -181,7 +184,7 @@ class _Head(NamedTuple):
         counters = self.metadata.get("counters_since_delta_snapshot")
         if not counters or not isinstance(counters, Mapping):
             return set()
-        return set(counters).intersection(self.checkpoint.get("channel_versions") or {})
+        return set(map(channel_text, set(counters).intersection(self.checkpoint.get("channel_versions") or {})))
 
 
 def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | None) -> Encoded | None:
@@ -189,10 +192,8 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
     codec, (_, _, parent_id), checkpoint, metadata, claim = head
     values = checkpoint.get("channel_values") or {}
     versions = checkpoint.get("channel_versions") or {}
-    if before and not before.is_whole:
+    if (before and not before.is_whole) or not _are_plain(versions.values()):
         return None
-    for version in new_versions.values():
-        version_key(version)
     stored: dict[str, Any] = {**values}
     others: list[Any] = []
     held: Held | None = None
@@ -227,6 +228,15 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
     row = head.row(list(map(channel_text, values)), sorted(delta), found)
     replayed = sorted(delta.difference(values)) if delta and parent_id else ()
     return Encoded(row, (), kept, replayed, _nothing, claim, KnownValues(document, {}, is_whole=not kept))
+
+
+def _are_plain(versions: Collection[Any]) -> bool:
+    """Whether versions need no closer look, since all of them are numbers, or text that may be in a key."""
+    try:
+        together = "".join(versions)
+    except TypeError:
+        return _NUMBERS.issuperset(map(type, versions))
+    return together.isascii() and "\0" not in together
 
 
 def _are_small(codec: Values, values: Sequence[Any]) -> bool:
@@ -278,8 +288,10 @@ class _Rows:
                 self._inline[channel_text(channel)] = value
             elif _is_inline(value):
                 self._inline[channel] = value
-        for channel in sorted(self._versions):
+        for channel, version in self._versions.items():
             channel_text(channel)
+            version_key(version)
+        for channel in sorted(self._versions):
             if channel not in self._inline:
                 self._add(blobs, opened, channel)
         document = {**head.checkpoint, "channel_values": self._inline}
@@ -472,7 +484,7 @@ def encode_rows(
     places: dict[int, Place] = {}  # Of those that are still to be closed.
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
-        channel = text("channel", channel, MAX_CHANNEL)
+        channel = channel_text(channel)
         place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
         stored = _encoded(place, codec.dumps_open, value)
         rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
@@ -488,7 +500,11 @@ def version_key(version: object) -> str:
     """A channel version as text; versions that differ have different texts."""
     if type(version) is str and not version.startswith("#"):
         return text("channel version", version, MAX_ID)
-    return text("channel version", f"#{json.dumps(version)}", MAX_ID)
+    try:
+        number = json.dumps(version)
+    except (TypeError, ValueError):
+        raise ConfigError(f"channel version must be text or a number, not {type(version).__name__}") from None
+    return text("channel version", f"#{number}", MAX_ID)
 
 
 def _is_inline(value: Any) -> bool:

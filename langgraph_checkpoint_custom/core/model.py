@@ -228,6 +228,8 @@ def text(what: str, value: object, limit: int) -> str:
 @lru_cache(maxsize=4096, typed=True)
 def channel_text(value: Hashable) -> str:
     """The name of a channel: a graph has the same few in each superstep."""
+    if not isinstance(value, str):
+        raise ConfigError(f"channel must be text, not {type(value).__name__}")
     return text("channel", value, MAX_CHANNEL)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import random
 import string
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -117,6 +120,54 @@ async def test_what_cannot_be_a_channel_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match="channel"):
         await face.history(where, [bad])
     assert database.cells() == before
+
+
+@pytest.mark.parametrize("bad", [None, 5, 1.5, True, b"a", ("a",)], ids=repr)
+async def test_a_channel_that_is_no_text_is_refused_before_anything_is_written(
+    face: Face, database: Database, bad: Any
+) -> None:
+    where = await put(face, "1")
+    before = database.cells()
+    counted = metadata(counters_since_delta_snapshot={bad: (1, 1), "other": (1, 1)})
+    for value in (1, ["small"], [LONG]):
+        for call in (
+            put(face, "2", {bad: value}),
+            put(face, "2", {"other": value, bad: value}, parent=where),
+            put(face, "2", {"other": value}, versions={"other": "1", bad: "1"}, meta=counted),
+            face.put_writes(where, [("other", value), (bad, value)], "task"),
+        ):
+            with pytest.raises(ConfigError, match="channel must be text, not"):
+                await call
+    assert database.cells() == before
+
+
+@pytest.mark.parametrize("bad", [b"1", 1j, {1}, Decimal(1), datetime(2026, 1, 1), object()], ids=type)
+async def test_a_version_that_is_none_is_refused_before_anything_is_written(
+    face: Face, database: Database, bad: Any
+) -> None:
+    where = await put(face, "1")
+    before = database.cells()
+    for value in (1, ["small"], [LONG]):
+        versions = {"b": "1", "a": bad}
+        for new in (versions, {"b": "1"}):
+            with pytest.raises(ConfigError, match="channel version must be text or a number, not"):
+                await put(face, "2", {"a": value}, parent=where, versions=versions, new=new)
+    assert database.cells() == before
+
+
+@pytest.mark.parametrize("bad", ["4", b"4", None, True, 3.5, math.nan, math.inf, -1, 2**31, 2**70], ids=repr)
+async def test_a_format_that_is_none_is_refused_before_anything_is_written(
+    face: Face, database: Database, bad: Any
+) -> None:
+    where = await put(face, "1")
+    before = database.cells()
+    for value in (1, [LONG]):
+        with pytest.raises(ConfigError, match="the checkpoint's v"):
+            await put(face, "2", {"a": value}, parent=where, v=bad)
+    assert database.cells() == before
+    for good in (0, 4, 2**31 - 1):
+        where = await put(face, f"{3 + good}", {"a": 1}, parent=where, v=good)
+        assert (await get(face, where)).checkpoint["v"] == good
 
 
 @pytest.mark.parametrize("bad", [{}, {"configurable": None}, {"configurable": {}}, {"configurable": {"user": "a"}}])
