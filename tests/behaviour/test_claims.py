@@ -314,22 +314,26 @@ async def test_an_empty_token_is_no_claim(face: Face) -> None:
 # Interrupted and cancelled owners
 
 
-@pytest.mark.parametrize("moment", ["taking", "releasing"])
+@pytest.mark.parametrize("moment", ["taking", "before releasing", "releasing"])
 async def test_an_owner_that_is_interrupted_leaves_no_claim(
     face: Face, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was asked for is done, but before the answer comes there is Ctrl-C, or the task is cancelled."""
+    """There is Ctrl-C, or the task is cancelled, before what was asked for is done, or before the answer comes."""
     lease = face.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
     driver = lease._driver
     run, arun = driver.run, driver.arun
 
     def interrupted(op: Any) -> Any:
         monkeypatch.undo()
-        run(op)
+        if moment != "before releasing":
+            run(op)
         raise KeyboardInterrupt
 
     async def cancelled(op: Any) -> Any:
         monkeypatch.undo()
+        if moment == "before releasing":
+            task.cancel()
+            await asyncio.sleep(0)
         done = await arun(op)
         task.cancel()
         await asyncio.sleep(0)
