@@ -126,6 +126,18 @@ def test_each_thing_that_can_be_wrong_is_found(own_cli: Cli, monkeypatch: pytest
     assert found(own_cli) == expected
 
 
+@pytest.mark.leaves_damage("a checkpoint is deleted by hand")
+def test_a_parent_that_is_gone_is_a_notice_and_no_fault(own_cli: Cli) -> None:
+    """A run that goes on from a checkpoint while that is deleted leaves it so."""
+    with own_cli.store.open() as saver:
+        first = put(saver, "1", a=["x"])
+        put(saver, "1", first, a=["y"])
+    Database(own_cli.store).run("DELETE FROM checkpoints WHERE checkpoint_id = :id", id=id_of(first))
+    assert found(own_cli, code=0) == {"parent gone": 1}
+    assert own_cli.json("doctor")["checks"]["parent gone"]["wrong"] is False
+    assert "parent gone: thread 1" in own_cli("doctor")
+
+
 def test_what_is_nobodys_goes_with_its_parts(cli: Cli) -> None:
     with cli.store.open() as saver:
         where = store_again(saver, "1")
