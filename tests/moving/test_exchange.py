@@ -417,6 +417,24 @@ def test_a_row_that_no_export_has_written_is_told_with_its_line(
             import_file(other, packed(tmp_path / "one.zst", text))
 
 
+@pytest.mark.parametrize("parts", ["no JSON", "[1]", '"a"', '["a', "{}", 5])
+def test_parts_that_are_no_names_are_refused_though_the_digest_is_right(
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, parts: Any
+) -> None:
+    """A file that somebody has made."""
+    step(saver, "t", None, a=["t" * 4000])
+    export_file(saver, tmp_path / "all.zst")
+    head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
+    place = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
+    cells = json.loads(rows[place])["blob"]
+    rows[place] = json.dumps({"blob": cells | {"parts": parts}}).encode() + b"\n"
+    end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
+    told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
+    with pytest.raises(BrokenExport, match=rf"line {place + 3}: (the column parts|Expecting|Unterminated)"):
+        import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, told, last])))
+    assert list(other.threads()) == []
+
+
 def test_a_target_without_the_thread_is_not_told_that_it_was_there(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
