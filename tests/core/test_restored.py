@@ -360,7 +360,7 @@ OBJECTS: dict[str, Any] = {
     "message": HumanMessage("hi"),
     "messages with objects": [
         ToolMessage("t", tool_call_id="1", artifact=Place((1, 2), [More(number=1)])),
-        ToolMessage("t", tool_call_id="1", artifact=[Inner(), np.float64]) if False else AIMessage("a"),
+        ToolMessage("t", tool_call_id="1", artifact=[Inner(number=2), np.zeros(2)]),
         HumanMessage("h", additional_kwargs={"model": More(more="m"), "pair": (1, 2), "by": {UUID(int=1): 2}}),
         AIMessage("a", response_metadata={"at": datetime(2024, 5, 6, tzinfo=BERLIN)}, unknown=Place(1)),
         Document("d", metadata={"model": Inner(number=3), "place": Place(1)}),
