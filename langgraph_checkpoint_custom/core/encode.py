@@ -149,7 +149,7 @@ class _Head(NamedTuple):
         checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
         form = checkpoint.get("v", 1)
         if type(form) is not int or not 0 <= form < 2**31:
-            raise ConfigError("the checkpoint's v, the number of LangGraph's format, must be an int of at least 0")
+            raise ConfigError("the checkpoint's v, the number of LangGraph's format, must be an int, and not below 0")
         root_id = None
         if checkpoint_ns:
             parents = metadata.get("parents")
