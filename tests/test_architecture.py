@@ -125,7 +125,7 @@ GOES_ON = (
     "schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
     "store_fork_", "erase_superseded",
 )  # fmt: skip
-GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page"}
+GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page", "limit_waiting"}
 # What only the command line sends (`verify`, `stats` and `doctor` look at everything), and what asks for the role's
 # rights when a saver opens.
 LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_", "hides_tenants")

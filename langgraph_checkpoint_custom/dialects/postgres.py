@@ -161,7 +161,7 @@ class PostgresDialect(SqlDialect):
             stored = {tuple(row) for row in reply[0]}
             return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in parts]
 
-        return Merged(self._send(statement), split)
+        return Merged(self._send(statement, locks=[self.statement("limit_waiting")]), split)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """One statement for the checkpoint and its blobs, behind the thread's lock."""
@@ -191,8 +191,6 @@ class PostgresDialect(SqlDialect):
         if claim is not None:
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
             return self._send(statement, lost, locks=self._share(key.thread_id))
-        if any(row.idx < 0 for row in rows):  # They replace rows, so they may wait for whoever deletes these.
-            return self._send(statement)
         share = Share(
             ("insert_writes", self._tenant),
             (*key, rows[0].task_id),
@@ -218,7 +216,9 @@ class PostgresDialect(SqlDialect):
             types=_texts([row.type for _, row in flat]),
             values=ManyBytes(row.value for _, row in flat),
         )
-        return Merged(self._send(statement), lambda _: [[[]]] * len(parts))
+        # What is there already is waited for, if it is being deleted: those that have nothing to do with it go on soon.
+        limit = [self.statement("limit_waiting")]
+        return Merged(self._send(statement, locks=limit), lambda _: [[[]]] * len(parts))
 
     def select_checkpoint(self, key: Key) -> Trip:
         """One statement, which can be one for many."""

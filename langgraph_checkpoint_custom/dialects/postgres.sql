@@ -120,6 +120,11 @@ FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(threa
 SELECT pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
 FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s) AS here
 
+-- name: limit_waiting
+-- differs: for statements of many calls. One that stores again what is being deleted waits for that, and takes no others
+-- along: after this time each goes by itself. The deletion of a thread of 1,000 checkpoints takes 15 ms.
+SELECT set_config('lock_timeout', '100ms', true)
+
 -- name: insert_checkpoint
 -- A checkpoint that refers to nothing. One that is there already is stored again by put_checkpoint, which may wait for
 -- whoever deletes it.

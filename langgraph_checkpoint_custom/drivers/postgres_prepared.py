@@ -49,7 +49,7 @@ HOT = frozenset(
 )
 
 # Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
-MANY = frozenset({"insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
+MANY = frozenset({"limit_waiting", "insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
 
 # Of these a generic plan may read all of a thread, unless the session is ours.
 RANGES = frozenset({"page_of_namespace"})
