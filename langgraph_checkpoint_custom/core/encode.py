@@ -210,8 +210,8 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
             value = stored[channel] = held.values[channel]
         others.append(value)
     kept = []
-    delta = head.delta() if "counters_since_delta_snapshot" in metadata else ()
-    for channel in sorted(delta):
+    delta = sorted(head.delta()) if "counters_since_delta_snapshot" in metadata else []
+    for channel in delta:
         if channel not in values and channel not in new_versions:
             held = held or (before and before.held)
             if held and channel in held.values:
@@ -225,8 +225,8 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
             return None
     except Exception:  # Whatever it is: it is said of the value that is wrong.
         return None
-    row = head.row(list(map(channel_text, values)), sorted(delta), found)
-    replayed = sorted(delta.difference(values)) if delta and parent_id else ()
+    row = head.row(list(map(channel_text, values)), delta, found)
+    replayed = [channel for channel in delta if channel not in values] if parent_id else ()
     return Encoded(row, (), kept, replayed, _nothing, claim, KnownValues(document, {}, is_whole=not kept))
 
 
