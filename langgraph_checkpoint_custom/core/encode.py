@@ -201,7 +201,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
         kind = type(value)
         if kind in _SCALARS or ((kind is str or kind is bytes) and len(value) <= INLINE_BYTES):
             continue
-        if kind in _BY_ITSELF:
+        if kind in _BY_ITSELF or kind is bytes:
             return None
         if before and channel not in new_versions and channel in versions:
             held = held or before.held

@@ -154,7 +154,8 @@ def build_tuple(
     """
     if not rows or rows[0].kind == "write":  # Writes can come before their checkpoint.
         return None
-    one = _One(rows[0], rows[1:])
+    head, *others = rows
+    one = _One(head, others, _by_name(others) if head.channels else {})
     thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
     decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
     found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
@@ -172,32 +173,40 @@ def build_tuples(
 ) -> list[CheckpointTuple]:
     """The checkpoints of a page whose metadata match, newest first; each has objects of its own."""
     heads: list[TupleRow] = []
-    others: dict[tuple[str, ...], list[TupleRow]] = {}  # A blob may be of several checkpoints of its namespace.
+    others: dict[tuple[str, ...], list[TupleRow]] = {}
     for row in rows:
         if row.kind == "checkpoint":
             heads.append(row)
         else:
             others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
+    # A blob may be of several checkpoints of its namespace.
+    blobs = {place: _by_name(found) for place, found in others.items() if len(place) == 2}
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:
         decoder = Decoder(codec, *head[1:4])
         metadata = decoder.metadata(head.type2, head.value2)
         if matches(metadata):
-            one = _One(head, [*(others.get(head[1:3], ()) if head.channels else ()), *others.get(head[1:4], ())])
+            one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
             tuples.append(one.made(d, decoder, next_version, metadata))
     return tuples
 
 
+def _by_name(rows: Iterable[TupleRow]) -> dict[tuple[str | None, str | None], TupleRow]:
+    """Values and parts, by channel and by version or name."""
+    return {(row.name, row.key): row for row in rows if row.kind == "blob"}
+
+
 class _One(NamedTuple):
-    """The rows of one checkpoint."""
+    """The rows of one checkpoint, with its writes and sends, and with the blobs of its namespace."""
 
     head: TupleRow
     others: Sequence[TupleRow]
+    blobs: Mapping[tuple[str | None, str | None], TupleRow]
 
     def made(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
         """The checkpoint."""
-        head, others = self
+        head, others, _ = self
         _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
         document: Any = decoder.document(head.type, head.value)
         pending: list[PendingWrite] = []
@@ -217,7 +226,7 @@ class _One(NamedTuple):
 
     def _add_blobs(self, d: SqlDialect, decoder: Decoder, document: Any) -> None:
         """Put the values that have rows of their own into the document."""
-        blobs = {(row.name, row.key): row for row in self.others if row.kind == "blob"}
+        blobs = self.blobs
         values, stated = document["channel_values"], document.get("channel_versions", {})
         for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
