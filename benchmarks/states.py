@@ -141,6 +141,7 @@ def message(number: int) -> BaseMessage:
             output_tokens=150,
             total_tokens=tokens["total_tokens"],
             input_token_details={"audio": 0, "cache_read": 0},
+            output_token_details={"audio": 0, "reasoning": 0},
         ),
     )
 

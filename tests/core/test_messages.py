@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.core.serde import faithful
 
 OFFICIAL = JsonPlusSerializer(allowed_msgpack_modules=None)
 OURS = faithful(OFFICIAL)
-CALL = ToolCall(name="add", args={"a": [1, {"b": 2.5}]}, id="call 1")
+CALL = ToolCall(name="add", args={"a": [1, {"b": 2.5}]}, id="call 1", type="tool_call")
 USAGE: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"cache_read": 1}}
 
 EXAMPLES = [
