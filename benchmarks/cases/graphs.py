@@ -44,13 +44,13 @@ class DeltaState(TypedDict, total=False):
 def build(saver: BaseCheckpointSaver[Any], steps: int, schema: type = State) -> Any:
     """A graph that takes so many steps and then asks, again and again."""
 
-    def work(state: State) -> State:
+    def work(state: Any) -> State:  # Of either schema.
         return {"messages": [AIMessage(prose(200))], "count": 1}
 
-    async def awork(state: State) -> State:
+    async def awork(state: Any) -> State:
         return work(state)
 
-    def ask(state: State) -> State:
+    def ask(state: Any) -> State:
         answer = interrupt("go on?")
         return {"messages": [AIMessage(answer)], "count": 1}
 

@@ -19,7 +19,6 @@ from langgraph_checkpoint_custom.core.model import (
     ABOVE_KINDS,
     AFTER_ALL,
     KIND_MARK,
-    CheckpointRow,
     Key,
     Page,
     WriteRow,
@@ -36,10 +35,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Storing
 
     @abstractmethod
-    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
-        """Store a checkpoint that refers to nothing.
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+        """Store a checkpoint that is one row: without a row in the reply it is left to `put_checkpoint`.
 
-        Unless it `replaces` one that is there already: no row if there is one, which `put_checkpoint` replaces.
+        So is one that is there already, or, if it `replaces` that, one whose parent is needed and is hidden or gone; it
+        says nothing of one that needs none.
         """
 
     @abstractmethod

@@ -94,9 +94,9 @@ class Encoded(NamedTuple):
     known: KnownValues
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is one row that refers to nothing."""
-        return not (self.blobs or self.kept or self.replayed or self.claim)
+    def is_one_row(self) -> bool:
+        """Whether it is one row that needs nothing to be there, but for the parent where it has `replayed`."""
+        return not (self.blobs or self.kept or self.claim)
 
     def without(self, lost: Sequence[str]) -> Encoded:
         """The same, storing these channels whole, since what it would share or keep of them is gone."""

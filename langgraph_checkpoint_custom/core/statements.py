@@ -69,7 +69,7 @@ class Statements(ABC):
     negative_limit: ClassVar[int | None]
     """What a limit below zero means, as with LangGraph's saver of the database: None is all."""
     replaces: ClassVar[bool]
-    """Whether `insert_checkpoint` replaces a checkpoint that is there already, and so need not say so."""
+    """Whether `insert_checkpoint` replaces a checkpoint that is there already, and sees whether its parent is there."""
     _percent: ClassVar[str] = "%"
     """How a percent sign is written in a statement."""
 

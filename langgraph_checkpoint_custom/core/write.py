@@ -20,9 +20,10 @@ from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNot
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with the values that are new in it; returns it as it was stored.
 
-    Trips: 1; on SQLite, where they are no round trips, 2 if it has blobs. One more if a value that it keeps is gone,
-        because the thread was pruned or deleted while a run went on from there: it is stored again from the checkpoint
-        itself. Two more if the parent is hidden and a `DeltaChannel` needs it. One more if the checkpoint is there.
+    Trips: 1; on SQLite, where they are no round trips, 2 if it has blobs or keeps some. One more if a value that it
+        keeps is gone, because the thread was pruned or deleted while a run went on from there: it is stored again from
+        the checkpoint itself. Two more if the parent is hidden and a `DeltaChannel` needs it. One more if the
+        checkpoint is there.
     Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
     Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
@@ -30,9 +31,9 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         or one further back, and a prune has removed it.
     Source: BaseCheckpointSaver.put.
     """
-    if encoded.is_whole and not only_newest:
-        (stored,) = yield d.insert_checkpoint(encoded.row)
-        if stored or d.replaces:
+    if encoded.is_one_row and not only_newest and (d.replaces or not encoded.replayed):
+        (stored,) = yield d.insert_checkpoint(encoded)
+        if stored or (d.replaces and not encoded.replayed):
             return encoded
     parent_is_whole = False
     while True:

@@ -126,8 +126,9 @@ class PostgresDialect(SqlDialect):
         """As always; many who begin at once look together."""
         return _the_same_for_all(super().schema_numbers())
 
-    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement, which can be one for many."""
+        row = encoded.row
         statement = self._later("insert_checkpoint", lambda: _columns(row))
         share = Share(
             ("insert_checkpoints", self._tenant),

@@ -21,6 +21,11 @@ from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was given.
 
+# A checkpoint is stored in any case, or where its parent is there and not hidden.
+VALUES = f"VALUES ({', '.join('?' * 16)})"
+ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
+    SELECT 1 FROM checkpoints WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?4 AND NOT hidden
+)"""
 # Rows that a statement inserts; one of each length would take longer to prepare than to run.
 WRITES = (16, 4, 1)
 
@@ -46,6 +51,8 @@ class SqliteDialect(SqlDialect):
 
     def __init__(self, path: str) -> None:
         super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")
+        insert = self._blocks["insert_checkpoint"]
+        self._insert_on_parent = f"{insert.replace(VALUES, ON_PARENT)}\nRETURNING true"
         row = "(?, ?, ?, ?)"
         self._insert_writes = {
             size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in WRITES
@@ -68,9 +75,10 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return [] if value is None or value == "[]" else _DECODE(value)[0]
 
-    def insert_checkpoint(self, row: CheckpointRow) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement."""
-        return self._send(self._insert(row))
+        found = self._insert(encoded.row)
+        return self._send(found._replace(sql=self._insert_on_parent) if encoded.replayed else found)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """What is gone; nobody else writes between this and what follows."""

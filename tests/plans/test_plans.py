@@ -55,7 +55,7 @@ def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, 
 SHARED: dict[str, tuple[Callable[[SqlDialect, str], Trip | None], int]] = {
     "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
-    "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread).row), 0),
+    "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread)), 0),
     "put_writes": (
         lambda d, thread: d.insert_writes(
             Key(thread, "", "000077"), [WriteRow("a", "new", "", None, 0, "msgpack", b"")], None
