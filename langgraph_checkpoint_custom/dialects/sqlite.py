@@ -24,7 +24,7 @@ _DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was giv
 # A checkpoint is stored in any case, or where its parent is there and not hidden.
 VALUES = f"VALUES ({', '.join('?' * 16)})"
 ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
-    SELECT 1 FROM checkpoints WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?4 AND NOT hidden
+    SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
 )"""
 # Rows that a statement inserts; one of each length would take longer to prepare than to run.
 WRITES = (16, 4, 1)
@@ -77,8 +77,7 @@ class SqliteDialect(SqlDialect):
 
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
         """One statement."""
-        found = self._insert(encoded.row)
-        return self._send(found._replace(sql=self._insert_on_parent) if encoded.replayed else found)
+        return self._send(self._insert(encoded.row, encoded.row.parent_id if encoded.replayed else None))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
         """What is gone; nobody else writes between this and what follows."""
@@ -110,17 +109,21 @@ class SqliteDialect(SqlDialect):
         put = [Statement("put_blobs", self._blocks["put_blobs"], blobs)] if blobs else []
         return self._send(*put, self._insert(row))
 
-    def _insert(self, row: CheckpointRow) -> Statement:
-        values = self.stored_thread(row.thread_id), *row[1:7], *map(self.array, row[7:11]), *row[11:]
-        return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
+    def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
+        """One statement; with a parent, which has to be there and not hidden."""
+        place = self.stored_thread(row.thread_id), row.checkpoint_ns
+        values = *place, *row[2:7], *map(self.array, row[7:11]), *row[11:]
+        if parent is None:
+            return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
+        return Statement("insert_checkpoint", self._insert_on_parent, (*values, *place, parent))
 
     def select_checkpoint(self, key: Key) -> Trip:
         """Of a checkpoint that refers to nothing; `select_referring` for the others."""
         thread_id, checkpoint_ns, checkpoint_id = key
         place = self.stored_thread(thread_id), checkpoint_ns
         if checkpoint_id is None:
-            return Trip((Statement("select_latest", self._blocks["select_latest"], place),))
-        return Trip((Statement("select_exact", self._blocks["select_exact"], (*place, checkpoint_id)),))
+            return Trip((Statement("select_latest", self._blocks["select_latest"], place * 3),))
+        return Trip((Statement("select_exact", self._blocks["select_exact"], (*place, checkpoint_id) * 2),))
 
     def fork_thread(self, fork: Fork) -> Trip:
         """What is in the way; nobody else writes between this and what follows."""

@@ -125,20 +125,20 @@ ORDER BY checkpoint_id DESC LIMIT 1
 
 -- name: select_latest
 -- differs: all of a checkpoint that refers to nothing, in 6 µs where what page_latest starts takes 9; `more` of any other.
--- Parameters go by position.
+-- Parameters go by position, each for one place: Python 3.14 takes no tuple for ?1.
 SELECT * FROM (
     SELECT
         CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
         checkpoint_id, parent_id, NULL, NULL, NULL, checkpoint_type, checkpoint, metadata_type, metadata, NULL, NULL
-    FROM checkpoints WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND NOT hidden
+    FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 UNION ALL
 SELECT
     'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
     NULL, NULL, NULL, NULL
-FROM writes WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = (
-    SELECT checkpoint_id FROM checkpoints WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND NOT hidden
+FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = (
+    SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
 
@@ -147,12 +147,12 @@ FROM writes WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = (
 SELECT
     CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
     checkpoint_id, parent_id, NULL, NULL, NULL, checkpoint_type, checkpoint, metadata_type, metadata, NULL, NULL
-FROM checkpoints WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3
+FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 UNION ALL
 SELECT
     'write', thread_id, checkpoint_ns, checkpoint_id, channel, task_id, task_path, idx, type, value,
     NULL, NULL, NULL, NULL
-FROM writes WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3
+FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 
 -- Each page_ block starts a statement that the rows_ blocks end, joined by UNION ALL; of one checkpoint no blob can
 -- come twice.
