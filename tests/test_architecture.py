@@ -136,9 +136,9 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     for database in ("postgres", "sqlite"):
         for name, body in load_blocks(f"{database}.sql").items():
             if name not in ACROSS_THREADS | GOING_ON and not name.startswith(GOES_ON + LOOKING_AROUND):
-                # By name, or as the first one by position.
+                # By name, or by position.
                 bound = re.search(
-                    r"(?::|%\()thread_ids?\b|\bthread_id = \?1\b|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES \()\?", body
+                    r"(?::|%\()thread_ids?\b|\bthread_id = \?\s|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES \()\?", body
                 )
                 assert bound, f"{name} in {database}.sql"
 
