@@ -36,10 +36,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     @abstractmethod
     def insert_checkpoint(self, encoded: Encoded) -> Trip:
-        """Store a checkpoint that is one row: without a row in the reply it is left to `put_checkpoint`.
+        """Store a checkpoint that is one row; a row in the reply says that it was stored.
 
-        So is one that is there already, or, if it `replaces` that, one whose parent is needed and is hidden or gone; it
-        says nothing of one that needs none.
+        Without one, nothing was stored, and `put_checkpoint` decides: there is such a checkpoint already or, where that
+        is replaced, the parent is needed and is hidden or gone. Where such a checkpoint is replaced and no parent is
+        needed, it is stored in any case, and no row says so.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.core.claims import take_claim
 from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.encode import encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.core.encode import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.core.fork import fork_thread
 from langgraph_checkpoint_custom.core.history import get_delta_channel_history
 from langgraph_checkpoint_custom.core.interrupts import waiting_threads
@@ -162,12 +162,18 @@ def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDial
     assert encoded.row.inline_channels == ["number", "list"]
 
 
-def test_a_put_of_deltas_alone_looks_for_its_parent_in_the_statement_that_stores_it_on_sqlite(d: SqlDialect) -> None:
+def deltas_alone() -> Encoded:
+    """A checkpoint whose only channel is rebuilt from its parent on."""
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     where = generate_config("t", checkpoint_id="0")
     encoded = done(encode_checkpoint(CODEC, key_of(where), where, checkpoint, metadata, {"log": "2"}))
     assert encoded.replayed == ["log"]
+    return encoded
+
+
+def test_a_put_of_deltas_alone_looks_for_its_parent_in_the_statement_that_stores_it_on_sqlite(d: SqlDialect) -> None:
+    encoded = deltas_alone()
     assert encoded.is_one_row
     if d.system == "postgresql":  # The parent stays there as long as the lock is held.
         script = Script()
@@ -234,11 +240,7 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
 
 
 def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
-    checkpoint = generate_checkpoint(channel_versions={"log": "2"})
-    metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
-    where = generate_config("t", checkpoint_id="0")
-    encoded = done(encode_checkpoint(CODEC, key_of(where), where, checkpoint, metadata, {"log": "2"}))
-    assert encoded.replayed == ["log"]
+    encoded = deltas_alone()
     gone = [[("parent", None)]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
         drive(put(d, encoded), Script(gone) if d.system == "postgresql" else Script([[]], gone))
