@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import _thread
 import os
+import signal
 import threading
 import weakref
+from collections.abc import Generator
+from functools import partial
 from typing import Protocol
 
 
 class Forked(Protocol):
     """What has something that a fork must not share."""
 
-    def before_fork(self) -> None: ...
-    def after_fork(self, *, child: bool) -> None: ...
+    def before_fork(self) -> None:
+        """Close it; a lock that nobody else may have meanwhile is taken with `hold`."""
+
+    def after_fork(self) -> None:
+        """Begin anew, in the child; this may be called twice."""
 
 
 _ALL: weakref.WeakSet[Forked] = weakref.WeakSet()
-_FORKING: list[Forked] = []  # Those that were told of the fork that goes on.
-_ONE_AT_A_TIME = threading.Lock()  # Guards both.
+_ONE_AT_A_TIME = threading.Lock()  # Guards it; held during a fork.
+_HELD: list[Generator[None, None, None]] = []  # Each has a lock until the fork is over.
+_INTERRUPTED: list[int] = []  # The signal whose interrupt is for who forks.
 
 
 def tell_of_forks(what: Forked) -> None:
@@ -32,10 +39,22 @@ def tell_of_forks(what: Forked) -> None:
         _ALL.add(what)
 
 
+def hold(lock: threading.Lock) -> None:
+    """Take a lock until the fork is over."""
+
+    def held() -> Generator[None, None, None]:
+        with lock:
+            yield
+
+    holder = held()
+    next(holder)
+    _HELD.append(holder)
+
+
 def _before() -> None:
     """Tell all of them on an OS thread of its own, where no signal comes: each has to be told to its end.
 
-    What interrupts the wait for that is raised then, which Python prints: it lets no hook keep a fork from going on.
+    Python lets no hook keep a fork from going on: it prints what one raises. Ctrl-C comes after the fork instead.
     """
     interrupt: BaseException | None = None
     begun, done = threading.Lock(), threading.Event()
@@ -46,7 +65,9 @@ def _before() -> None:
             done.wait()
         except RuntimeError:  # The interpreter ends and makes no threads any more.
             _tell(begun, done)
-        except BaseException as error:
+        except KeyboardInterrupt:
+            _INTERRUPTED[:] = [signal.SIGINT]
+        except BaseException as error:  # What the handler of another signal raises.
             interrupt = error
     if interrupt:
         raise interrupt
@@ -55,10 +76,9 @@ def _before() -> None:
 def _tell(begun: threading.Lock, done: threading.Event) -> None:
     if not begun.acquire(blocking=False):  # Whoever starts this may be interrupted, and starts it again.
         return
-    _ONE_AT_A_TIME.acquire()
+    hold(_ONE_AT_A_TIME)
     failed: Exception | None = None
     for what in list(_ALL):
-        _FORKING.append(what)  # First, so that its lock is released even if something fails.
         try:
             what.before_fork()
         except Exception as error:
@@ -68,13 +88,16 @@ def _tell(begun: threading.Lock, done: threading.Event) -> None:
         raise failed
 
 
-def _after(*, child: bool) -> None:
-    while _FORKING:
-        _FORKING.pop().after_fork(child=child)
-    _ONE_AT_A_TIME.release()
+def _in_child() -> None:
+    for what in list(_ALL):
+        what.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before, after_in_parent=lambda: _after(child=False), after_in_child=lambda: _after(child=True)
-    )
+    # An interrupt comes in Python code only, so what follows a fork is done by functions that are built in: one closes
+    # what has the locks, and one calls another for the signal, whose handler then runs where `os.fork` was called.
+    os.register_at_fork(before=_before, after_in_parent=_HELD.clear, after_in_child=_HELD.clear)
+    os.register_at_fork(after_in_parent=partial(_INTERRUPTED.sort, key=_thread.interrupt_main))
+    os.register_at_fork(after_in_parent=_INTERRUPTED.clear, after_in_child=_INTERRUPTED.clear)
+    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_in_child)  # Again, since an interrupt may have ended the first one.

@@ -36,18 +36,17 @@ class Recent:
     """Values by checkpoint and channel; shared by all copies of a saver."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._whole = _Newest(OBJECTS)
-        self._names = _Newest(PARTS)
+        self.after_fork()
         tell_of_forks(self)
 
     def before_fork(self) -> None:
-        """Let nobody else be inside."""
-        self._lock.acquire()
+        """Nothing has to be closed."""
 
-    def after_fork(self, *, child: bool) -> None:
-        """Go on."""
-        self._lock.release()
+    def after_fork(self) -> None:
+        """Know nothing: an OS thread that is not in the child may have been inside."""
+        self._lock = threading.Lock()
+        self._whole = _Newest(OBJECTS)
+        self._names = _Newest(PARTS)
 
     def of(self, key: Key, cipher: CipherProtocol | None) -> KnownValues | None:
         """What is known of the values of a checkpoint if the same cipher has stored them, or None."""

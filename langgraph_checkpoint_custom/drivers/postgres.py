@@ -135,12 +135,11 @@ class PostgresDriver:
     def before_fork(self) -> None:
         """Nothing has to be closed."""
 
-    def after_fork(self, *, child: bool) -> None:
+    def after_fork(self) -> None:
         """Leave the connections to the parent; its workers are not in the child either."""
-        if child:
-            self._connections.forget()
-            self._workers = None
-            self._share_anew()
+        self._connections.forget()
+        self._workers = None
+        self._share_anew()
 
     # Sync
 

@@ -48,7 +48,7 @@ from langgraph_checkpoint_custom.errors import (
     closed,
     no_list_of_names,
 )
-from langgraph_checkpoint_custom.forks import tell_of_forks
+from langgraph_checkpoint_custom.forks import hold, tell_of_forks
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class SqliteDriver:
 
     def before_fork(self) -> None:
         """Close the file: SQLite's locks are those of a process, and do not survive a fork."""
-        self._lock.acquire()
+        hold(self._lock)
         if self._shared:
             return
         deadline = time.monotonic() + FORK_WAITS
@@ -161,13 +161,11 @@ class SqliteDriver:
         if writer is not None:
             writer.close()
 
-    def after_fork(self, *, child: bool) -> None:
-        """Go on; the file is opened again when it is needed. In the child there are no workers."""
-        if child:
-            self._workers = {}
-            self._line = Line()
-            self._held.readers.clear()
-        self._lock.release()
+    def after_fork(self) -> None:
+        """Begin anew: there are no workers in the child, and the file is opened again when it is needed."""
+        self._workers = {}
+        self._line = Line()
+        self._held.readers.clear()
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""

@@ -20,7 +20,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError
+from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from tests.conftest import COLOURS, folder_of_nobody, needs_error_codes
 from tests.stores import Face
@@ -351,10 +351,9 @@ async def test_a_file_that_goes_while_it_is_open_is_said_and_nothing_made_in_its
 def test_a_file_that_goes_before_a_fork_is_not_made_after_it(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
-        driver: Any = saver._driver
-        driver.before_fork()
+        forks._before()
         path.unlink()
-        driver.after_fork(child=False)
+        forks._HELD.clear()
         for call in (lambda: saver.get_tuple(generate_config("t")), lambda: put(saver, "t")):
             with pytest.raises(StorageError, match="was moved, deleted or replaced"):
                 call()
@@ -373,9 +372,9 @@ def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
         put(saver, "t")
         driver: Any = saver._driver
         driver._lend("get_tuple")
-        driver.before_fork()
+        forks._before()
         assert driver.stats() == {"reading": 0, "idle": 0}
-        driver.after_fork(child=False)
+        forks._HELD.clear()
         assert saver.get_tuple(generate_config("t")) is not None
 
 
@@ -399,10 +398,10 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
         ready, done = threading.Event(), threading.Event()
 
         def fork() -> None:
-            driver.before_fork()
+            forks._before()
             ready.set()
             done.wait(20)
-            driver.after_fork(child=False)
+            forks._HELD.clear()
 
         forking = workers.submit(fork)
         while driver._held.writer is not None:

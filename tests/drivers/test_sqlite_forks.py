@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError
+from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
@@ -85,19 +85,58 @@ def interrupt():
 
 interrupting = threading.Thread(target=interrupt)
 interrupting.start()
-pid = os.fork()
+pid = None
+try:
+    pid = os.fork()
+except KeyboardInterrupt:
+    failed.append("Ctrl-C")
 if pid == 0:
-    os._exit(1 if driver._held.writer or driver._held.readers else 0)
-code = of_child(pid)
+    os._exit(1 if driver._held.writer or driver._held.readers or failed else 0)
+code = os.waitstatus_to_exitcode(os.wait()[1])
 writing.join()
 interrupting.join()
 print(code, failed, saver.get_tuple(generate_config("beside")) is not None)
 """
 
+BESIDE_WHAT_IS_KNOWN = """
+saver._recent._lock.acquire()  # As an OS thread has it that notes what it has stored.
+pid = os.fork()
+if pid == 0:
+    put(saver, "child")
+    os._exit(0)
+code = of_child(pid)
+saver._recent._lock.release()
+print(code, failed, len(list(saver.list(None))))
+"""
+
+# Marks the signal as come, as one that comes while the process is copied.
+INTERRUPTS = """
+import _thread, concurrent.futures, os, langgraph.checkpoint.conformance.test_utils
+os.register_at_fork(after_in_parent=_thread.interrupt_main, after_in_child=_thread.interrupt_main)
+"""
+
+INTERRUPTED_BEHIND = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+driver._line._leads.acquire()  # As an OS thread has it that waits for the end of the fork.
+pid = None
+try:
+    pid = os.fork()
+except KeyboardInterrupt:
+    failed.append("Ctrl-C")
+if pid == 0:
+    put(saver, "child")
+    os._exit(0 if failed == ["KeyboardInterrupt()"] else 1)
+code = os.waitstatus_to_exitcode(os.wait()[1])
+driver._line._leads.release()
+put(saver, "parent")
+SqliteSaver(":memory:").close()
+print(code, failed, len(list(saver.list(None))))
+"""
+
 
 def run(script: str, path: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", HEAD + script, str(path)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(path)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -118,11 +157,19 @@ def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
 
 
 def test_savers_that_are_made_meanwhile_are_in_no_forks_way(path: Path) -> None:
-    assert run(BESIDE_NEW_ONES, path) == "{0} []"
+    assert run(HEAD + BESIDE_NEW_ONES, path) == "{0} []"
 
 
-def test_an_interrupt_while_a_fork_waits_leaves_nothing_open_and_takes_no_lock_away(path: Path) -> None:
-    assert run(INTERRUPTED, path) == "0 ['KeyboardInterrupt()'] True"
+def test_an_interrupt_while_a_fork_waits_comes_behind_it_and_leaves_nothing_open(path: Path) -> None:
+    assert run(HEAD + INTERRUPTED, path) == "0 ['Ctrl-C'] True"
+
+
+def test_an_interrupt_while_the_process_is_copied_comes_behind_it_and_leaves_no_lock_held(path: Path) -> None:
+    assert run(INTERRUPTS + HEAD + INTERRUPTED_BEHIND, path) == "0 ['Ctrl-C'] 3"
+
+
+def test_a_fork_waits_for_nobody_who_looks_at_recent_values(path: Path) -> None:
+    assert run(HEAD + BESIDE_WHAT_IS_KNOWN, path) == "0 [] 2"
 
 
 @pytest.mark.skipif(getattr(sqlite3, "threadsafety", None) != 3, reason="another OS thread may not close connections")
@@ -133,11 +180,11 @@ def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: py
         put(saver, "t")
         driver: Any = saver._driver
         connection = driver._lend("get_tuple")
-        driver.before_fork()
+        forks._before()
         assert driver.stats() == {"reading": 0, "idle": 0}
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             connection.execute("SELECT 1")
-        driver.after_fork(child=False)
+        forks._HELD.clear()
         put(saver, "t")
 
 
@@ -174,7 +221,7 @@ print(of_child(pid), saver.get_tuple(generate_config("t")) is not None)
 
 
 def test_a_callers_connection_is_refused_in_the_child(path: Path) -> None:
-    assert run(CALLERS, path) == "7 True"
+    assert run(HEAD + CALLERS, path) == "7 True"
 
 
 class Interrupted(BaseException):
