@@ -71,7 +71,7 @@ class SqliteSaver(CheckpointSaver):
             setup=setup(dialect),
             busy_timeout=busy_timeout,
             synchronous=synchronous,
-            given=None if given and given.path else given,
+            given=given,
         )
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = given and conn

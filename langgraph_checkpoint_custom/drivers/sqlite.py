@@ -98,7 +98,7 @@ class SqliteDriver:
         setup: The operation that makes them so; run in the first transaction on the file, if needed.
         busy_timeout: Seconds to wait for another process's write to end.
         synchronous: SQLite's setting of that name, for every connection.
-        given: The caller's connection, if the path is ":memory:" and that is where it is.
+        given: The caller's connection, of which this is the path; if that is ":memory:", it is used itself.
     """
 
     def __init__(
@@ -128,7 +128,9 @@ class SqliteDriver:
         with suppress(OSError):  # The process may work in another folder when it is opened.
             if not self._shared and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
-        self._given = given
+        self._given = given if self._shared else None
+        self._of_caller = given is not None
+        self._of_parent = False  # Whether this is a child of the process that was given it.
         self._check = check
         self._setup = setup
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
@@ -166,6 +168,9 @@ class SqliteDriver:
         self._workers = {}
         self._line = Line()
         self._held.readers.clear()
+        if self._of_caller:  # It is open here, too, so the child can use neither it nor its file.
+            self._held.writer = None
+            self._of_parent = True
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
@@ -483,6 +488,11 @@ class SqliteDriver:
         )
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+        if self._of_parent:
+            raise ConfigError(
+                "this process was forked from one that gave the saver a connection; make a saver of your own here, on "
+                "a new connection"
+            )
         if self._given:
             return cast("sqlite3.Connection", self._given)  # It has as much of one as is used here.
         # To read, no file is made: it may have been moved or deleted.

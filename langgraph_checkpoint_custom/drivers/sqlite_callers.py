@@ -7,7 +7,6 @@ was made with, so all calls share that one, one after the other.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +41,6 @@ class CallersConnection:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._process = os.getpid()
         self._end = ""  # What commits the transaction that is ours.
         try:
             ((_, _, self.path),) = (row for row in self._send("PRAGMA database_list").rows if row[1] == "main")
@@ -111,10 +109,6 @@ class CallersConnection:
         """Nothing: it is the caller's."""
 
     def _send(self, sql: str, parameters: Any = (), *, many: bool = False) -> _Rows:
-        if os.getpid() != self._process:
-            raise ConfigError(
-                "this process was forked from one that gave the saver a connection; make a saver of your own here"
-            )
         if isinstance(self._given, sqlite3.Connection):
             cursor = self._given.cursor()
             cursor.row_factory = None
