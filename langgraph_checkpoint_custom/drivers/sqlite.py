@@ -303,9 +303,11 @@ class SqliteDriver:
                     if not connection.in_transaction and (self._given or not _is_whole(op, asked)):
                         self._begin(op, connection)
                     asked = steps.send(self._send(connection, op.name, asked))
-            except StopIteration:
+            except StopIteration as ended:
                 if connection.in_transaction:
-                    connection.execute("COMMIT")
+                    committed: list[object] = []
+                    call.result, call.done = ended.value, committed
+                    _commit(connection, committed)
                 raise
             if in_line:
                 raise _Leaves
@@ -344,10 +346,10 @@ class SqliteDriver:
         for call in calls:
             call.error = None
             try:
-                call.answer(self._alone(call, in_line=in_line))
+                call.result = self._alone(call, in_line=in_line)
             except Exception as error:
                 call.error = error
-            call.done = True
+            call.done = (True,)
 
     def _store(self, calls: Sequence[Call[Any]]) -> None:
         """Run writes together with those of others, and then by themselves those that had to leave the line."""
@@ -363,7 +365,7 @@ class SqliteDriver:
             return
         left = deque(calls)
         while left:
-            self._each(self._together(left) if len(left) > 1 else [left.popleft()], in_line=True)
+            self._each(self._together(left), in_line=True)
 
     def _together(self, left: deque[Call[Any]]) -> Sequence[Call[Any]]:
         """Take writes and run them in one transaction; returns them if it fails and each has to have its own."""
@@ -383,14 +385,14 @@ class SqliteDriver:
             except StorageError:  # Each has an error of its own.
                 return [left.popleft() for _ in range(len(left))]
             taken: list[Call[Any]] = []
+            committed: list[object] = []
             try:
                 ends = time.monotonic() + LONGEST
                 while left and (not taken or time.monotonic() < ends):
                     taken.append(left.popleft())
                     self._member(connection, taken[-1])
-                connection.execute("COMMIT")
-                for call in taken:
-                    call.done = True
+                    taken[-1].done = committed
+                _commit(connection, committed)
             except sqlite3.Error:
                 return taken
             finally:
@@ -409,7 +411,7 @@ class SqliteDriver:
         call.error = None
         connection.execute("SAVEPOINT member")
         try:
-            call.answer(drive(call.op, perform))
+            call.result = drive(call.op, perform)
         except Exception as error:
             call.error = error
             connection.execute("ROLLBACK TO member")  # Fails if all is rolled back, as with a full disk.
@@ -691,6 +693,11 @@ def _work(call: Call[Any], request: Offload) -> Any:
     reply = request.work()
     call.since = time.monotonic()
     return reply
+
+
+def _commit(connection: sqlite3.Connection, committed: list[object]) -> None:
+    """Commit, and note it in the same call of a built-in function, in which no interrupt comes."""
+    committed.extend(map(connection.execute, ("COMMIT",)))
 
 
 def _reply(connection: sqlite3.Connection, request: Trip | Offload) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.drivers.workers import refuse
@@ -31,21 +31,19 @@ PATIENCE = 1.0
 
 
 class Call(Generic[T]):
-    """An operation and what came of it; `since` when it waits for the file."""
+    """An operation and what came of it; `since` when it waits for the file.
 
-    __slots__ = ("__weakref__", "done", "error", "op", "result", "since", "tried")
+    `done` is not empty once it must not be done again: one list for all that share a transaction, from its commit on.
+    """
+
+    __slots__ = ("__weakref__", "done", "error", "op", "result", "since")
 
     def __init__(self, op: Operation[T]) -> None:
         self.op = op
         self.since = time.monotonic()
         self.result: T
         self.error: BaseException | None = None
-        self.tried = False  # Whether it may have been done before: who did it was interrupted.
-        self.done = False  # Whether it need not be done again.
-
-    def answer(self, result: T) -> None:
-        """Keep what came of it; what tells whether it has changed something may have done so before."""
-        self.result = cast(T, True) if self.tried and self.op.tells else result
+        self.done: Sequence[object] = ()
 
     def takes_long(self) -> None:
         """Say so before it does: nobody else has to wait for it."""
@@ -110,8 +108,6 @@ class Line:
             try:
                 perform(calls)
             except BaseException:
-                for call in calls:
-                    call.tried = True
                 self._waiting.extendleft(each for each in reversed(group) if each is not turn)
                 raise
             for each in group:

@@ -6,7 +6,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
-from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
 from tests.conftest import needs_error_codes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -238,43 +235,6 @@ if isinstance(mine, aiosqlite.Connection):
 def test_a_callers_connection_is_refused_in_the_child(path: Path, mine: str) -> None:
     """Of a file as well: what SQLite remembers of its locks is wrong where it is open from before the fork."""
     assert run(HEAD + CALLERS.replace("MINE", mine), path) == "3 True"
-
-
-class Interrupted(BaseException):
-    """Ctrl-C."""
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_what_an_interrupted_leader_has_committed_is_not_done_again(when: str) -> None:
-    """What it may have done already, and tells whether it has changed something, says that it has."""
-    line = Line()
-    call: Call[Any] = Call(Operation("test", "write", lambda: iter(()), tells=True))  # type: ignore[arg-type, return-value]
-    waiting = threading.Event()
-    performed: list[int] = []
-
-    def first(_: Any) -> None:
-        while not line._waiting:  # The other one comes while this one is at work.
-            pass
-        waiting.set()
-
-    def second(calls: Any) -> None:
-        performed.append(len(calls))
-        for each in calls:
-            each.answer(len(performed) == 1)
-            each.done = when == "after"
-        if len(performed) == 1:
-            raise Interrupted
-
-    def lead() -> None:
-        line.run([Call(call.op)], first)
-        with pytest.raises(Interrupted):
-            line.run([Call(call.op)], second)
-
-    leads = threading.Thread(target=lead)
-    leads.start()
-    line.run([call], second)
-    leads.join()
-    assert call.result is True
 
 
 def test_a_path_need_not_be_text(tmp_path: Path) -> None:

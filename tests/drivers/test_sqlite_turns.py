@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import subprocess
 import sys
@@ -11,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -402,6 +404,11 @@ def nothing() -> Operation[None]:
     return Operation("nothing", "write", lambda: iter(()))  # type: ignore[arg-type, return-value]
 
 
+def store(name: str) -> Steps[str]:
+    yield insert(name)
+    return name
+
+
 class Unheard(deque[Any]):
     """Where an interrupt comes while turns are put back."""
 
@@ -507,6 +514,58 @@ def test_what_an_interrupted_write_held_is_free_while_its_error_is_handled(saver
     assert claimed(path) == set()
 
 
+class Interrupted(BaseException):
+    """Ctrl-C."""
+
+
+@contextmanager
+def interrupt_at(number: int) -> Iterator[None]:
+    """Interrupt this OS thread at one of the points where Python looks for signals: behind each call, say."""
+    points = itertools.count(1)
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        if event in ("call", "c_return") and next(points) == number:
+            sys.setprofile(None)
+            raise Interrupted
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: SqliteSaver, path: Path, count: int) -> None:
+    """What deletes something says that it has, and nothing is stored a second time."""
+
+    def replace(old: str, new: str) -> Steps[tuple[bool, str]]:
+        yield insert(new)
+        (found,) = yield Trip([Statement("delete", "DELETE FROM claims WHERE thread_id = ? RETURNING 1", (old,))])
+        return bool(found), new
+
+    line, perform = line_of(saver), saver._driver._write  # type: ignore[attr-defined]
+    there: list[str] = []
+    for point in itertools.count():
+        before = [f"{point} {number} old" for number in range(count)]
+        names = [f"{point} {number}" for number in range(count)]
+        perform([Call(Op(partial(store, name)).op) for name in before])
+        calls = [Call(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
+        turn = sqlite_turns._Turn(calls)
+        line._waiting.append(turn)
+        interrupted = True
+        with suppress(Interrupted), interrupt_at(point):
+            line._lead(sqlite_turns._Turn(()), perform)  # By another thread.
+            interrupted = False
+        line._lead(turn, perform)
+        assert [call.outcome() for call in calls] == [(True, name) for name in names], point
+        there += names
+        if point and not interrupted:
+            break
+    assert point > 20
+    assert claimed(path) == set(there)
+
+
 def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line()
     led: list[int] = []
@@ -570,11 +629,6 @@ def test_a_transaction_that_an_interrupt_has_left_open_is_ended(saver: SqliteSav
     writer(saver).execute("BEGIN IMMEDIATE")
     writer(saver).execute(*insert("interrupted").statements[0][1:3])
     names = [f"t {number}" for number in range(count)]
-
-    def store(name: str) -> Steps[str]:
-        yield insert(name)
-        return name
-
     calls = [Call(Op(partial(store, name)).op) for name in names]
     saver._driver._write(calls)  # type: ignore[attr-defined]
     assert [call.outcome() for call in calls] == names
