@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Operation
@@ -86,8 +85,7 @@ class Line:
         self._waiting.append(turn)
         try:
             if self._leads.locked():
-                with suppress(Empty):
-                    turn.word.get(timeout=PATIENCE)  # That it is done, or is to lead.
+                turn.waits.acquire(timeout=PATIENCE)  # Until it is done, or is to lead.
             if turn.done:
                 return
             with self._leads:
@@ -114,7 +112,7 @@ class Line:
                 each.done = True
             for each in group:
                 if each is not turn:
-                    each.word.put(None)
+                    each.wake()
 
     def _take(self) -> Sequence[_Turn]:
         """Those that come next, as many as go together."""
@@ -136,18 +134,23 @@ class Line:
         """Let the first one that waits lead, once nobody does: it may have come before that."""
         if self._waiting:
             with suppress(IndexError):  # It was interrupted.
-                self._waiting[0].word.put(None)
+                self._waiting[0].wake()
 
 
 class _Turn:
     """A thread's place in line."""
 
-    __slots__ = ("calls", "done", "word")
+    __slots__ = ("calls", "done", "waits")
 
     def __init__(self, calls: Sequence[Call[Any]]) -> None:
         self.calls = calls
         self.done = False
-        self.word: SimpleQueue[None] = SimpleQueue()
+        self.waits = threading.Lock()  # A queue would wait for ever if a signal handler took longer than its timeout.
+        self.waits.acquire()
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # It is awake.
+            self.waits.release()
 
 
 class Hops:

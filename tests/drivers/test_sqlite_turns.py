@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -573,9 +574,9 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
     class Interrupted(sqlite_turns._Turn):
         def __init__(self, calls: Sequence[Call[Any]]) -> None:
             super().__init__(calls)
-            self.word = self  # type: ignore[assignment]
+            self.waits = self  # type: ignore[assignment]
 
-        def get(self, timeout: float) -> None:
+        def acquire(self, timeout: float) -> None:
             raise KeyboardInterrupt
 
     def perform(calls: Sequence[Call[Any]]) -> None:
@@ -589,6 +590,32 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
     line.run([Call(nothing())], perform)
     line.run([Call(nothing())], perform)
     assert led == [1, 1]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no such signal")
+def test_who_waits_looks_by_itself_though_a_signal_handler_took_its_time(
+    saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.2)
+    line = line_of(saver)
+
+    def handle(*_: Any) -> None:
+        time.sleep(0.4)  # Longer than the one that waits.
+        line._leads.release()  # As one that is interrupted before it can wake the next.
+
+    def interrupt() -> None:
+        while not line._waiting:
+            time.sleep(0.001)  # It is to get in line.
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, handle)
+    line._leads.acquire()
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    assert isinstance(put("t").run_here(saver), dict)
+    interrupting.join()
+    signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
