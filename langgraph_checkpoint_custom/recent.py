@@ -44,7 +44,7 @@ class Recent:
 
     def after_fork(self) -> None:
         """Know nothing: an OS thread that is not in the child may have been inside."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # A signal handler may call the saver while its OS thread is inside.
         self._whole = _Newest(OBJECTS)
         self._names = _Newest(PARTS)
 
@@ -87,12 +87,14 @@ class _Newest:
         """Add an entry, in place of one with the same key; returns those that had to go, perhaps the new one."""
         if key in self._entries:
             self.take(key)
+        if not self._entries:
+            self._sum = 0  # An interrupt may have come between an entry and its weight.
         self._entries[key] = entry
         self._sum += entry.weight
         if self._sum <= self._limit:
             return ()
         gone = []
-        while self._sum > self._limit:
+        while self._entries and self._sum > self._limit:
             gone.append(self._entries.popitem(last=False))
             self._sum -= gone[-1][1].weight
         return gone

@@ -1,0 +1,51 @@
+"""What a saver knows of recent values, whatever signals come in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.recent import ENTRY, OBJECTS, Recent
+
+KEY = Key("thread", "", "1")
+NEXT = Key("thread", "", "2")
+
+
+class Calling(dict[str, Any]):
+    """Values during which a signal handler comes."""
+
+    def __bool__(self) -> bool:
+        self["found"] = self["recent"].of(KEY, None)
+        self["recent"].note(KEY, None, NOTHING_KNOWN)
+        return True
+
+    def values(self) -> Any:
+        return ()
+
+    def items(self) -> Any:
+        return ()
+
+
+def test_a_signal_handler_may_look_and_note_while_its_os_thread_does() -> None:
+    recent = Recent()
+    large = Calling(recent=recent)
+    known = KnownValues(b"", cast("Mapping[str, Any]", large), is_whole=False)
+    recent.note(KEY, None, known)
+    recent.note(NEXT, None, NOTHING_KNOWN, KEY)
+    assert large["found"] is known
+    assert recent.of(NEXT, None) is NOTHING_KNOWN
+
+
+def test_interrupts_between_an_entry_and_its_weight_do_not_add_up() -> None:
+    recent = Recent()
+    large = KnownValues(b"x" * (OBJECTS - ENTRY), {}, is_whole=True)
+    for _ in range(3):
+        recent.note(KEY, None, large)
+        recent._whole._sum += OBJECTS  # As an interrupt leaves it that comes after the entry was taken out.
+        recent._whole._entries.clear()
+    recent.note(KEY, None, large)
+    assert recent.of(KEY, None) is large
+    recent.note(NEXT, None, NOTHING_KNOWN)
+    assert recent.of(NEXT, None) is NOTHING_KNOWN
