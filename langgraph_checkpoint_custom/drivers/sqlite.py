@@ -35,7 +35,7 @@ from langgraph_checkpoint_custom.core.operation import (
     drive,
 )
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
-from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line
+from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line, calls_of, within
 from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
@@ -65,6 +65,8 @@ IDLE = 32
 # What stands in line at the writer.
 _IN_LINE = frozenset({"write", "exclusive", "migrate"})
 _WRITES = _IN_LINE | {"rehearsal"}
+# The methods that are called by who has the lock; a signal handler may come in any of them.
+_LOCKED = ("_writer", "_transaction", "_together", "_close")
 # What gives its connection back before it decodes; the others' trips are one transaction.
 _LETS_GO = frozenset({"read", "write"})
 # Statements that store all that an operation has to, or nothing.
@@ -174,6 +176,8 @@ class SqliteDriver:
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
+        if self._lock.locked():
+            self._check_outside()
         with self._lock:
             self._writer("setup")
 
@@ -185,6 +189,8 @@ class SqliteDriver:
         """Run an operation here."""
         if op.access == "read" and not self._shared:
             return drive(op, partial(self._read, op.name, None))
+        if self._lock.locked():
+            self._check_outside()
         call = Call(op)
         if op.access not in _IN_LINE:
             return self._alone(call)
@@ -209,10 +215,15 @@ class SqliteDriver:
 
     def close(self) -> None:
         """Wait for what is running and close every connection."""
+        if calls_of(self, "run", "arun", "setup", "close") > 1:
+            raise within()
         self._held.closed = True
         for worker in list(self._workers.values()):
             worker.executor.shutdown()
         self._line.run((), self._write)
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             self._held.close()
 
@@ -460,6 +471,8 @@ class SqliteDriver:
                 if self._held.writer is not None:
                     break
                 self._held.readers.discard(opening)  # As above.
+                if self._lock.locked():
+                    self._check_outside()
                 with self._lock:
                     self._writer(operation)
             connection = self._connect(read_only=True)
@@ -477,6 +490,11 @@ class SqliteDriver:
             self._held.drop(connection)
         if self._held.closed:
             self._held.close_idle()
+
+    def _check_outside(self) -> None:
+        """Make sure that it is not this OS thread that has the lock, which a signal handler would wait for."""
+        if calls_of(self, *_LOCKED):
+            raise within()
 
     def _check_place(self, operation: str) -> None:
         """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""

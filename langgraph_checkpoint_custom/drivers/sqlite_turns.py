@@ -7,16 +7,19 @@ has much to decode says so before it does: what was read before it is answered, 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Operation
 from langgraph_checkpoint_custom.drivers.workers import refuse
+from langgraph_checkpoint_custom.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -25,7 +28,8 @@ MOST = 64
 # Seconds after which nothing more is begun together: others wait for the file, or for their answer. 64 small reads take
 # 7 ms, 64 small writes 4.
 LONGEST = 0.01
-# Seconds after which who waits in line looks by itself: needed only if the one before was interrupted.
+# Seconds after which who waits in line looks by itself: needed only if the one before was interrupted, or if a signal
+# handler has stopped it in this OS thread.
 PATIENCE = 1.0
 
 
@@ -84,15 +88,20 @@ class Line:
         turn = _Turn(calls)
         self._waiting.append(turn)
         try:
-            if self._leads.locked():
-                turn.waits.acquire(timeout=PATIENCE)  # Until it is done, or is to lead.
+            if (
+                self._leads.locked()
+                and not turn.waits.acquire(timeout=PATIENCE)  # Until it is done, or is to lead.
+                and self._leads.locked()
+                and calls_of(self, "run") > 1
+                and self._leave(turn)
+            ):
+                raise within()
             if turn.done:
                 return
             with self._leads:
                 self._lead(turn, perform)
         except BaseException:
-            with suppress(ValueError):  # Interrupted; if another thread has its calls, they may be done.
-                self._waiting.remove(turn)
+            self._leave(turn)
             self._wake_next()
             raise
         self._wake_next()
@@ -130,11 +139,37 @@ class Line:
             group.append(turn)
         return group
 
+    def _leave(self, turn: _Turn) -> bool:
+        """Take a turn back; False if another thread has its calls, which may be done."""
+        try:
+            self._waiting.remove(turn)
+        except ValueError:
+            return False
+        return True
+
     def _wake_next(self) -> None:
         """Let the first one that waits lead, once nobody does: it may have come before that."""
         if self._waiting:
             with suppress(IndexError):  # It was interrupted.
                 self._waiting[0].wake()
+
+
+def calls_of(what: object, *methods: str) -> int:
+    """How many calls of some methods of an object go on in this OS thread."""
+    found = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        found += frame.f_code.co_name in methods and frame.f_locals.get("self") is what
+        frame = frame.f_back
+    return found
+
+
+def within() -> ConfigError:
+    """The error of a call that would wait for itself."""
+    return ConfigError(
+        "the saver was called in the middle of another call of the same OS thread, by a signal handler, say, and would "
+        "wait for itself; nothing was done. Let the handler note what to do, and do it after that call"
+    )
 
 
 class _Turn:

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom import (
     CheckpointConflict,
     ClaimLost,
     ClosedError,
+    ConfigError,
     Contention,
     SqliteSaver,
     StorageError,
@@ -33,7 +34,16 @@ from langgraph_checkpoint_custom import (
 from langgraph_checkpoint_custom.core import write
 from langgraph_checkpoint_custom.core.encode import encode_checkpoint
 from langgraph_checkpoint_custom.core.model import CLAIM_KEY, key_of
-from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES, Offload, Operation, Statement, Steps, Trip, done
+from langgraph_checkpoint_custom.core.operation import (
+    OFFLOAD_BYTES,
+    Access,
+    Offload,
+    Operation,
+    Statement,
+    Steps,
+    Trip,
+    done,
+)
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_turns
 from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
@@ -565,6 +575,95 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
             break
     assert point > 20
     assert claimed(path) == set(there)
+
+
+def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write") -> list[Any]:
+    """What becomes of a call in the middle of another one in the same OS thread, as a signal handler makes it."""
+    found: list[Any] = []
+
+    def steps() -> Steps[str]:
+        yield insert("outer")
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+        return "done"
+
+    assert Op(steps, access).run_here(saver) == "done"
+    return found
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+@pytest.mark.parametrize("access", ["write", "exclusive", "rehearsal"])
+@pytest.mark.parametrize("what", ["put", "rehearsal", "setup", "close", "get"])
+def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_itself(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str, access: Access, where: str
+) -> None:
+    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    with SqliteSaver(path if where == "file" else ":memory:") as saver:
+        first = put("first").run_here(saver)
+        calls: dict[str, Callable[[], Any]] = {
+            "put": lambda: saver._driver.run(Op(partial(store, "inner")).op),
+            "rehearsal": lambda: saver._driver.run(Op(lambda: iter(()), "rehearsal").op),  # type: ignore[arg-type, return-value]
+            "get": lambda: saver.get_tuple(first),
+            "setup": saver.setup,
+            "close": saver.close,
+        }
+        (found,) = within(saver, calls[what], access)
+        if (what, where) == ("get", "file"):
+            assert found is not None
+        else:
+            assert isinstance(found, ConfigError)
+            assert "in the middle of another call" in str(found)
+        with ThreadPoolExecutor(1) as worker:
+            assert worker.submit(put("there").run_here, saver).result(60)
+        assert isinstance(put("here").run_here(saver), dict)
+        assert stored(saver) == {"first", "there", "here"}
+
+
+def test_a_call_in_the_middle_of_another_one_takes_nobody_along(saver: SqliteSaver) -> None:
+    """Those that came before it, and would have been done together with it."""
+    with ThreadPoolExecutor(3) as workers:
+        others: list[Future[Any]] = []
+
+        def call() -> Any:
+            for number in range(3):
+                others.append(workers.submit(put(f"t {number}").run_here, saver))
+                while line_of(saver)._leads.locked() < (number == 0) or len(line_of(saver)._waiting) < number:
+                    time.sleep(0.001)  # They are to get in line.
+            return saver.put(*put("inner").args)
+
+        assert isinstance(within(saver, call, "rehearsal")[0], ConfigError)
+        assert {type(other.result(60)) for other in others} == {dict}
+    assert stored(saver) == {"t 0", "t 1", "t 2"}
+
+
+def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody leads then, and nobody wakes it: who is to lead has been stopped."""
+    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    line = line_of(saver)
+    inner: list[Any] = []
+
+    class Stopped(sqlite_turns._Turn):
+        def __init__(self, calls: Sequence[Call[Any]]) -> None:
+            super().__init__(calls)
+            self.waits = self  # type: ignore[assignment]
+
+        def acquire(self, timeout: float) -> bool:
+            monkeypatch.undo()
+            monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+            line._leads.release()
+            inner.append(put("inner").run_here(saver))
+            return True
+
+        def wake(self) -> None:
+            """Nobody is awake."""
+
+    monkeypatch.setattr(sqlite_turns, "_Turn", Stopped)
+    line._leads.acquire()
+    assert isinstance(put("outer").run_here(saver), dict)
+    assert isinstance(inner[0], dict)
+    assert stored(saver) == {"inner", "outer"}
 
 
 def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
