@@ -13,6 +13,7 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
+from langgraph_checkpoint_custom.core.operation import Operation, Statement, Steps, Trip
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from tests.conftest import needs_error_codes
 
@@ -255,3 +256,16 @@ def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
         driver._held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
         with pytest.raises(StorageError, match="larger than SQLite takes"):
             put(saver, "t", 200_000)
+
+
+def test_a_value_that_is_too_large_for_python_to_show_it_to_sqlite_says_so(path: Path) -> None:
+    """Of 2 GB, which are not touched and so take no memory."""
+    large = memoryview(bytes(2**31))
+
+    def steps() -> Steps[None]:
+        yield Trip([Statement("insert", "INSERT INTO claims (thread_id) VALUES (?)", (large,))])
+
+    with SqliteSaver(path) as saver:
+        with pytest.raises(StorageError, match="larger than SQLite takes, which is 1 GB"):
+            saver._driver.run(Operation("test", "write", steps))
+        put(saver, "t")
