@@ -385,8 +385,8 @@ class ThreadMethods(ABC):
         newest, the thread goes on from its parent, whose tasks run again.
 
         Returns:
-            Whether there was such a checkpoint. False as well if it had to be tried again, after the connection was
-            lost, and the first attempt had deleted it.
+            Whether there was such a checkpoint. True as well if it had to be tried again, after the connection was
+            lost, and the first attempt may have deleted it.
 
         Raises:
             CheckpointLabelled: It has a label.
@@ -400,8 +400,8 @@ class ThreadMethods(ABC):
         newest, the thread goes on from its parent, whose tasks run again.
 
         Returns:
-            Whether there was such a checkpoint. False as well if it had to be tried again, after the connection was
-            lost, and the first attempt had deleted it.
+            Whether there was such a checkpoint. True as well if it had to be tried again, after the connection was
+            lost, and the first attempt may have deleted it.
 
         Raises:
             CheckpointLabelled: It has a label.
