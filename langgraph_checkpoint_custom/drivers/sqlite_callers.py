@@ -43,7 +43,13 @@ class CallersConnection:
         self._given = given
         self._end = ""  # What commits the transaction that is ours.
         try:
-            ((_, _, self.path),) = (row for row in self._send("PRAGMA database_list").rows if row[1] == "main")
+            paths = {name: path for _, name, path in self._send("PRAGMA database_list").rows}
+            if "main" not in paths:
+                raise ConfigError(
+                    "the connection gives texts as something else than str; leave its text_factory as it is, or give "
+                    "the path of the file"
+                )
+            self.path = paths["main"]
             if not self.path and isinstance(given, sqlite3.Connection):
                 _elsewhere(given.cursor)
             if self.path:
@@ -58,7 +64,7 @@ class CallersConnection:
         """Refuse a connection that only reads: the saver's own ones to that file would write."""
         try:
             (only_reads,) = self._send("PRAGMA query_only").fetchone() or (0,)
-            if not only_reads and not self._given.in_transaction:
+            if not only_reads and not self._is_in_transaction():
                 self._send("BEGIN IMMEDIATE")
                 try:
                     (number,) = self._send("PRAGMA user_version").fetchone() or (0,)
@@ -75,12 +81,19 @@ class CallersConnection:
     @property
     def in_transaction(self) -> bool:
         """Whether there is a transaction of ours."""
-        return bool(self._end) and self._given.in_transaction
+        return bool(self._end) and self._is_in_transaction()
+
+    def _is_in_transaction(self) -> bool:
+        """Whether there is one, the caller's too."""
+        try:
+            return self._given.in_transaction
+        except ValueError as error:  # As aiosqlite says that it is closed.
+            raise sqlite3.ProgrammingError(str(error)) from None
 
     def execute(self, sql: str, parameters: Any = ()) -> _Rows:
         """Run a statement."""
         if sql.startswith("BEGIN"):
-            nested = self._given.in_transaction
+            nested = self._is_in_transaction()
             self._send(f"SAVEPOINT {_SAVEPOINT}" if nested else sql)
             self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"
         elif sql == "COMMIT":

@@ -334,14 +334,35 @@ async def test_async_sqlite_saver_on_a_connection(
             AsyncSqliteSaver(conn)
 
 
-async def test_a_connection_to_memory_that_was_closed_is_an_error() -> None:
-    conn = await aiosqlite.connect(":memory:")
+@pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite"])
+async def test_a_connection_to_memory_that_was_closed_is_an_error(kind: str) -> None:
+    conn: Any = sqlite3.connect(":memory:", check_same_thread=False)
+    if kind == "aiosqlite":
+        conn.close()
+        conn = await aiosqlite.connect(":memory:")
     saver = AsyncSqliteSaver(conn)
     await aplay(saver)
-    await conn.close()
-    with pytest.raises(StorageError):
-        await saver.aget_tuple(THREAD)
+    await conn.close() if kind == "aiosqlite" else conn.close()
+    for call in (aplay(saver), saver.aget_tuple(THREAD), saver.adelete_thread("1")):
+        with pytest.raises(StorageError):
+            await call
     await saver.aclose()
+
+
+@pytest.mark.parametrize("name", ["a.db", ":memory:"])
+@pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite"])
+async def test_a_connection_that_gives_texts_as_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    conn: Any = sqlite3.connect(name, check_same_thread=False)
+    if kind == "aiosqlite":
+        conn.close()
+        conn = await aiosqlite.connect(name)
+    conn.text_factory = bytes
+    with pytest.raises(ConfigError, match="gives texts as something else than str"):
+        AsyncSqliteSaver(conn)
+    await conn.close() if kind == "aiosqlite" else conn.close()
 
 
 # What is the same for all.
