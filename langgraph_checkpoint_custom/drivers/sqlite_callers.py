@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 from langgraph_checkpoint_custom.core.operation import Row
@@ -94,8 +95,8 @@ class CallersConnection:
         """Run a statement."""
         if sql.startswith("BEGIN"):
             nested = self._is_in_transaction()
+            self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"  # First, since an interrupt may come.
             self._send(f"SAVEPOINT {_SAVEPOINT}" if nested else sql)
-            self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"
         elif sql == "COMMIT":
             self._send(self._end)
             self._end = ""
@@ -114,8 +115,9 @@ class CallersConnection:
         if self._end == "COMMIT":
             self._send("ROLLBACK")
         else:
-            self._send(f"ROLLBACK TO {_SAVEPOINT}")
-            self._send(f"RELEASE {_SAVEPOINT}")
+            with suppress(sqlite3.OperationalError):  # It is not there, if an interrupt came right before or behind it.
+                self._send(f"ROLLBACK TO {_SAVEPOINT}")
+                self._send(f"RELEASE {_SAVEPOINT}")
         self._end = ""
 
     def close(self) -> None:

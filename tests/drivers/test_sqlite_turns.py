@@ -577,6 +577,32 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
     assert claimed(path) == set(there)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_callers_connection_goes_on_wherever_an_interrupt_comes(count: int, begun: bool) -> None:
+    """In a transaction of the caller's, too, which stays open."""
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as conn:
+        saver = SqliteSaver(conn)
+        saver.setup()
+        if begun:
+            conn.execute("BEGIN")
+        perform = saver._driver._write  # type: ignore[attr-defined]
+        for point in itertools.count(1):
+            interrupted = True
+            with suppress(Interrupted), interrupt_at(point):
+                perform([Call(Op(partial(store, f"{point} {number}")).op) for number in range(count)])
+                interrupted = False
+            call = Call(Op(partial(store, f"{point} later")).op)
+            perform([call])
+            assert call.outcome() == f"{point} later", point
+            assert conn.in_transaction is begun, point
+            if not interrupted:
+                break
+        found = {thread_id for (thread_id,) in conn.execute("SELECT thread_id FROM claims")}
+        assert {f"{number} later" for number in range(1, point + 1)} <= found
+        saver.close()
+
+
 def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write") -> list[Any]:
     """What becomes of a call in the middle of another one in the same OS thread, as a signal handler makes it."""
     found: list[Any] = []
