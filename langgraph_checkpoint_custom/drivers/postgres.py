@@ -19,6 +19,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
+from psycopg.errors import InsufficientPrivilege
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -36,7 +37,7 @@ from langgraph_checkpoint_custom.core.operation import (
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
-from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Session
+from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
 from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
@@ -73,8 +74,16 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     || set_config('jit', 'off', false)
     || set_config('array_nulls', 'on', false)
     || set_config('default_transaction_isolation', 'read committed', false) END,
-    current_setting('array_nulls')
+    current_setting('array_nulls'),
+    (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_get_activity(pid))
 FROM pg_backend_pid() AS pid
+"""
+
+# The process of a session that was given up, and no other one that has its pid by now, or has it on another server:
+# that has not begun in the same microsecond. A function and not its view, which some servers keep from their users.
+_END = """
+SELECT pg_terminate_backend(%(pid)s) FROM pg_stat_get_activity(%(pid)s)
+WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = %(began)s
 """
 
 # Encodings of a database. In SQL_ASCII, which is none, a text is the bytes that came; a pooler may not tell.
@@ -128,6 +137,7 @@ class PostgresDriver:
         self._ready = False
         self._closed = False
         self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
+        self._given_up: set[Process] = set()  # Still to be ended: they may not have read yet what they were sent.
         self._workers: ThreadPoolExecutor | None = None
         self._share_anew()
         tell_of_forks(self)
@@ -224,9 +234,16 @@ class PostgresDriver:
                     if connection not in self._sessions:
                         asked = _cursor(connection).execute(_WHO, self._expected(connection), prepare=False)
                         self._meet(connection, asked.fetchone())
+                    for process in list(self._given_up):
+                        with suppress(InsufficientPrivilege):
+                            _cursor(connection).execute(_END, process._asdict(), prepare=False)
+                        self._given_up.discard(process)
                     yield connection
-                except psycopg.Error as error:
+                except BaseException as error:
                     # Before the pool sees it: it rolls back, and a broken connection would look like a whole one.
+                    self._note_given_up(connection)
+                    if not isinstance(error, psycopg.Error):
+                        raise
                     if (hidden := _hidden(error)) is not None:
                         raise hidden from None
                     raise self._wrapped(error, connection, name, statements) from error
@@ -362,8 +379,15 @@ class PostgresDriver:
                     if connection not in self._sessions:
                         asked = await _acursor(connection).execute(_WHO, self._expected(connection), prepare=False)
                         self._meet(connection, await asked.fetchone())
+                    for process in list(self._given_up):
+                        with suppress(InsufficientPrivilege):
+                            await _acursor(connection).execute(_END, process._asdict(), prepare=False)
+                        self._given_up.discard(process)
                     yield connection
-                except psycopg.Error as error:
+                except BaseException as error:
+                    self._note_given_up(connection)
+                    if not isinstance(error, psycopg.Error):
+                        raise
                     raise self._wrapped(error, connection, name, statements) from error
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise self._wrapped(error, None, name, statements) from error
@@ -460,7 +484,7 @@ class PostgresDriver:
             ConfigError: Texts or lists would not come back as they were.
         """
         assert answer is not None
-        pid, _, array_nulls = answer
+        pid, _, array_nulls, began = answer
         direct = pid == connection.info.backend_pid
         own = direct and self._connections.own
         stored = connection.info.parameter_status("server_encoding")
@@ -475,7 +499,14 @@ class PostgresDriver:
         if not own and array_nulls != "on":
             raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and connect anew")
         prepares = direct if self._prepare is None else self._prepare
-        self._sessions[connection] = Session(connection, prepares=prepares, own=own)
+        process = Process(pid, began) if own and began is not None else None
+        self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process)
+
+    def _note_given_up(self, connection: AnyConnection) -> None:
+        """Have a session ended before anything else is done, if its connection was closed while it was at work."""
+        session = self._sessions.get(connection)
+        if session is not None and session.process is not None and connection.closed:
+            self._given_up.add(session.process)
 
     def _settings(self, op: Operation[Any], connection: AnyConnection) -> Sequence[str]:
         """What to set in the transaction of an operation; nothing if that is the caller's."""

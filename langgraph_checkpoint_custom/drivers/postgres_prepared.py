@@ -87,6 +87,13 @@ def text_of(sql: str) -> Text:
     return Text(_PARAMETER.sub(numbered, sql).encode(), list(formats), list(formats.values()))
 
 
+class Process(NamedTuple):
+    """A server process: its id, and when it began, in microseconds since 1970, by which no other one is the same."""
+
+    pid: int
+    began: int
+
+
 class Session:
     """What is known of the server process behind a connection.
 
@@ -94,11 +101,20 @@ class Session:
         connection: The connection.
         prepares: Whether statements may be prepared in it.
         own: Whether it is ours alone, and known to be direct.
+        process: The server process, if it is ours alone.
     """
 
-    def __init__(self, connection: Connection[Any] | AsyncConnection[Any], *, prepares: bool, own: bool) -> None:
+    def __init__(
+        self,
+        connection: Connection[Any] | AsyncConnection[Any],
+        *,
+        prepares: bool,
+        own: bool,
+        process: Process | None = None,
+    ) -> None:
         self._prepares = prepares
         self.own = own
+        self.process = process
         self._sends = own and prepares and connection.info.encoding == "utf-8"
         self._uses: dict[str, int] = {}
         self._prepared: dict[str, bytes] = {}

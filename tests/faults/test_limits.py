@@ -109,6 +109,24 @@ async def test_a_pool_that_begins_with_more_than_the_server_allows_says_so(
 
 
 @pytest.mark.parametrize("colour", COLOURS)
+async def test_a_role_that_may_end_no_session_makes_a_call_again_all_the_same(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+) -> None:
+    """The function's privileges are those of the database, so no other test meets them."""
+    watcher.execute("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC")
+    with limited_role(postgres_url, watcher, limit=9) as (url, _), faulty(url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1) as saver:
+            face = Face(saver, colour)
+            for name, call in OPERATIONS.items():
+                await fill(face, name)
+                proxy.cut_next("after the request")
+                await call(face, name)
+                assert not proxy.armed
+            # The role sees its own, so it has tried to end them.
+            assert all(session.process for session in saver._driver._sessions.values())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
 async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
     postgres_url: str, watcher: psycopg.Connection[Any], colour: str
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from langgraph_checkpoint_custom import ConfigError, ConnectionLost, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.drivers.postgres_prepared import Process
 from tests.behaviour.helpers import Database, config
 from tests.conftest import COLOURS
 from tests.faults.faulty import FaultyProxy, faulty
@@ -132,6 +133,55 @@ async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
                     await asyncio.sleep(0.01)
                 assert rows(watcher) == before, name
             await no_connection_is_missing(face)
+
+
+async def undo(face: Face, name: str) -> None:
+    """Take back what an operation has done, so that to do it again would be seen."""
+    await face.delete_thread(f"{name} copied" if name == "copy_thread" else name)
+    if name in ("prune", "delete_for_runs", "delete_thread"):
+        await fill(face, name)
+
+
+def pids(watcher: psycopg.Connection[Any]) -> set[int]:
+    return {row[0] for row in watcher.execute(f"SELECT pid{SESSIONS}").fetchall()}
+
+
+@pytest.mark.parametrize(("how", "colour"), [("made again", "sync"), ("made again", "async"), ("cancelled", "async")])
+async def test_a_session_that_was_given_up_does_nothing_when_it_goes_on(
+    postgres_url: str, watcher: psycopg.Connection[Any], colour: str, how: str
+) -> None:
+    """Its process has still to read a call that was made again, or cancelled, and was undone since."""
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=3, answer_timeout=0.3 if how == "made again" else 60) as saver:
+            face = Face(saver, colour)
+            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            for name, call in OPERATIONS.items():
+                await fill(face, name)
+                stopped = pids(watcher)
+                with all_stopped(proxy, watcher):
+                    if how == "made again":
+                        await call(face, name)
+                    else:
+                        with pytest.raises(asyncio.TimeoutError):
+                            await asyncio.wait_for(call(face, name), 0.2)
+                    await undo(face, name)
+                    before = rows(watcher)
+                while stopped & pids(watcher):
+                    await asyncio.sleep(0.01)
+                assert rows(watcher) == before, name
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_no_session_is_ended_but_the_one_that_was_given_up(postgres_url: str, colour: str) -> None:
+    """Its process id is another one's by now, or was one on another server."""
+    async with PostgresSaver(postgres_url) as saver:
+        await fill(Face(saver, colour), "t")
+        with psycopg.connect(postgres_url) as other:
+            driver = cast(Any, saver)._driver
+            driver._given_up.add(Process(other.info.backend_pid, 1))
+            await read(Face(saver, colour), "t")
+            assert not driver._given_up
+            assert other.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("colour", COLOURS)
