@@ -1,5 +1,8 @@
 """What can go wrong, sorted by who can mend it; every message names the thing and the way out.
 
+Where an error is of nothing that was stored, changed or deleted, that is so of the last attempt; its message says if an
+earlier one, whose answer was lost, may have been done.
+
 - the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
   `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
 - whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
@@ -177,7 +180,8 @@ class ConnectionLost(RetryableError):
     """The connection broke or could not be made.
 
     Attributes:
-        unanswered: Whether it broke after it was made, so that what was asked for may have been done all the same.
+        unanswered: Whether it broke after it was made, at any of the attempts, so that what was asked for may have been
+            done all the same.
     """
 
     unanswered = False

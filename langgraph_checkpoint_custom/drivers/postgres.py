@@ -195,12 +195,16 @@ class PostgresDriver:
                 unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
+                    _tell(op, error, unanswered)
                     raise
                 if isinstance(error, ConnectionLost):
                     self._connections.distrust()
             except SchemaMissing:
                 if self._looks_again(op):
                     self._retrying(self._check)
+                raise
+            except CheckpointError as error:
+                _tell(op, error, unanswered)
                 raise
             time.sleep(pause)
 
@@ -339,12 +343,16 @@ class PostgresDriver:
                 unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
+                    _tell(op, error, unanswered)
                     raise
                 if isinstance(error, ConnectionLost):
                     await self._connections.adistrust()
             except SchemaMissing:
                 if self._looks_again(op):
                     await self._aretrying(self._check)
+                raise
+            except CheckpointError as error:
+                _tell(op, error, unanswered)
                 raise
             await asyncio.sleep(pause)
 
@@ -577,6 +585,15 @@ def _forget_password(error: psycopg.Error) -> None:
 def _result(op: Operation[T], result: T, unanswered: bool) -> T:
     """What an attempt gives, where an earlier one may have been done without an answer."""
     return True if unanswered and op.tells else result  # type: ignore[return-value]  # A bool, if it tells.
+
+
+def _tell(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
+    """Say in an error that an earlier attempt may have been done without an answer."""
+    if isinstance(error, ConnectionLost):
+        error.unanswered = unanswered
+    elif unanswered and op.access in ("write", "exclusive"):
+        words = f"{op.name} was made again, since no answer came, and may have been done the first time; then: {error}"
+        error.args = (words,)
 
 
 def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:

@@ -7,16 +7,26 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver
+from langgraph_checkpoint_custom import (
+    CheckpointConflict,
+    CheckpointError,
+    ClaimLost,
+    ConnectionLost,
+    PostgresSaver,
+    ThreadExists,
+)
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.operation import Steps, operation
-from tests.behaviour.helpers import config
+from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from tests.behaviour.helpers import checkpoint, config, metadata, put
 from tests.conftest import COLOURS
 from tests.faults.faulty import CUTS, Cut, faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, read, rows
@@ -201,6 +211,80 @@ async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_l
             assert not proxy.armed
             assert await face.do("labels", "t") == {}
             assert await call() is False, "nothing was lost this time"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("name", ["put", "put_writes", "copy_thread"])
+async def test_a_refusal_says_that_the_attempt_without_an_answer_may_have_been_done(
+    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, name: str, colour: str
+) -> None:
+    """It was, and others came in before the next one."""
+    with faulty(postgres_url) as proxy, PostgresSaver(postgres_url) as others:
+        async with PostgresSaver(proxy.url, max_size=1, concurrent_writers="reject") as saver:
+            face, lease = Face(saver, colour), others.claim("t")
+            await fill(face, "t")
+            await face.get_tuple({**config("t"), "metadata": {"run_id": "run"}})
+            lease.__enter__()
+            own = metadata(3, run_id="run")
+            calls: dict[str, tuple[Callable[[], Any], type[CheckpointError], Callable[[], Any]]] = {
+                "put": (
+                    lambda: put(face, "checkpoint 3", parent=config("t", "checkpoint 2"), thread_id="t", meta=own),
+                    CheckpointConflict,
+                    lambda: others.put(config("t", "checkpoint 3"), checkpoint("checkpoint 4"), metadata(4), {}),
+                ),
+                "put_writes": (
+                    lambda: face.put_writes(_with(lease.config, "checkpoint 2"), [("list", 9)], "task 9"),
+                    ClaimLost,
+                    lambda: watcher.execute("DELETE FROM langgraph_checkpoint.claims"),
+                ),
+                "copy_thread": (
+                    lambda: face.copy_thread("t", "copied"),
+                    ThreadExists,
+                    lambda: others.put(config("copied", "checkpoint 2"), checkpoint("checkpoint 3"), metadata(3), {}),
+                ),
+            }
+            call, error, come_in = calls[name]
+            before, driver = rows(watcher), saver._driver
+            usual = driver._pause  # type: ignore[attr-defined]
+
+            def pause(*args: Any) -> Any:
+                assert rows(watcher) != before
+                come_in()
+                return usual(*args)
+
+            monkeypatch.setattr(driver, "_pause", pause)
+            said = f"{name} was made again, since no answer came, and may have been done the first time; then: "
+            proxy.cut_next("before the answer")
+            with pytest.raises(error, match=said):
+                await call()
+            assert not proxy.armed
+            with pytest.raises(error) as caught:
+                await call()
+            assert "made again" not in str(caught.value), "nothing was lost this time"
+            with suppress(ClaimLost):
+                lease.__exit__(None, None, None)
+
+
+def _with(claim: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
+    return {"configurable": {**claim["configurable"], "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_an_answer_that_was_lost_is_known_when_there_is_no_connection_any_more(
+    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, colour: str
+) -> None:
+    with faulty(postgres_url) as proxy:
+        async with PostgresSaver(proxy.url, max_size=1, connect_timeout=2) as saver:
+            monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
+            face = Face(saver, colour)
+            await fill(face, "t")
+            before = rows(watcher)
+            proxy.cut_next("before the answer")
+            proxy.deaf_to_come = 1_000
+            with pytest.raises(ConnectionLost, match="no connection to PostgreSQL") as caught:
+                await face.delete_thread("t")
+            assert rows(watcher) != before
+            assert caught.value.unanswered
 
 
 @pytest.mark.parametrize("colour", COLOURS)
