@@ -37,6 +37,7 @@ from langgraph_checkpoint_custom.core.operation import (
 from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
+from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
 from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
 from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
 from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
@@ -545,7 +546,9 @@ class PostgresDriver:
             return ClosedError("the connection pool was closed; open a new saver")
         if isinstance(error, PoolTimeout):
             said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"
-            if not self._connections.own:
+            if isinstance(error, PoolSpent):
+                said = f"{operation}: {error}"
+            elif not self._connections.own:
                 said = f"{operation}: your pool gave none ({error}): all are busy, or it cannot connect; see its log"
             return StorageError(said, operation=operation, statement=statement)
         assert isinstance(error, psycopg.Error)

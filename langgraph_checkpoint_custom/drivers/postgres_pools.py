@@ -11,6 +11,9 @@ server's words. Then the pool's first connections are waited for, or it would ma
 several calls that come first one connects, and if that fails all of them have failed: on a network that swallows, each
 would take `connect_timeout`, one after the other.
 
+If the server answers that one, the pool has paused and connects by itself, or it makes no more: an interrupt that comes
+while psycopg_pool hands a connection out or takes it back costs that one, and it is counted for ever.
+
 A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
 of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
 """
@@ -24,7 +27,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import CancelledError, TimeoutError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -48,7 +51,6 @@ POOL_NAME = "langgraph-checkpoint-custom"
 RECONNECT_TIMEOUT = 5.0
 # Seconds that `close` waits for another OS thread's event loop to close its pool, which takes it milliseconds.
 CLOSE_TIMEOUT = 1.0
-_PAUSING = "the server answers, but the pool has not connected yet"
 _NUMBERS = itertools.count(1)
 
 
@@ -105,24 +107,25 @@ class OwnPools:
         try:
             # Not `pool.connection()`: the commit at its end, of nothing, takes 8 µs and more.
             connection = pool.getconn()
-            self._lent.add(connection)
-            try:
-                yield connection
-            except BaseException:
-                with suppress(Error):
-                    connection.rollback()
-                raise
-            finally:
-                self._lent.discard(connection)
-                if connection.closed and connection.made_at > self._drained_at:
-                    self._drained_at = time.monotonic()
-                    pool.drain()
-                pool.putconn(connection)
         except PoolTimeout:
-            if len(self._lent) < pool.max_size:  # Else all are busy, and one more would be too many.
-                self._connect().close()
-                raise OperationalError(_PAUSING) from None
+            if len(self._lent) >= pool.max_size:  # All are busy, and one more would be too many.
+                raise
+            self._connect().close()
+            with _told_if_spent(pool, self._lent):
+                connection = pool.getconn(RECONNECT_TIMEOUT)
+        self._lent.add(connection)
+        try:
+            yield connection
+        except BaseException:
+            with suppress(Error):
+                connection.rollback()
             raise
+        finally:
+            self._lent.discard(connection)
+            if connection.closed and connection.made_at > self._drained_at:
+                self._drained_at = time.monotonic()
+                pool.drain()
+            pool.putconn(connection)
 
     @asynccontextmanager
     async def aborrow(self) -> AsyncIterator[LoopConnection]:
@@ -145,27 +148,28 @@ class OwnPools:
                     self._held.check_open()
         try:
             connection = await entry.pool.getconn()
-            entry.lent.add(connection)
-            try:
-                yield connection
-            except BaseException:
-                with suppress(Error):
-                    await connection.rollback()
-                raise
-            finally:
-                entry.lent.discard(connection)
-                try:
-                    if connection.closed and connection.made_at > entry.drained_at:
-                        entry.drained_at = time.monotonic()
-                        await entry.pool.drain()
-                finally:
-                    # By a task of its own: the pool loses a connection if whoever gives it back is cancelled.
-                    await asyncio.shield(asyncio.ensure_future(entry.pool.putconn(connection)))
         except PoolTimeout:
-            if len(entry.lent) < entry.pool.max_size:
-                await (await self._aconnect()).close()
-                raise OperationalError(_PAUSING) from None
+            if len(entry.lent) >= entry.pool.max_size:
+                raise
+            await (await self._aconnect()).close()
+            with _told_if_spent(entry.pool, entry.lent):
+                connection = await entry.pool.getconn(RECONNECT_TIMEOUT)
+        entry.lent.add(connection)
+        try:
+            yield connection
+        except BaseException:
+            with suppress(Error):
+                await connection.rollback()
             raise
+        finally:
+            entry.lent.discard(connection)
+            try:
+                if connection.closed and connection.made_at > entry.drained_at:
+                    entry.drained_at = time.monotonic()
+                    await entry.pool.drain()
+            finally:
+                # By a task of its own: the pool loses a connection if whoever gives it back is cancelled.
+                await asyncio.shield(asyncio.ensure_future(entry.pool.putconn(connection)))
 
     def distrust(self) -> None:
         """What was as old as the connection that broke was dropped when that came back."""
@@ -254,6 +258,27 @@ async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> Non
     """Let a pool try on for as long as somebody waits."""
     if pool.get_stats().get("requests_waiting"):
         await pool.check()
+
+
+class PoolSpent(PoolTimeout):
+    """A pool counts connections that it has lost, and so makes no other ones."""
+
+
+@contextmanager
+def _told_if_spent(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: Collection[Any]) -> Iterator[None]:
+    """Say of a pool that gives nothing, though the server answers and not all are busy, that it has lost them."""
+    tries = pool.get_stats().get("connections_num")
+    try:
+        yield
+    except PoolTimeout:
+        if len(lent) >= pool.max_size:  # By now.
+            raise
+        if pool.get_stats().get("connections_num") != tries:
+            raise OperationalError("the server answers, but the pool has not connected yet") from None
+        raise PoolSpent(
+            f"the server answers, but of {pool.max_size} connections the pool has none left but {len(lent)} at work: "
+            "interrupts have cost the others; open a new saver"
+        ) from None
 
 
 def _too_few(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom import (
     CheckpointSaver,
@@ -23,6 +23,7 @@ from langgraph_checkpoint_custom import (
     ConfigError,
     ConnectionLost,
     PostgresSaver,
+    RetryableError,
     StorageError,
     open_saver,
 )
@@ -163,6 +164,29 @@ async def test_a_pool_that_is_all_busy_says_so(
                 await face.get_tuple(generate_config("t"))
             blocker.rollback()
         assert await waiting is None
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, colour: str) -> None:
+    """As by interrupts that come when it has handed one out, and nobody has it yet."""
+    async with PostgresSaver(postgres_url, min_size=1, max_size=2, pool_timeout=0.1) as saver:
+        face = Face(saver, colour)
+        await face.get_tuple(generate_config("t"))
+        held: Any = saver._driver._connections._held  # type: ignore[attr-defined]
+        pool = held.pool if colour == "sync" else held.loops[asyncio.get_running_loop()].pool
+        pool.timeout = 60
+        lost = [await pool.getconn() if colour == "async" else pool.getconn() for _ in range(2)]
+        pool.timeout = 0.1
+        said = (
+            "of 2 connections the pool has none left but 0 at work: interrupts have cost the others; open a new saver"
+        )
+        with pytest.raises(StorageError, match=said) as caught:
+            await face.get_tuple(generate_config("t"))
+        assert not isinstance(caught.value, RetryableError)
+        assert isinstance(caught.value.__cause__, PoolTimeout)
+        for connection in lost:
+            await pool.putconn(connection) if colour == "async" else pool.putconn(connection)
+        assert await face.get_tuple(generate_config("t")) is None
 
 
 @pytest.mark.parametrize("colour", COLOURS)
