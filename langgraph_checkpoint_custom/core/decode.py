@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from langgraph.checkpoint.base import PendingWrite
@@ -24,7 +25,7 @@ from langgraph_checkpoint_custom.core.model import (
 )
 from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack, said_by
 from langgraph_checkpoint_custom.core.parts import Known
-from langgraph_checkpoint_custom.core.serde import MSGPACK
+from langgraph_checkpoint_custom.core.serde import MSGPACK, forget_interruption, interruption
 from langgraph_checkpoint_custom.core.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 
@@ -79,7 +80,8 @@ class Decoder:
             try:
                 value, known = self._codec.loads_blob(row.type, row.value, place)
             except Exception as error:
-                self._fail(error, channel, row.type, row.value)
+                again = partial(self._codec.loads_blob, row.type, row.value, place)
+                self._fail(error, channel, row.type, row.value, again)
             if known:
                 self._large[channel] = known
             return value
@@ -90,7 +92,7 @@ class Decoder:
         try:
             together = self._codec.loads_parts(whole, names, parts, place)
         except Exception as error:
-            self._fail(error, channel, *whole)
+            self._fail(error, channel, *whole, partial(self._codec.loads_parts, whole, names, parts, place))
         if self._learns:
             self._large[channel] = together.divided(version, names)
         return together.value
@@ -115,9 +117,15 @@ class Decoder:
     def writes(self, rows: Sequence[TupleRow]) -> list[PendingWrite]:
         """The pending writes in rows of this checkpoint's."""
         plain = self._codec.plain
-        if plain and {row.type for row in rows} == {MSGPACK}:  # As nearly all are.
-            with suppress(Exception):  # Whatever it is: the same again, which says where.
+        try:
+            if plain and {row.type for row in rows} == {MSGPACK}:  # As nearly all are.
                 return [(row.key, row.name, plain(row.value)) for row in rows]  # type: ignore[misc, arg-type]
+        except Exception as error:  # Whatever it is: the same again, which says where, or that it was none of theirs.
+            interrupted = interruption(error)
+            for row in rows:
+                self.write(row)
+            forget_interruption()
+            raise interrupted from None
         return [(row.key or "", row.name or "", self.write(row)) for row in rows]
 
     def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
@@ -136,13 +144,22 @@ class Decoder:
                 return plain(data)
             return self._codec.loads(type_, data, place(*args))
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, channel, type_, data)
+            self._fail(error, channel, type_, data, partial(self._codec.loads, type_, data, place(*args)))
 
     def _without_bytes(self, channel: str, type_: str | None) -> CorruptCheckpoint:
         return self.corrupt("a stored value is missing its bytes", channel, type_)
 
-    def _fail(self, error: Exception, channel: str, type_: str, data: bytes) -> NoReturn:
-        """Raise what is wrong with a stored value."""
+    def _fail(self, error: Exception, channel: str, type_: str, data: bytes, again: Callable[[], object]) -> NoReturn:
+        """Raise what is wrong with a stored value, or what has interrupted the reading, if it can be read again."""
+        interrupted: BaseException | None = interruption(error)
+        try:
+            again()
+        except Exception:
+            interrupted = None
+        finally:
+            forget_interruption()
+        if interrupted is not None:
+            raise interrupted
         if type_ == MSGPACK:
             error = self._codec.reason(data, error)
         ours = isinstance(error, UnreadableValue)
@@ -168,7 +185,8 @@ class Decoder:
                 document = self._codec.loads_open(own, stored)
                 stored = stored if own == MSGPACK and self._codec.packs else b""
         except Exception as error:  # Whatever a serializer says.
-            self._fail(*self._culprit(error, type_, data))
+            again = partial(self._codec.loads, type_, data, place_of_checkpoint(*self._place[1:]))
+            self._fail(*self._culprit(error, type_, data), again)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
         if EARLIER in document:
@@ -183,18 +201,21 @@ class Decoder:
             try:
                 document["channel_values"][channel] = self._codec.unpack(stored)
             except Exception as error:  # Whatever a serializer says.
-                self._fail(error, channel, MSGPACK, stored)
+                self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The checkpoint document, without making objects of the values that are part of it: `made` does."""
         if type_ is None or data is None:
             raise self._without_bytes("checkpoint", type_)
-        try:
+
+        def read() -> Any:
             own, stored = self._opened(type_, data)
-            packed = own == MSGPACK and self._codec.packs
-            document = unmade(stored) if packed else self._codec.loads_open(own, stored)
+            return unmade(stored) if own == MSGPACK and self._codec.packs else self._codec.loads_open(own, stored)
+
+        try:
+            document = read()
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, "checkpoint", type_, data)
+            self._fail(error, "checkpoint", type_, data, read)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
         for channel, part in document.pop(EARLIER, {}).items():
@@ -209,7 +230,7 @@ class Decoder:
         try:
             return self._codec.unpack(stored)
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, channel, MSGPACK, stored)
+            self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def _opened(self, type_: str, data: bytes) -> tuple[str, bytes]:
         """The serializer's own type and bytes of the document."""

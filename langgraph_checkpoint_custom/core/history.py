@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.core.decode import Decoder
 from langgraph_checkpoint_custom.core.dialect import SqlDialect
 from langgraph_checkpoint_custom.core.model import Key, TupleRow, place_of_write
 from langgraph_checkpoint_custom.core.operation import Row, Steps, offload, operation
-from langgraph_checkpoint_custom.core.serde import MSGPACK
+from langgraph_checkpoint_custom.core.serde import DROPPED, MSGPACK, forget_interruption, interruption
 from langgraph_checkpoint_custom.core.values import Values
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
 
@@ -174,10 +174,13 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
 def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
     """The values of writes."""
     plain: Iterator[Any] | None
+    interrupted = None
     try:
         plain = iter(codec.loads_many([row[7] for row in rows if row[6] == MSGPACK]))
-    except Exception:  # Whatever it is, of one of many: below, each by itself.
+    except Exception as error:  # Whatever it is, of one of many: below, each by itself.
         plain = None
+        if str(error) == DROPPED or not isinstance(error, ValueError):  # Else they cannot be read as one.
+            interrupted = interruption(error)
     for row in rows:
         _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
         if plain is not None and type_ == MSGPACK:
@@ -185,11 +188,15 @@ def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
             continue
         try:
             value = codec.loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception:  # Whatever it is: the same again, by what says in its error where that was.
+        except Exception as error:  # Whatever it is: the same again, by what says in its error where that was.
+            interrupted = interrupted or interruption(error)
             place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
             whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
             value = Decoder(codec, *place).write(whole)
         yield value
+    if interrupted is not None:  # Now that all of them can be read.
+        forget_interruption()
+        raise interrupted
 
 
 def _seeds(

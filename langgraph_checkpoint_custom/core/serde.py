@@ -20,6 +20,7 @@ import logging
 import pickle
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
+from contextvars import ContextVar
 from enum import Enum
 from functools import cached_property, partial
 from secrets import randbits
@@ -48,7 +49,7 @@ from langgraph_checkpoint_custom.core.objects import (
     said_by,
 )
 from langgraph_checkpoint_custom.core.restored import array, changed, find, make
-from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 
 MSGPACK = "msgpack"
 _READ = ormsgpack.OPT_NON_STR_KEYS
@@ -112,6 +113,31 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
     made = JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
     setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow more, have that, too.
     return made
+
+
+# What was raised last while an object was made, which ormsgpack drops. It may be for what is wrong with the object, or
+# from outside: by a signal handler, say.
+_RAISED: ContextVar[BaseException | None] = ContextVar("raised", default=None)
+DROPPED = "ext_hook failed"
+
+
+def interruption(error: Exception) -> BaseException:
+    """What interrupted the reading of a value, where that failed with this error and does not when it is done again."""
+    if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
+        return error
+    return (
+        _RAISED.get()
+        or error.__cause__
+        or CheckpointError(
+            "something was raised from outside while a stored value was read, a time limit say, and nothing is left of "
+            "it; the value can be read"
+        )
+    )
+
+
+def forget_interruption() -> None:
+    """Keep nothing of what was raised; it was for what is wrong with a value, or is known."""
+    _RAISED.set(None)
 
 
 class _Blocked(Exception):
@@ -211,21 +237,26 @@ class Faithful(SerializerProtocol):
 
     def _object(self, code: int, data: bytes) -> Any:
         """An object from the extension that it was stored as."""
-        if code == PYDANTIC_2:
+        try:
+            if code == PYDANTIC_2:
+                content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
+                message = None if self._on_load and self._load_of(*content) else made(*content)
+                return self._told(code, content) if message is None else message
+            if code > DELTA or code < SINGLE:
+                found = self._serde._unpack_ext_hook(code, data)
+                if found is None and not self._raw:
+                    raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
+                return found
             content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
-            message = None if self._on_load and self._load_of(*content) else made(*content)
-            return self._told(code, content) if message is None else message
-        if code > DELTA or code < SINGLE:
-            found = self._serde._unpack_ext_hook(code, data)
-            if found is None and not self._raw:
-                raise UnreadableValue(f"msgpack extension {code} is unknown to this version of langgraph-checkpoint")
-            return found
-        content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
-        if code == DELTA:
-            return _DeltaSnapshot(content)
-        if code == NUMPY:
-            return array(*content)
-        return self._told(code, content)
+            if code == DELTA:
+                return _DeltaSnapshot(content)
+            if code == NUMPY:
+                return array(*content)
+            return self._told(code, content)
+        except BaseException as error:
+            if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
+                _RAISED.set(error)
+            raise
 
     def _told(self, code: int, content: Any) -> Any:
         try:
@@ -251,16 +282,24 @@ class Faithful(SerializerProtocol):
         else:
             target = self._class(module, name, name.partition("[")[0] if args else name)
         try:
-            if args:  # Classes that it is for; none of them is called.
-                target = target[tuple(map(self._argument, args))]
-            return make(code, target, stored, method, state)
+            # What a generic class is for is classes, too; none of them is called.
+            cls = target[tuple(map(self._argument, args))] if args else target
+            return make(code, cls, stored, method, state)
         except UnreadableValue as error:
             if load is None:
                 raise
             raise UnreadableValue(f"{module}.{name} is another class now, as on_load has it: {error}") from None
         except Exception as error:
+            if self._can_be_made(code, target, args, stored, method, state):
+                raise  # It was raised from outside.
             problem = said_by(error)
         raise changed(f"{module}.{name}", problem)  # Out there, since the error has what was stored in its text.
+
+    def _can_be_made(self, code: int, target: Any, args: Any, *content: Any) -> bool:
+        with suppress(Exception):
+            make(code, target[tuple(map(self._argument, args))] if args else target, *content)
+            return True
+        return False
 
     def _load_of(self, module: str, name: str, *_: Any) -> type | Callable[[Any], Any] | None:
         """What `on_load` has for a class; a generic model has the same whatever it is for."""

@@ -1,0 +1,119 @@
+"""What a signal handler raises while a value is decoded, a time limit of a task queue say, is no fault of the value."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde import encrypted
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from pydantic import BaseModel
+
+from langgraph_checkpoint_custom import CheckpointError
+from langgraph_checkpoint_custom.core import decode, known, messages, objects, parts, restored, serde, values
+from tests.behaviour.helpers import LONG, config, metadata, put
+from tests.stores import Face, Store
+
+DECODING = {module.__file__ for module in (decode, encrypted, known, messages, objects, parts, restored, serde, values)}
+
+
+class Late(Exception):
+    pass
+
+
+class Model(BaseModel):
+    word: str
+    inside: Any = None
+
+
+@dataclasses.dataclass
+class Data:
+    word: str
+
+
+@contextmanager
+def late_at_call(number: int, raised: type[BaseException]) -> Iterator[list[str]]:
+    """A signal comes at the call of this number in what decodes; gives where that was, if there was one."""
+    calls = itertools.count(1)
+    where: list[str] = []
+
+    def late(*_: Any) -> None:
+        raise raised
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename in DECODING and next(calls) == number:
+            where.append(code.co_name)
+            signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, late)
+    sys.setprofile(watch)
+    try:
+        yield where
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGUSR1, before)
+
+
+class Renamed(BaseModel):
+    word: str
+    inside: Any = None
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "encrypted": {"serde": EncryptedSerializer.from_pycryptodome_aes(key=b"1234567890123456")},
+    "raw": {"on_unreadable": "raw"},
+    "on_load": {"on_load": {f"{__name__}.Model": Renamed, f"{__name__}.Data": lambda held: held["word"].upper()}},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("raised", [Late, KeyboardInterrupt])
+async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
+    store: Store, options: str, raised: type[BaseException]
+) -> None:
+    """At each call in what decodes them. Only right where msgpack asks for an object it is lost, and that is said."""
+    state: dict[str, Any] = {
+        "message": [HumanMessage("hi"), AIMessage("you")],
+        "model": Model(word="a", inside=Data("b")),
+        "large": [LONG, Model(word="c")],
+        "parts": [{"number": number, "text": LONG} for number in range(20)],
+    }
+    with store.open(**OPTIONS[options]) as saver:
+        face = Face(saver, "sync")
+        where = None
+        for step in range(2):
+            state["parts"] = [*state["parts"], Model(word=f"part {step}")]
+            where = await put(face, f"{step}", state, parent=where, meta=metadata(step, extra=Data("d")))
+            await face.put_writes(where, [("model", Model(word="z")), ("delta", Data("e")), ("plain", 1)], "task")
+        reads: dict[str, Callable[[], Any]] = {
+            "get_tuple": lambda: saver.get_tuple(config()),
+            "list": lambda: list(saver.list(config())),
+            "history": lambda: saver.get_delta_channel_history(config=config(), channels=["delta"]),
+        }
+        for name, read in reads.items():
+            expected = read()
+            kept = 0
+            for number in itertools.count(1):
+                error: BaseException | None = None
+                with late_at_call(number, raised) as places:
+                    try:
+                        assert read() == expected
+                    except (raised, CheckpointError) as caught:
+                        error = caught
+                if not places:
+                    break
+                allowed = {raised, CheckpointError} if places == ["_object"] else {raised}
+                assert type(error) in allowed, (name, number, places)
+                kept += type(error) is raised
+            assert kept > 5, name
+            assert read() == expected
