@@ -119,7 +119,7 @@ class Model:
         """
         if part.call.name in ("copy_thread", "fork_thread"):
             return {part.call.args[1]}
-        if part.call.name in ("delete_for_runs", "sweep") and state in self.outcomes(state, part, NOTHING_TOLD):
+        if part.call.name in ("delete_for_runs", "sweep") and set(self.outcomes(state, part, NOTHING_TOLD)) == {state}:
             return set()
         return self.reaches(part, state)
 

@@ -59,6 +59,7 @@ def put(
     run_id: str = "old",
     delta: bool = False,
     ts: str = OLD,
+    checkpoint_id: str | None = None,
 ) -> Call:
     """A put of a checkpoint that is called by a number; a channel that is not new has the version of an earlier one."""
     channels = {channel: f"{versions.get(channel, number):032d}.{0:016d}" for channel in {*values, *new}}
@@ -73,7 +74,7 @@ def put(
         part["checkpoint_id"] = id_of(parent)
     checkpoint = {
         "v": 4,
-        "id": id_of(number),
+        "id": checkpoint_id or id_of(number),
         "ts": ts,
         "channel_values": dict(values),
         "channel_versions": channels,
@@ -88,10 +89,11 @@ def id_of(number: int) -> str:
     return f"{number:026d}"
 
 
-def written(thread_id: str, number: int, value: Any, run_id: str = "old", task: str = "") -> Call:
-    """A put_writes."""
-    config = {**config_of((thread_id, "", id_of(number))), "metadata": {"run_id": run_id}}
-    return Call("put_writes", (config, [(LOG, value)], task or f"task {number}"))
+def written(thread_id: str, of: int | str, value: Any, run_id: str = "old", task: str = "") -> Call:
+    """A put_writes, of a checkpoint by its number or id."""
+    checkpoint_id = of if isinstance(of, str) else id_of(of)
+    config = {**config_of((thread_id, "", checkpoint_id)), "metadata": {"run_id": run_id}}
+    return Call("put_writes", (config, [(LOG, value)], task or f"task {of}"))
 
 
 def story(thread_id: str, first: int, *, delta: bool) -> Iterator[Call]:
@@ -302,7 +304,7 @@ class Bench:
             for lease in leases.values():
                 lease.__exit__(None, None, None)
 
-    def play_with_row(self, name: str, begun: str, before: int, *, named: bool) -> Played | None:
+    def play_with_row(self, name: str, begun: str, before: int, which: str) -> Played | None:
         """Play an operation, and before one of its statements store a checkpoint and a write of it.
 
         Where there is a delta channel, a checkpoint waits for whoever is alone with the thread; a write does not.
@@ -311,7 +313,7 @@ class Bench:
             name: The operation.
             begun: The beginning.
             before: The number of the statement.
-            named: Whether that checkpoint is what the operation is about.
+            which: Whether that checkpoint is the "newest", "named" as what the operation is about, or "between" others.
 
         Returns:
             None if there are fewer statements.
@@ -319,13 +321,18 @@ class Bench:
         model, start = self._begin(begun)
         first = {"copy": 50, "empty": 0}.get(begun, 10)
         call = OPERATIONS[name].call(first, False, self._path)
-        if named:
+        if which == "named":
             key = THREAD, "", id_of(ROW)
             call = replace(call, args=(config_of(key),) if name == "delete_checkpoint" else (THREAD, id_of(ROW)))
         rows = [written(THREAD, first + 4, "late", "late", "late task")]
         if begun != "delta":
-            row = put(THREAD, ROW, parent=first + 4, values={"small": ROW}, new=["small"], run_id="late", ts=NEW)
-            rows = [row, written(THREAD, ROW, "late", "late")]
+            parent = first + 2 if which == "between" else first + 4
+            row_id = f"{id_of(parent)}.5" if which == "between" else id_of(ROW)
+            values = {"small": ROW}
+            row = put(
+                THREAD, ROW, parent=parent, values=values, new=["small"], run_id="late", ts=NEW, checkpoint_id=row_id
+            )
+            rows = [row, written(THREAD, row_id, "late", "late")]
         history: list[Done] = []
 
         numbers = count()
@@ -348,7 +355,7 @@ class Bench:
         if not history:
             return None
         steps = steps_of(model, [Done(name, call, 0, 3, answer), *history], THREADS)
-        title = f"{name} of {'the row' if named else 'another'}, a row before its statement {before}, from {begun!r}"
+        title = f"{name}, a row ({which}) before its statement {before}, from {begun!r}"
         return self._judged(title, model, start, steps, {Verdict.FINE, Verdict.LATE}, waited=False)
 
     def _judged(

@@ -241,7 +241,12 @@ def told_of(
         lines.append(f"  {thread_id!r}: {_keys(left.visible[thread_id], left.hidden[thread_id])}")
     lines += [f"  {call}: {_answer(answer)}" for call, answer in left.answers if call.name == "labels"]
     together = {each for step in found.furthest for each in model.reaches(step.part, start)}
-    for number, state in enumerate(found.ends[:4]):
+    # Those that have the right checkpoints first.
+    alike = sorted(
+        found.ends,
+        key=lambda state: sum(model.ids(state, each) != (left.visible[each], left.hidden[each]) for each in together),
+    )
+    for number, state in enumerate(alike[:4]):
         lines.append(f"all answers fit, but then this would be left ({number + 1} of {len(found.ends)}):")
         for thread_id in sorted(together):
             lines.append(f"  {thread_id!r}: {_ids(model, state, thread_id)}")

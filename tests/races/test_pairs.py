@@ -31,9 +31,10 @@ def test_a_row_may_come_before_each_statement(place: Bench, name: str) -> None:
     """What waits for nobody comes first or second as a whole, too, though it may be seen late."""
     problems = []
     for begun in beginnings(name, name):
-        for named in {False, name in NAMING and begun != "delta"}:
+        kinds = ["newest"] if begun == "delta" else ["newest", "between", *(["named"] if name in NAMING else [])]
+        for which in kinds:
             for before in count():
-                played = place.play_with_row(name, begun, before, named=named)
+                played = place.play_with_row(name, begun, before, which)
                 if played is None:
                     assert before > 3  # The operation was played.
                     break
