@@ -26,8 +26,8 @@ VALUES = f"VALUES ({', '.join('?' * 16)})"
 ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
     SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
 )"""
-# Rows that a statement inserts; one of each length would take longer to prepare than to run.
-WRITES = (16, 4, 1)
+# Writes that one statement inserts, which needs no transaction around it.
+WRITES = 16
 
 
 @cache
@@ -55,7 +55,7 @@ class SqliteDialect(SqlDialect):
         self._insert_on_parent = f"{insert.replace(VALUES, ON_PARENT)}\nRETURNING true"
         row = "(?, ?, ?, ?)"
         self._insert_writes = {
-            size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in WRITES
+            size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in range(1, WRITES + 1)
         }
 
     def shipped(self) -> Sequence[str]:
@@ -134,23 +134,13 @@ class SqliteDialect(SqlDialect):
         return self._trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
-        """Some rows at a time, in one transaction; all are of one task."""
+        """A statement for each 16 rows; all are of one task."""
         place = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
-        if len(rows) == 1 and claim is None:
-            (row,) = rows
-            one = (*place, row.idx, row.channel, row.type, row.value)
-            return Trip((Statement("insert_writes", self._insert_writes[1], one),))
+        cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
         statements = []
-        for size, sql in self._insert_writes.items():
-            whole = len(rows) // size * size
-            each = [
-                place
-                + tuple(cell for row in rows[at : at + size] for cell in (row.idx, row.channel, row.type, row.value))
-                for at in range(0, whole, size)
-            ]
-            if each:
-                statements.append(Statement("insert_writes", sql, each if len(each) > 1 else each[0]))
-            rows = rows[whole:]
+        for at in range(0, len(rows), WRITES):
+            some = cells[4 * at : 4 * (at + WRITES)]
+            statements.append(Statement("insert_writes", self._insert_writes[len(some) // 4], (*place, *some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)
