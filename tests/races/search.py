@@ -5,8 +5,8 @@ before it), one call at a time, and remember which calls were made and what was 
 twice. A call whose answer says that it has changed nothing is taken as soon as that is right: no order is lost.
 
 A call is one moment, with one exception, which `Verdict.LATE` tells. What stores a row that is whole by itself (a small
-`put`, `put_writes`) waits for nobody. So a deletion may have looked before that row came, and be seen after it: that is
-as if it had come first, but whoever reads in between sees the row and not yet the deletion. So it is with a copy or a
+`put`, `put_writes`) waits for nobody, nor does `unlabel`. So a deletion may have looked before that, and be seen after
+it: that is as if it had come first, but whoever reads in between sees the row and not yet the deletion. So it is with a copy or a
 fork: what its source had when it looked is in its target when it is seen, and what goes over all threads meanwhile
 passes over the target.
 """
@@ -231,7 +231,7 @@ class _Search:
 
     def _waits_for_nobody(self, number: int) -> bool:
         call = self._steps[number].part.call
-        return call.alone or call.name in READS
+        return call.alone or call.name == "unlabel" or call.name in READS
 
     def _is_in_the_way(self, number: int, state: State, pending: tuple[Pending, ...]) -> bool:
         """Whether a step has to wait for one that is pending."""

@@ -17,6 +17,7 @@ THREADS = ["t", "u"]
 OK: Answer = ("ok", exact(None))
 PRUNE = Call("prune", (["t"],))
 LABEL = Call("label", (config_of(("t", "", id_of(1))), "kept"))
+UNLABEL = Call("unlabel", ("t", "kept"))
 ROLLBACK = Call("rollback", ("t", id_of(1)))
 LIST = Call("list", ({"configurable": {"thread_id": "t"}},))
 
@@ -107,6 +108,14 @@ def test_a_deletion_may_be_seen_behind_a_small_row_that_came_meanwhile(store: St
     locking = Call("put", small(4).args)
     history = [(PRUNE, 0, 9, OK), (locking, 1, 2, config(4)), (LIST, 3, 4, store.seen(small(4)))]
     assert store.verdict(late, *history) is Verdict.WRONG
+
+
+def test_a_deletion_may_be_seen_behind_an_unlabel_that_came_meanwhile(store: Store) -> None:
+    history = [(LABEL, 0, 1, config(1)), (PRUNE, 2, 9, OK), (UNLABEL, 3, 4, ("ok", exact(True)))]
+    left = store.left(LABEL, PRUNE, UNLABEL)
+    assert store.verdict(left, *history) is Verdict.FINE
+    assert store.verdict(left, *history, (LIST, 5, 6, store.seen())) is Verdict.LATE
+    assert store.verdict(left, *history, (LIST, 5, 6, store.seen(LABEL, PRUNE))) is Verdict.FINE
 
 
 def test_what_goes_over_all_threads_may_pass_over_a_copy_that_is_not_there_yet(store: Store) -> None:
