@@ -6,9 +6,9 @@ twice. A call whose answer says that it has changed nothing is taken as soon as 
 
 A call is one moment, with one exception, which `Verdict.LATE` tells. What stores a row that is whole by itself (a small
 `put`, `put_writes`) waits for nobody, nor does `unlabel`. So a deletion may have looked before that, and be seen after
-it: that is as if it had come first, but whoever reads in between sees the row and not yet the deletion. So it is with a copy or a
-fork: what its source had when it looked is in its target when it is seen, and what goes over all threads meanwhile
-passes over the target.
+it: that is as if it had come first, but whoever reads in between sees the row and not yet the deletion. So it is with a
+copy or a fork: what its source had when it looked is in its target when it is seen, and what goes over all threads
+meanwhile passes over the target.
 """
 
 from __future__ import annotations
