@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from langgraph_checkpoint_custom.core.observe import OperationEvent
-from langgraph_checkpoint_custom.core.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
 from langgraph_checkpoint_custom.errors import (
     CheckpointConflict,
     CheckpointEncodeError,
@@ -35,7 +33,9 @@ from langgraph_checkpoint_custom.errors import (
     ThreadBusy,
     ThreadExists,
 )
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadRecord, WaitingThread
 from langgraph_checkpoint_custom.observed import log_slow_operations
+from langgraph_checkpoint_custom.operations.observing import OperationEvent
 from langgraph_checkpoint_custom.overlay import OverlaySaver, overlay
 from langgraph_checkpoint_custom.retention import Retention, Swept
 from langgraph_checkpoint_custom.saver import CheckpointSaver

@@ -159,7 +159,7 @@ class StorageError(CheckpointError):
 
     Attributes:
         operation: The operation that was running, such as `put_writes`.
-        statement: The statement that failed, by its name in `dialects/*.sql`, if known.
+        statement: The statement that failed, by its name in `sql/*.sql`, if known.
         sqlstate: The five characters that PostgreSQL gives, or SQLite's error name, if known.
     """
 

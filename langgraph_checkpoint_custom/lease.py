@@ -21,11 +21,11 @@ from types import TracebackType
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.claims import claim_lost, release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.model import CLAIM_KEY, MAX_NAMESPACE, text, thread_text
-from langgraph_checkpoint_custom.core.operation import Driver, Operation
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, ClaimLost, ClosedError, ConfigError, StorageError
+from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_NAMESPACE, text, thread_text
+from langgraph_checkpoint_custom.operations.leases import claim_lost, release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 BEATS = 3
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from langgraph_checkpoint_custom.core.observe import Counts, OperationEvent, place_of
-from langgraph_checkpoint_custom.core.operation import Driver, Offload, Operation
+from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.operations.observing import Counts, OperationEvent, place_of
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypedDict, get_args
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langgraph_checkpoint_custom.core.serde import Allowed, OnInexact, OnLoad, OnUnreadable
-from langgraph_checkpoint_custom.core.starts import ConcurrentWriters
+from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.observed import OnOperation
+from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters
 from langgraph_checkpoint_custom.retention import Retention
 
 Synchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]

@@ -28,11 +28,11 @@ from langgraph.checkpoint.base import (
 )
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.encode import merge_metadata
-from langgraph_checkpoint_custom.core.filter import matches, wanted
-from langgraph_checkpoint_custom.core.model import Key, before_id, config_of, key_of, limit_number, namespace_of
+from langgraph_checkpoint_custom.encoding.encode import merge_metadata
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.filter import matches, wanted
+from langgraph_checkpoint_custom.model.keys import Key, before_id, config_of, key_of, limit_number, namespace_of
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 Typed = tuple[str, bytes]
 _Place = tuple[str, str, int]

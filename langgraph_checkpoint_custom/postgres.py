@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
-from langgraph_checkpoint_custom.core.migrate import check_schema, setup
-from langgraph_checkpoint_custom.core.model import flag, text
-from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.searchable import searchable_keys
-from langgraph_checkpoint_custom.dialects.postgres import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.drivers.sqlite_callers import is_connection
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import flag, text
+from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.postgres import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
 try:
     from psycopg import AsyncPipeline, Pipeline

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from langgraph.checkpoint.serde.base import CipherProtocol
 
-from langgraph_checkpoint_custom.core.known import KnownValues
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.encoding.known import KnownValues
 from langgraph_checkpoint_custom.forks import tell_of_forks
+from langgraph_checkpoint_custom.model.keys import Key
 
 # Parts with their names alone take about 300 bytes each, which is what samples are counted in.
 PARTS = 100_000

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
-from langgraph_checkpoint_custom.core.claims import release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.filter import wanted
-from langgraph_checkpoint_custom.core.maintain import prune_thread
-from langgraph_checkpoint_custom.core.model import AFTER_ALL, TENANT_MARK, Key, flag
-from langgraph_checkpoint_custom.core.operation import Driver, Operation, follow
-from langgraph_checkpoint_custom.core.records import ThreadPage
-from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.core.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
-from langgraph_checkpoint_custom.core.threads import everybody, threads_page
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
+from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, flag
+from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.operations.delete import prune_thread
+from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
+from langgraph_checkpoint_custom.operations.list_threads import everybody, threads_page
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.operations.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that are looked at with one statement.
 PAGE = 200

@@ -28,14 +28,20 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.encode import Encoded, encode_checkpoint, encode_writes, merge_metadata, run_of
-from langgraph_checkpoint_custom.core.filter import wanted
-from langgraph_checkpoint_custom.core.history import get_delta_channel_history
-from langgraph_checkpoint_custom.core.interrupts import check_open
-from langgraph_checkpoint_custom.core.kinds import check_kind
-from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
-from langgraph_checkpoint_custom.core.model import (
+from langgraph_checkpoint_custom.encoding.encode import (
+    Encoded,
+    encode_checkpoint,
+    encode_writes,
+    merge_metadata,
+    run_of,
+)
+from langgraph_checkpoint_custom.encoding.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
+from langgraph_checkpoint_custom.encoding.values import Values, ciphers_of
+from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation, afollow, done, follow
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.keys import (
     MAX_CHANNEL,
     MAX_ID,
     MAX_THREAD_ID,
@@ -53,8 +59,14 @@ from langgraph_checkpoint_custom.core.model import (
     texts,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver, Offload, Operation, afollow, done, follow
-from langgraph_checkpoint_custom.core.read import (
+from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
+from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
+from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Place, must_be_newest, note_read
+from langgraph_checkpoint_custom.operations.copies import copy_thread
+from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread
+from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
+from langgraph_checkpoint_custom.operations.interrupts import check_open
+from langgraph_checkpoint_custom.operations.read import (
     NextVersion,
     Note,
     PageReply,
@@ -63,18 +75,14 @@ from langgraph_checkpoint_custom.core.read import (
     get_tuple_to_write,
     list_page,
 )
-from langgraph_checkpoint_custom.core.reencrypt import Renewal, reencryption
-from langgraph_checkpoint_custom.core.searchable import make_searchable, missing_searchable, searchable_keys
-from langgraph_checkpoint_custom.core.serde import Allowed, OnInexact, OnLoad, OnUnreadable, strict_serde
-from langgraph_checkpoint_custom.core.starts import ConcurrentWriters, Place, must_be_newest, note_read
-from langgraph_checkpoint_custom.core.values import Values, ciphers_of
-from langgraph_checkpoint_custom.core.write import put, put_writes
-from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.lease import Lease
-from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
+from langgraph_checkpoint_custom.operations.reencrypt import Renewal, reencryption
+from langgraph_checkpoint_custom.operations.searchable import make_searchable, missing_searchable
+from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.options import Strategy, check_strategy
 from langgraph_checkpoint_custom.recent import Recent
 from langgraph_checkpoint_custom.retention import Retention, Sweeper
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
 # Checkpoints that a list holds in memory at a time.

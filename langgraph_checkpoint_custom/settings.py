@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.core.serde import strict_serde
+from langgraph_checkpoint_custom.encoding.serde import strict_serde
 from langgraph_checkpoint_custom.errors import ConfigError
 
 URL = "CHECKPOINT_URL"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self, Unpack
 
-from langgraph_checkpoint_custom.core.migrate import check_schema, setup
-from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection, is_connection
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import SaverOptions, SqliteOptions, Synchronous, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
 
 if TYPE_CHECKING:
     from langgraph_checkpoint_custom.drivers.sqlite_callers import Given

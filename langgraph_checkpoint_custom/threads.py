@@ -12,13 +12,11 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.filter import narrowing, wanted
-from langgraph_checkpoint_custom.core.fork import fork_thread
-from langgraph_checkpoint_custom.core.interrupts import waiting_threads
-from langgraph_checkpoint_custom.core.kinds import check_kind
-from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
-from langgraph_checkpoint_custom.core.model import (
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Driver, Operation, afollow, follow
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.filter import narrowing, wanted
+from langgraph_checkpoint_custom.model.keys import (
     AFTER_ALL,
     MAX_ID,
     Key,
@@ -32,8 +30,8 @@ from langgraph_checkpoint_custom.core.model import (
     text,
     thread_text,
 )
-from langgraph_checkpoint_custom.core.operation import Driver, Operation, afollow, follow
-from langgraph_checkpoint_custom.core.records import (
+from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
+from langgraph_checkpoint_custom.model.records import (
     RECORDS,
     CheckpointRecord,
     RunRecord,
@@ -41,8 +39,11 @@ from langgraph_checkpoint_custom.core.records import (
     ThreadRecord,
     WaitingThread,
 )
-from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
-from langgraph_checkpoint_custom.core.threads import (
+from langgraph_checkpoint_custom.operations.copies import fork_thread
+from langgraph_checkpoint_custom.operations.delete import delete_checkpoint, rollback
+from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
+from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
+from langgraph_checkpoint_custom.operations.list_threads import (
     count_threads,
     history_page,
     runs_of_thread,
@@ -51,9 +52,8 @@ from langgraph_checkpoint_custom.core.threads import (
     threads_page,
     write_places,
 )
-from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 
 
 class ThreadMethods(ABC):

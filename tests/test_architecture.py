@@ -11,36 +11,40 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
-from langgraph_checkpoint_custom.core.statements import load_blocks
+from langgraph_checkpoint_custom.sql.statements import load_blocks
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
 
-# What each part may import of the package; `core` may import nothing that knows the outside world either.
+# What each part may import of the package. The pure ones may import nothing that knows the outside world either.
+PURE = ("engine", "model", "encoding", "sql", "operations")
+BELOW = {"errors", "migrations", *PURE}
 MAY_IMPORT = {
     "errors": set(),
     "migrations": set(),
-    "core": {"errors", "migrations"},
-    "dialects": {"errors", "migrations", "core"},
+    "engine": {"errors"},
+    "model": {"errors"},
+    "encoding": {"errors", "engine", "model"},
+    "sql": {"errors", "migrations", "engine", "model", "encoding"},
+    "operations": {"errors", "engine", "model", "encoding", "sql"},
     "forks": set(),
-    "drivers": {"errors", "forks", "migrations", "core"},
-    "lease": {"errors", "core"},
-    "recent": {"core", "forks"},
-    "observed": {"errors", "core"},
-    "otel": {"core", "observed"},
-    "retention": {"errors", "core"},
-    "threads": {"errors", "core", "retention"},
-    "overlay": {"errors", "core"},
-    "options": {"errors", "core", "observed", "retention"},
-    "saver": {"errors", "core", "lease", "observed", "options", "recent", "retention", "threads"},
-    "sqlite": {"errors", "core", "dialects", "drivers", "options", "saver"},
-    "postgres": {"errors", "core", "dialects", "drivers", "options", "saver"},
+    "drivers": {"errors", "forks", "engine", "model"},
+    "lease": BELOW,
+    "recent": {"forks", "model", "encoding"},
+    "observed": {"errors", "engine", "operations"},
+    "otel": {"observed", "operations"},
+    "retention": BELOW,
+    "threads": BELOW | {"retention"},
+    "overlay": {"errors", "model", "encoding", "sql"},
+    "options": BELOW | {"observed", "retention"},
+    "saver": BELOW | {"lease", "observed", "options", "recent", "retention", "threads"},
+    "sqlite": BELOW | {"drivers", "options", "saver"},
+    "postgres": BELOW | {"drivers", "options", "saver"},
     "aio": {"sqlite", "postgres"},
     "url": {"errors", "options", "saver", "sqlite", "postgres"},
-    "adapters": {"errors", "core", "saver"},
-    "exchange": {"errors", "core", "saver"},
-    "moving": {"errors", "core", "adapters", "saver"},
-    "settings": {"errors", "core"},
+    "adapters": BELOW | {"saver"},
+    "tools": BELOW | {"saver"},
+    "settings": {"errors", "encoding"},
     "server": {"saver", "settings", "url"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
@@ -73,15 +77,16 @@ def test_imports_go_one_way(part: str) -> None:
         assert ours - {part} <= MAY_IMPORT[part], path
 
 
-def test_the_core_knows_no_clock_thread_loop_or_database() -> None:
-    for path in modules()["core"]:
+@pytest.mark.parametrize("part", PURE)
+def test_what_is_pure_knows_no_clock_thread_loop_or_database(part: str) -> None:
+    for path in modules()[part]:
         assert {name.split(".")[0] for name in imports(path)} & OUTSIDE == set(), path
         called = {node.attr for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Attribute)}
         assert called & {"now", "utcnow", "today"} == set(), path
 
 
 def test_the_two_drivers_and_dialects_do_not_know_each_other() -> None:
-    for part in ("drivers", "dialects"):
+    for part in ("drivers", "sql"):
         for path in modules()[part]:
             other = "postgres" if "sqlite" in path.name else "sqlite"
             assert not any(f".{part}.{other}" in name for name in imports(path)), path
@@ -96,7 +101,7 @@ def test_nothing_imports_the_command_line() -> None:
 
 def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
     """Where one has a statement that the other has not, or a different way, it says why."""
-    texts = {name: (PACKAGE / "dialects" / f"{name}.sql").read_text("utf-8") for name in ("postgres", "sqlite")}
+    texts = {name: (PACKAGE / "sql" / f"{name}.sql").read_text("utf-8") for name in ("postgres", "sqlite")}
     names = {name: list(load_blocks(f"{name}.sql")) for name in texts}
     shared = set(names["postgres"]) & set(names["sqlite"])
     assert [name for name in names["postgres"] if name in shared] == [n for n in names["sqlite"] if n in shared]

@@ -24,10 +24,10 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as OfficialAsyncSql
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver, errors, open_saver
 from langgraph_checkpoint_custom.cli import main
-from langgraph_checkpoint_custom.core import model
-from langgraph_checkpoint_custom.core.maintain import copy_thread
-from langgraph_checkpoint_custom.exchange import export_file
+from langgraph_checkpoint_custom.model import keys as model
+from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.saver import PAGE
+from langgraph_checkpoint_custom.tools.exchange import export_file
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -8,12 +8,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from langgraph.checkpoint.base.id import uuid6
 
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import Attempt
-from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.adapters.documents import Attempt
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 P = ParamSpec("P")
 T = TypeVar("T")

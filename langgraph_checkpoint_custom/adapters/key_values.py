@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import (
+from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
     misshapen,
@@ -21,12 +20,13 @@ from langgraph_checkpoint_custom.core.documents import (
     store_document,
     threads_under,
 )
-from langgraph_checkpoint_custom.core.kinds import thread_of
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.plain import plain
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _KIND = "key-value"
 _VALUE = "value"

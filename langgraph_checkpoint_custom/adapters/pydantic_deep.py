@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.documents import (
+from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     misshapen,
     no_version,
@@ -22,19 +21,20 @@ from langgraph_checkpoint_custom.core.documents import (
     replaced_document,
     store_document,
 )
-from langgraph_checkpoint_custom.core.filter import wanted
-from langgraph_checkpoint_custom.core.kinds import thread_of
-from langgraph_checkpoint_custom.core.labels import label, labels_of_thread, unlabel
-from langgraph_checkpoint_custom.core.model import MAX_ID, Key, Page, key_of, text
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.plain import plain
-from langgraph_checkpoint_custom.core.read import list_page
-from langgraph_checkpoint_custom.core.records import RECORDS
-from langgraph_checkpoint_custom.core.rewind import delete_checkpoint
-from langgraph_checkpoint_custom.core.threads import history_page
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.keys import MAX_ID, Key, Page, key_of, text
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+from langgraph_checkpoint_custom.model.records import RECORDS
+from langgraph_checkpoint_custom.operations.delete import delete_checkpoint
+from langgraph_checkpoint_custom.operations.labels import label, labels_of_thread, unlabel
+from langgraph_checkpoint_custom.operations.list_threads import history_page
+from langgraph_checkpoint_custom.operations.read import list_page
 from langgraph_checkpoint_custom.saver import PAGE, CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import (
+from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
     misshapen,
@@ -27,14 +26,15 @@ from langgraph_checkpoint_custom.core.documents import (
     store_document,
     threads_under,
 )
-from langgraph_checkpoint_custom.core.kinds import name_of, thread_of
-from langgraph_checkpoint_custom.core.model import MAX_ID, key_of, text
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.plain import plain
-from langgraph_checkpoint_custom.core.records import CheckpointRecord
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
+from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _KIND = "session"
 _STATE = "state/"

@@ -1,7 +1,7 @@
 """The command line: `langgraph-checkpoint`, or `python -m langgraph_checkpoint_custom`.
 
 `common.py` has the options that commands share, `output.py` how they speak; each other module has a group of commands.
-Nothing here knows SQL: what is not a method of the saver is an operation in `core/`.
+Nothing here knows SQL: what is not a method of the saver is in `operations/`.
 """
 
 from __future__ import annotations

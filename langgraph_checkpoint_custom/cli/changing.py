@@ -30,13 +30,13 @@ from langgraph_checkpoint_custom.cli.common import (
     whether_all,
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, table, tell
-from langgraph_checkpoint_custom.core.kinds import check_kind
-from langgraph_checkpoint_custom.core.maintain import delete_thread, prune_thread
-from langgraph_checkpoint_custom.core.model import KIND_MARK, MAX_ID, Key, config_of, text, thread_text
-from langgraph_checkpoint_custom.core.operation import Operation
-from langgraph_checkpoint_custom.core.rewind import rollback as rollback_thread
-from langgraph_checkpoint_custom.core.sizes import Rehearsed, ThreadSize, rehearse, sizes_of_threads
+from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_ID, Key, config_of, text, thread_text
+from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
+from langgraph_checkpoint_custom.operations.delete import delete_thread, prune_thread
+from langgraph_checkpoint_custom.operations.delete import rollback as rollback_thread
+from langgraph_checkpoint_custom.operations.sizes import Rehearsed, ThreadSize, rehearse, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()
@@ -256,7 +256,7 @@ def _rehearse(
 
 def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
     """All threads by their ids, each looked up by itself: what is deleted meanwhile does no harm."""
-    from langgraph_checkpoint_custom.core.exchange import next_thread
+    from langgraph_checkpoint_custom.operations.export_rows import next_thread
 
     thread_id: str | None = ""
     while (thread_id := saver._driver.run(next_thread(saver._dialect, thread_id or ""))) is not None:

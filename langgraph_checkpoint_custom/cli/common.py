@@ -13,11 +13,11 @@ from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.core.exchange import next_thread
-from langgraph_checkpoint_custom.core.migrate import check_schema
-from langgraph_checkpoint_custom.core.model import KIND_MARK
-from langgraph_checkpoint_custom.core.verbatim import verbatim
+from langgraph_checkpoint_custom.encoding.raw import verbatim
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
+from langgraph_checkpoint_custom.model.keys import KIND_MARK
+from langgraph_checkpoint_custom.operations.export_rows import next_thread
+from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
@@ -161,7 +161,7 @@ def count_all(saver: CheckpointSaver, tenants: bool, filter: dict[str, Any] | No
 
 def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
     """The rows of all tables, for a bar."""
-    from langgraph_checkpoint_custom.core.sizes import sizes_of_store
+    from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 
     found = (own._driver.run(sizes_of_store(own._dialect, 1)) for own in everybody(saver, tenants))
     return sum(one.rows for store in found for one in store.tables)

@@ -9,8 +9,8 @@ import typer
 from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, mention_tenants, opened, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import size, table, tell
 from langgraph_checkpoint_custom.cli.reading import Limit, time_of, when
-from langgraph_checkpoint_custom.core.model import thread_text
-from langgraph_checkpoint_custom.core.sizes import (
+from langgraph_checkpoint_custom.model.keys import thread_text
+from langgraph_checkpoint_custom.operations.sizes import (
     ChannelSize,
     LargeThread,
     NamespaceSize,

@@ -10,8 +10,8 @@ import typer
 
 from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, mention_tenants, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
-from langgraph_checkpoint_custom.core.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
-from langgraph_checkpoint_custom.core.verify import Verified, verify
+from langgraph_checkpoint_custom.operations.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
+from langgraph_checkpoint_custom.operations.verify import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()

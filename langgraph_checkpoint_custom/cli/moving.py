@@ -50,7 +50,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write all threads to a file, while runs go on; one that was interrupted goes on where it was."""
-    from langgraph_checkpoint_custom.exchange import export_file
+    from langgraph_checkpoint_custom.tools.exchange import export_file
 
     tenants = whether_all(tenant, no_tenants)
     with opened(url, tenant) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
@@ -70,7 +70,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Store the threads of a file, each checked after that; a thread that has gone on by itself stays as it is."""
-    from langgraph_checkpoint_custom.exchange import count_exported, import_file
+    from langgraph_checkpoint_custom.tools.exchange import count_exported, import_file
 
     if not file.exists():
         raise ConfigError(f"there is no file {str(file)!r}")
@@ -148,8 +148,8 @@ def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
 
 def _missing(saver: CheckpointSaver) -> list[str]:
     """The classes in a store that cannot be imported."""
-    from langgraph_checkpoint_custom.core.objects import UnreadableValue
-    from langgraph_checkpoint_custom.core.restored import find
+    from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+    from langgraph_checkpoint_custom.encoding.restored import find
 
     missing = []
     for module, name in sorted(classes_of(saver)[0]):
@@ -163,8 +163,8 @@ def _missing(saver: CheckpointSaver) -> list[str]:
 def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> dict[str, Any]:
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    from langgraph_checkpoint_custom.adapters.official import open_official
-    from langgraph_checkpoint_custom.moving import migrate
+    from langgraph_checkpoint_custom.tools.migration import migrate
+    from langgraph_checkpoint_custom.tools.official import open_official
 
     def total() -> int:
         with open_official(source, JsonPlusSerializer()) as counted:
@@ -179,7 +179,7 @@ def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> 
 
 
 def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants: bool) -> dict[str, Any]:
-    from langgraph_checkpoint_custom.exchange import transfer
+    from langgraph_checkpoint_custom.tools.exchange import transfer
 
     options = dict(settings_of(os.environ, source).options)
     with open_saver(source, **options) as opener:
@@ -195,8 +195,8 @@ def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
     """Whose tables there are."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    from langgraph_checkpoint_custom.adapters.official import open_official
-    from langgraph_checkpoint_custom.core.verify import verify
+    from langgraph_checkpoint_custom.operations.verify import verify
+    from langgraph_checkpoint_custom.tools.official import open_official
 
     settings = settings_of(os.environ, source)
     with open_saver(source, **dict(settings.options)) as saver:

@@ -30,11 +30,11 @@ from langgraph_checkpoint_custom.cli.common import (
     without_classes,
 )
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, safe, say, size, table, tell
-from langgraph_checkpoint_custom.core.model import config_of
-from langgraph_checkpoint_custom.core.records import CheckpointRecord, ThreadRecord
-from langgraph_checkpoint_custom.core.shown import NOTHING, brief, differences, json_of, kind, object_of, tasks
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind, object_of, tasks
 
 commands = typer.Typer()
 
@@ -68,7 +68,7 @@ def threads(
     as_json: Json = False,
 ) -> None:
     """List threads, the newest activity first, with what they hold; a page at a time."""
-    from langgraph_checkpoint_custom.core.sizes import sizes_of_threads
+    from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 
     wanted = wanted_of(where)
     with opened(url, tenant) as opener:
@@ -114,7 +114,8 @@ def tenants(url: Url = None, as_json: Json = False) -> None:
 
 def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
     """How to find threads by such a filter sooner, unless an index finds them already."""
-    from langgraph_checkpoint_custom.core.searchable import missing_searchable, searchable_keys
+    from langgraph_checkpoint_custom.operations.searchable import missing_searchable
+    from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
     keys = searchable_keys(list(wanted))
     if saver._driver.run(missing_searchable(saver._dialect, keys)) != keys:
@@ -244,7 +245,7 @@ def show(
 
     Classes are shown by their names, and not imported.
     """
-    from langgraph_checkpoint_custom.core.interrupts import open_among
+    from langgraph_checkpoint_custom.operations.interrupts import open_among
 
     with opened(url, tenant) as opener:
         found = _read(without_classes(opener), thread, checkpoint, namespace)
@@ -373,8 +374,8 @@ def diff(
 
 def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     """How often each class is in the store, by module and name, and what was not looked into."""
-    from langgraph_checkpoint_custom.core.reencrypt import TABLES
-    from langgraph_checkpoint_custom.core.types import types_page
+    from langgraph_checkpoint_custom.operations.reencrypt import TABLES
+    from langgraph_checkpoint_custom.tools.types import types_page
 
     classes: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
@@ -394,7 +395,7 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
 @commands.command()
 def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
     """Find every class in the store, and print an allowlist for strict=True."""
-    from langgraph_checkpoint_custom.core.serde import ALWAYS_ALLOWED
+    from langgraph_checkpoint_custom.encoding.serde import ALWAYS_ALLOWED
 
     with opened(url, tenant) as saver:
         classes, unseen = classes_of(saver)

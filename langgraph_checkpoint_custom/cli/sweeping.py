@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.cli.common import (
 )
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
-from langgraph_checkpoint_custom.core.operation import Operation, follow
+from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
 
 commands = typer.Typer()

@@ -23,7 +23,14 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.core.operation import (
+from langgraph_checkpoint_custom.drivers.postgres_batching import LoopSharing, WorkerSharing
+from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
+from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
+from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
+from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
+from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
+from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES
+from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Offload,
     Operation,
@@ -34,14 +41,7 @@ from langgraph_checkpoint_custom.core.operation import (
     adrive,
     drive,
 )
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
-from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES
-from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
-from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
-from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
-from langgraph_checkpoint_custom.drivers.postgres_sharing import LoopSharing, WorkerSharing
-from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
-from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ClosedError,

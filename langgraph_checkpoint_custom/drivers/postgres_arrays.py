@@ -12,7 +12,7 @@ from psycopg import postgres
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from langgraph_checkpoint_custom.core.model import ManyBytes
+from langgraph_checkpoint_custom.model.keys import ManyBytes
 
 _ELEMENT = postgres.types["bytea"].oid
 _HEAD = struct.Struct("!iiIii").pack  # Dimensions, has it NULLs, type of an element, length, number of the first one.

@@ -26,9 +26,9 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute, fetch_many, pipeline_communicate
 from psycopg.pq.abc import PGconn, PGresult
 
-from langgraph_checkpoint_custom.core.model import ManyBytes
-from langgraph_checkpoint_custom.core.operation import Row, Statement
 from langgraph_checkpoint_custom.drivers.postgres_arrays import binary_array
+from langgraph_checkpoint_custom.engine.operation import Row, Statement
+from langgraph_checkpoint_custom.model.keys import ManyBytes
 
 # Statements that a run sends again and again; the others are planned each time.
 HOT = frozenset(

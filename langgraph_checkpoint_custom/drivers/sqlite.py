@@ -24,7 +24,10 @@ from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from langgraph_checkpoint_custom.core.operation import (
+from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import LONGEST, MOST, Call, Hops, Line, calls_of, within
+from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
+from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Access,
     Offload,
@@ -34,9 +37,6 @@ from langgraph_checkpoint_custom.core.operation import (
     Trip,
     drive,
 )
-from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
-from langgraph_checkpoint_custom.drivers.sqlite_turns import LONGEST, MOST, Call, Hops, Line, calls_of, within
-from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
     ConfigError,

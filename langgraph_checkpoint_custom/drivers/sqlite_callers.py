@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
-from langgraph_checkpoint_custom.core.operation import Row
+from langgraph_checkpoint_custom.engine.operation import Row
 from langgraph_checkpoint_custom.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import psycopg
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import read_document, store_document
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.adapters.documents import read_document, store_document
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.stores import Store
 
 # What may stand in names, and means something to paths, SQL, URLs or this package.

@@ -17,8 +17,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import (
+from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
     append_entries,
@@ -26,9 +25,10 @@ from langgraph_checkpoint_custom.core.documents import (
     read_document,
     store_document,
 )
-from langgraph_checkpoint_custom.core.kinds import kind_of, name_of, thread_of
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of, thread_of
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.invariants import read_tables
 from tests.stores import Store
 

@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.adapters.cubeloop import CubeLoopCheckpointer
 from langgraph_checkpoint_custom.adapters.key_values import KeyValueStore
 from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointStore
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
-from langgraph_checkpoint_custom.core.kinds import thread_of
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from tests.behaviour.helpers import run_graph
 from tests.stores import Face, Store
 

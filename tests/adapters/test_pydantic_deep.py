@@ -17,9 +17,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
 from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
-from langgraph_checkpoint_custom.core.kinds import thread_of
-from langgraph_checkpoint_custom.core.parts import NAME_MARK
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from tests.adapters.helpers import HOSTILE, damage, put_document
 from tests.behaviour.helpers import Database
 from tests.crash.processes import Process

@@ -20,8 +20,8 @@ from langgraph_checkpoint_custom.adapters.sessions import (
     _encoded,
     save_session,
 )
-from langgraph_checkpoint_custom.core.kinds import thread_of
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
 from tests.behaviour.helpers import Database
 from tests.conftest import COLOURS

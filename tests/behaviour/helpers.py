@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
 from ulid import ULID
 
-from langgraph_checkpoint_custom.core.values import PROBE
+from langgraph_checkpoint_custom.encoding.values import PROBE
 from tests.stores import Face, Store
 
 NextId = Callable[[], str]

@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
-from langgraph_checkpoint_custom.core import starts
+from langgraph_checkpoint_custom.operations import conflicts as starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
 from tests.conftest import COLOURS
 from tests.graphs.scenarios.parts import Log, chain, says

@@ -16,8 +16,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ClosedError
-from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES
-from langgraph_checkpoint_custom.core.values import Stored, Values
+from langgraph_checkpoint_custom.encoding.values import Stored, Values
+from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.behaviour.helpers import LONG, CountingSerializer, Database, checkpoint, config, get, metadata, put
 from tests.stores import Face, Store
 

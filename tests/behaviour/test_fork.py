@@ -12,8 +12,8 @@ from langgraph.checkpoint.serde.types import TASKS
 from langgraph.types import Command, Send
 
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, ConfigError, ThreadExists
-from langgraph_checkpoint_custom.core.fork import FROM_CHECKPOINT, FROM_THREAD, fork_thread
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Steps, drive
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, Steps, drive
+from langgraph_checkpoint_custom.operations.copies import FROM_CHECKPOINT, FROM_THREAD, fork_thread
 from tests.behaviour.helpers import (
     LONG,
     Database,

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError
-from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_THREAD_ID
+from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_THREAD_ID
 from langgraph_checkpoint_custom.threads import ThreadMethods
 from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, put
 from tests.stores import Face

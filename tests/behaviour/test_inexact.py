@@ -20,7 +20,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, field_serializer
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, open_saver
-from langgraph_checkpoint_custom.core import objects
+from langgraph_checkpoint_custom.encoding import objects
 from tests.behaviour.graph_in_a_function import local_graph
 from tests.behaviour.helpers import Database, get, metadata, put
 from tests.exactly import same

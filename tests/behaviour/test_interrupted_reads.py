@@ -18,7 +18,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError
-from langgraph_checkpoint_custom.core import decode, known, messages, objects, parts, restored, serde, values
+from langgraph_checkpoint_custom.encoding import chunks as parts
+from langgraph_checkpoint_custom.encoding import decode, known, messages, objects, restored, serde, values
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Face, Store
 

@@ -100,7 +100,7 @@ async def test_what_the_thread_has_left_behind_waits_no_more(face: Face) -> None
 async def test_only_threads_that_begin_so(
     face: Face, next_id: NextId, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_checkpoint_custom.core.interrupts.PAGE", page)
+    monkeypatch.setattr("langgraph_checkpoint_custom.operations.interrupts.PAGE", page)
     acme = Face(face.saver.for_tenant("acme"), face.colour)  # type: ignore[attr-defined]
     names = ["a", "a\x01", "a:1", "a:2", "b", "%", "_", "\x02", "ä", "a" + "\U0010ffff" * 2, "x" * 1000]
     for number, thread_id in enumerate(names):

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
-from langgraph_checkpoint_custom.core.reencrypt import Renewal
+from langgraph_checkpoint_custom.operations.reencrypt import Renewal
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
 from tests.stores import Face, Store
 

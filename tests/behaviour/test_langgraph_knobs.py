@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention, SqliteSaver
-from langgraph_checkpoint_custom.core import serde as core_serde
+from langgraph_checkpoint_custom.encoding import serde as core_serde
 from tests.behaviour.helpers import config, metadata, put
 from tests.stores import Face, Store
 

@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, PrivateAttr, create_model
 
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint
-from langgraph_checkpoint_custom.core.parts import NAME_MARK
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,

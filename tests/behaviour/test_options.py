@@ -20,8 +20,8 @@ from langgraph_checkpoint_custom import (
     open_saver,
     overlay,
 )
-from langgraph_checkpoint_custom.exchange import export_file, transfer
 from langgraph_checkpoint_custom.options import _CHECKS, Options, PostgresOptions, SaverOptions, SqliteOptions
+from langgraph_checkpoint_custom.tools.exchange import export_file, transfer
 from tests.stores import Face
 
 NOWHERE = "postgresql://nobody@localhost:1/nothing"

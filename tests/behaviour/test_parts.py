@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, CorruptCheckpoint
-from langgraph_checkpoint_custom.core.parts import NAME_MARK
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from tests.behaviour.helpers import Database, config, get, metadata, next_uuid, put
 from tests.stores import Face, Store
 

@@ -267,7 +267,7 @@ def test_a_callers_transaction_in_memory_stays_the_callers() -> None:
 
 
 def _refused(saver: CheckpointSaver) -> Any:
-    from langgraph_checkpoint_custom.core.operation import Statement, Trip, operation
+    from langgraph_checkpoint_custom.engine.operation import Statement, Trip, operation
 
     @operation("write")
     def fail() -> Any:

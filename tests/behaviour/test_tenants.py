@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, CorruptCheckpoint, PostgresSaver, ThreadBusy
-from langgraph_checkpoint_custom.core.model import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_TENANT, MAX_THREAD_ID
+from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_TENANT, MAX_THREAD_ID
 from tests.behaviour.helpers import (
     LONG,
     Database,

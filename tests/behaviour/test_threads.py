@@ -11,7 +11,7 @@ from langgraph.types import Command, Send, interrupt
 
 from langgraph_checkpoint_custom import CheckpointRecord, ConfigError, ThreadRecord
 from langgraph_checkpoint_custom import threads as module
-from langgraph_checkpoint_custom.core import threads as core_threads
+from langgraph_checkpoint_custom.operations import list_threads as core_threads
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,

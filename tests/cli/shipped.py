@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from langgraph_checkpoint_custom import migrations, open_saver
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.conftest import made_database, running_postgres
 
 

@@ -11,7 +11,7 @@ import typer.main
 
 from langgraph_checkpoint_custom.cli import main
 from langgraph_checkpoint_custom.cli.app import app
-from langgraph_checkpoint_custom.core.doctor import CHECKS
+from langgraph_checkpoint_custom.operations.doctor import CHECKS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
 GROUP: Any = typer.main.get_command(app)

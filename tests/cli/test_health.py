@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import health
-from langgraph_checkpoint_custom.core.doctor import CHECKS, TABLES, Finding, look, mend
+from langgraph_checkpoint_custom.operations.doctor import CHECKS, TABLES, Finding, look, mend
 from tests.behaviour.helpers import Database, metadata, next_uuid
 from tests.cli.conftest import Cli
 from tests.cli.test_reading import HOSTILE, id_of, put

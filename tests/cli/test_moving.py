@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
-from langgraph_checkpoint_custom.exchange import export_file
+from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.cli.conftest import SECRET, Cli
 from tests.moving.official import Official, everything, step
 from tests.stores import Store

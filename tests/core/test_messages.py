@@ -19,8 +19,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.core import messages
-from langgraph_checkpoint_custom.core.serde import faithful
+from langgraph_checkpoint_custom.encoding import messages
+from langgraph_checkpoint_custom.encoding.serde import faithful
 
 OFFICIAL = JsonPlusSerializer(allowed_msgpack_modules=None)
 OURS = faithful(OFFICIAL)

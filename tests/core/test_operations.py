@@ -19,31 +19,36 @@ from langgraph_checkpoint_custom import (
     SchemaOutdated,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.core.claims import take_claim
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.encode import Encoded, encode_checkpoint, encode_writes
-from langgraph_checkpoint_custom.core.fork import fork_thread
-from langgraph_checkpoint_custom.core.history import get_delta_channel_history
-from langgraph_checkpoint_custom.core.interrupts import waiting_threads
-from langgraph_checkpoint_custom.core.labels import label, labelled, labels_of_thread, unlabel
-from langgraph_checkpoint_custom.core.maintain import copy_thread, delete_for_runs, delete_thread, prune_thread
-from langgraph_checkpoint_custom.core.migrate import check_schema, setup
-from langgraph_checkpoint_custom.core.model import Key, key_of
-from langgraph_checkpoint_custom.core.operation import Offload, Operation, Trip, adrive, done, drive
-from langgraph_checkpoint_custom.core.read import get_tuple, list_page
-from langgraph_checkpoint_custom.core.records import ThreadPage
-from langgraph_checkpoint_custom.core.rewind import delete_checkpoint, rollback
-from langgraph_checkpoint_custom.core.threads import (
+from langgraph_checkpoint_custom.encoding.encode import Encoded, encode_checkpoint, encode_writes
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, Trip, adrive, done, drive
+from langgraph_checkpoint_custom.model.keys import Key, key_of
+from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
+from langgraph_checkpoint_custom.operations.delete import (
+    delete_checkpoint,
+    delete_for_runs,
+    delete_thread,
+    prune_thread,
+    rollback,
+)
+from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
+from langgraph_checkpoint_custom.operations.interrupts import waiting_threads
+from langgraph_checkpoint_custom.operations.labels import label, labelled, labels_of_thread, unlabel
+from langgraph_checkpoint_custom.operations.leases import take_claim
+from langgraph_checkpoint_custom.operations.list_threads import (
     count_threads,
     history_page,
     runs_of_thread,
     thread_exists,
     threads_page,
 )
-from langgraph_checkpoint_custom.core.values import Values
-from langgraph_checkpoint_custom.core.write import put, put_writes
-from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
-from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.operations.read import get_tuple, list_page
+from langgraph_checkpoint_custom.operations.schema import check_schema, setup
+from langgraph_checkpoint_custom.operations.write import put, put_writes
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
+from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
 
 CODEC = Values(BaseCheckpointSaver.serde)
 HERE = Key("t", "", None), generate_config("t")

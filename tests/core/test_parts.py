@@ -15,11 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.core import parts as cutting
-from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN, KnownValues
-from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.core.parts import (
+from langgraph_checkpoint_custom.encoding import chunks as cutting
+from langgraph_checkpoint_custom.encoding.chunks import (
     Divided,
     Known,
     Together,
@@ -28,9 +25,12 @@ from langgraph_checkpoint_custom.core.parts import (
     divide,
     put_together,
 )
-from langgraph_checkpoint_custom.core.serde import Faithful
-from langgraph_checkpoint_custom.core.unchanged import LARGE, Unchanged, unchanged
-from langgraph_checkpoint_custom.core.values import Large, Values
+from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
+from langgraph_checkpoint_custom.encoding.serde import Faithful
+from langgraph_checkpoint_custom.encoding.unchanged import LARGE, Unchanged, unchanged
+from langgraph_checkpoint_custom.encoding.values import Large, Values
+from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
 from tests.exactly import same
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN, KnownValues
-from langgraph_checkpoint_custom.core.model import Key
+from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
+from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, OBJECTS, Recent
 
 KEY = Key("thread", "", "1")

@@ -42,8 +42,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from langgraph_checkpoint_custom.core.objects import UnreadableValue
-from langgraph_checkpoint_custom.core.serde import faithful, strict_serde
+from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+from langgraph_checkpoint_custom.encoding.serde import faithful, strict_serde
 from tests.exactly import same
 
 OURS = faithful(JsonPlusSerializer(), on_inexact="raise")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 
 
 def test_pauses_grow_and_end() -> None:

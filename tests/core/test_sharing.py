@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_checkpoint_custom.core.operation import Share
-from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES, GROUPS, MEMBERS, Group, Lanes
+from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES, GROUPS, MEMBERS, Group, Lanes
+from langgraph_checkpoint_custom.engine.operation import Share
 
 
 @dataclass(eq=False)

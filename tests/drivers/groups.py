@@ -11,8 +11,8 @@ import psycopg
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
 
-from langgraph_checkpoint_custom.core.sharing import GROUPS
 from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
+from langgraph_checkpoint_custom.engine.batching import GROUPS
 from tests.behaviour.helpers import config
 from tests.stores import Face
 

@@ -9,7 +9,7 @@ import psycopg
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
-from langgraph_checkpoint_custom.core.doctor import TABLES, Finding, look, mend
+from langgraph_checkpoint_custom.operations.doctor import TABLES, Finding, look, mend
 from tests.drivers.test_maintenance_meets_runs import BIG, Meanwhile, fill, fork, held_open
 
 

@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom import (
     StorageError,
     open_saver,
 )
-from langgraph_checkpoint_custom.core.operation import OFFLOAD_BYTES
+from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.conftest import COLOURS
 from tests.drivers.groups import WAITING, driver_of, jammed
 from tests.faults.faulty import faulty

@@ -11,8 +11,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg.generators import execute
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.operation import Statement
 from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD, Session
+from langgraph_checkpoint_custom.engine.operation import Statement
 from tests.conftest import COLOURS
 from tests.stores import Face
 

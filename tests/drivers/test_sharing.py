@@ -15,7 +15,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.core.sharing import GROUP_BYTES, GROUPS
+from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES, GROUPS
 from tests.behaviour.helpers import config
 from tests.conftest import COLOURS
 from tests.drivers.groups import (

@@ -20,9 +20,9 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 
 from langgraph_checkpoint_custom import ClosedError, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.operation import Merged, Share, Trip
-from langgraph_checkpoint_custom.core.sharing import GROUPS
-from langgraph_checkpoint_custom.drivers import postgres_sharing
+from langgraph_checkpoint_custom.drivers import postgres_batching as postgres_sharing
+from langgraph_checkpoint_custom.engine.batching import GROUPS
+from langgraph_checkpoint_custom.engine.operation import Merged, Share, Trip
 from tests.behaviour.helpers import config
 from tests.conftest import COLOURS
 from tests.drivers.groups import (

@@ -13,8 +13,8 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
-from langgraph_checkpoint_custom.core.operation import Operation, Statement, Steps, Trip
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.engine.operation import Operation, Statement, Steps, Trip
 from tests.conftest import needs_error_codes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -31,10 +31,11 @@ from langgraph_checkpoint_custom import (
     SqliteSaver,
     StorageError,
 )
-from langgraph_checkpoint_custom.core import write
-from langgraph_checkpoint_custom.core.encode import encode_checkpoint
-from langgraph_checkpoint_custom.core.model import CLAIM_KEY, key_of
-from langgraph_checkpoint_custom.core.operation import (
+from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.drivers import sqlite_group_commit as sqlite_turns
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, Line
+from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
+from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Access,
     Offload,
@@ -44,9 +45,8 @@ from langgraph_checkpoint_custom.core.operation import (
     Trip,
     done,
 )
-from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from langgraph_checkpoint_custom.drivers import sqlite_turns
-from langgraph_checkpoint_custom.drivers.sqlite_turns import Call, Line
+from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, key_of
+from langgraph_checkpoint_custom.operations import write
 from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.conftest import COLOURS, needs_error_codes
 from tests.drivers.turns import (

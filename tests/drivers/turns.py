@@ -14,8 +14,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import SqliteSaver
-from langgraph_checkpoint_custom.core.operation import Access, Operation, Statement, Steps, Trip
-from langgraph_checkpoint_custom.drivers.sqlite_turns import Line
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Line
+from langgraph_checkpoint_custom.engine.operation import Access, Operation, Statement, Steps, Trip
 from tests.behaviour.helpers import checkpoint, config, metadata
 
 Outcomes = list[Any]

@@ -23,9 +23,9 @@ from langgraph_checkpoint_custom import (
     PostgresSaver,
     ThreadExists,
 )
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.behaviour.helpers import checkpoint, config, metadata, put
 from tests.conftest import COLOURS
 from tests.faults.faulty import CUTS, Cut, faulty

@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import COLOURS
 from tests.faults.faulty import faulty

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, ConnectionLost, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.retry import RetryPolicy
 from langgraph_checkpoint_custom.drivers.postgres_prepared import Process
+from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
 from tests.conftest import COLOURS
 from tests.faults.faulty import FaultyProxy, faulty

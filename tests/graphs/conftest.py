@@ -24,4 +24,4 @@ def durability(request: pytest.FixtureRequest) -> Durability:
 @pytest.fixture(autouse=True)
 def _values_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs of tests have small states: some of their values are part of the document here, and some are blobs."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.core.encode.SMALL_VALUE", 40)
+    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 40)

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention
-from langgraph_checkpoint_custom.core import threads as core_threads
-from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.exchange import transfer
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.operations import list_threads as core_threads
+from langgraph_checkpoint_custom.tools.exchange import transfer
 from tests.conftest import COLOURS
 from tests.graphs.running import Copied, Pruned, Reopened, agrees_with_memory
 from tests.graphs.scenarios import SCENARIOS

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
-from langgraph_checkpoint_custom.core.migrate import script
-from langgraph_checkpoint_custom.core.model import TENANT_MARK
-from langgraph_checkpoint_custom.core.searchable import searchable_keys
-from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK
+from langgraph_checkpoint_custom.operations.schema import script
+from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
+from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put
 from tests.conftest import COLOURS
 from tests.stores import Face, Store

@@ -589,9 +589,9 @@ def test_a_saver_answers_as_the_oracle_does(
     """With the values in rows of their own, and in parts, or in the document as far as they are small."""
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
     if where == "rows":
-        monkeypatch.setattr("langgraph_checkpoint_custom.core.encode.SMALL_VALUE", 0)
+        monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 0)
         for name, number in PARTS.items():
-            monkeypatch.setattr(f"langgraph_checkpoint_custom.core.parts.{name}", number)
+            monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.chunks.{name}", number)
     with opened(store, colour) as (saver, calls):
 
         def machine() -> SaverMachine:

@@ -9,7 +9,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.moving import Moved, acopy_from, copy_from
+from langgraph_checkpoint_custom.tools.migration import Moved, acopy_from, copy_from
 from tests.moving.official import everything, play
 
 

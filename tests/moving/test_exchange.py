@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
-from langgraph_checkpoint_custom.exchange import (
+from langgraph_checkpoint_custom.tools.exchange import (
     BrokenExport,
     Exchanged,
     count_exported,
@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.exchange import (
     import_file,
     transfer,
 )
-from langgraph_checkpoint_custom.moving import copy_from
+from langgraph_checkpoint_custom.tools.migration import copy_from
 from tests.golden.content import write_all
 from tests.moving.official import config, everything, play, step
 from tests.stores import Store
@@ -96,7 +96,7 @@ def test_tenants_go_along_and_arrive_as_themselves(
     store: Store, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: int
 ) -> None:
     """The same ids, by an export that was stopped behind any thread and begun again, and by a transfer."""
-    monkeypatch.setattr("langgraph_checkpoint_custom.exchange.FRAME", 1)
+    monkeypatch.setattr("langgraph_checkpoint_custom.tools.exchange.FRAME", 1)
 
     def stop(threads: int) -> None:
         if threads == stopped:
@@ -252,7 +252,7 @@ SCRIPT = """
 import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom import exchange
+from langgraph_checkpoint_custom.tools import exchange
 exchange.FRAME = 2_000
 def progress(threads):
     print(threads, flush=True)

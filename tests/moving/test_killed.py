@@ -13,7 +13,7 @@ SCRIPT = """
 import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
-from langgraph_checkpoint_custom.moving import migrate
+from langgraph_checkpoint_custom.tools.migration import migrate
 def progress(what, number):
     print(what, number, flush=True)
     if f"{what} {number}" == sys.argv[3]:

@@ -20,8 +20,8 @@ from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, _DeltaSnapshot
 from pydantic import BaseModel, create_model
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, OperationEvent, SchemaForeign
-from langgraph_checkpoint_custom.adapters.official import PAGE, open_official
-from langgraph_checkpoint_custom.moving import Moved, migrate
+from langgraph_checkpoint_custom.tools.migration import Moved, migrate
+from langgraph_checkpoint_custom.tools.official import PAGE, open_official
 from tests.golden.content import VALUES
 from tests.moving.official import Official, config, everything, play, step
 from tests.stores import Store
@@ -47,7 +47,7 @@ def old_module() -> Iterator[ModuleType]:
 
 
 def plain(found: CheckpointTuple) -> dict[str, Any]:
-    """A tuple that can be compared; a snapshot and the same value without it are alike, see `core/moving.py`."""
+    """A tuple that can be compared; a snapshot and the same value without it are alike, see `tools/foreign.py`."""
     values = {
         channel: value.value if isinstance(value, _DeltaSnapshot) else value
         for channel, value in found.checkpoint["channel_values"].items()

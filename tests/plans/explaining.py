@@ -7,15 +7,15 @@ from typing import Any
 
 import psycopg
 
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.encode import Encoded
-from langgraph_checkpoint_custom.core.known import NOTHING_KNOWN
-from langgraph_checkpoint_custom.core.model import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
-from langgraph_checkpoint_custom.core.operation import Statement, Trip
-from langgraph_checkpoint_custom.core.records import ThreadPage
-from langgraph_checkpoint_custom.core.thread_statements import Fork
-from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
 from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
+from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
+from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
+from langgraph_checkpoint_custom.model.records import ThreadPage
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
+from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.conftest import SHORT
 
 SEARCHED = ThreadPage("\U0010ffff", "", {"run": '"run7-10"'}, 20)

@@ -19,12 +19,12 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.core.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.core.model import Key, WriteRow
-from langgraph_checkpoint_custom.core.operation import Statement, Trip
-from langgraph_checkpoint_custom.core.thread_statements import Fork
-from langgraph_checkpoint_custom.dialects.postgres import PostgresDialect
-from langgraph_checkpoint_custom.dialects.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.model.keys import Key, WriteRow
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
+from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
+from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.explaining import (
     CASES,
     MAINTENANCE,

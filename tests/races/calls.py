@@ -11,8 +11,8 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, CorruptCheckpoint, Retention, StorageError
-from langgraph_checkpoint_custom.exchange import import_file
 from langgraph_checkpoint_custom.lease import Lease
+from langgraph_checkpoint_custom.tools.exchange import import_file
 from tests.model.oracle import exact
 
 Answer = tuple[str, Any]

@@ -25,7 +25,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg import sql
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.exchange import export_file
+from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.conftest import made_database, running_postgres
 from tests.races.calls import Answer, Call, Done, do, retention
 from tests.races.model import NEW, OLD, Model, State, config_of

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.exchange import export_file
+from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.crash.processes import Process
 from tests.invariants import Tables, read_tables, violations, without_old_parts
 from tests.model.oracle import Key

@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langgraph_checkpoint_custom.adapters.cubeloop.framework import exceptions
-from langgraph_checkpoint_custom.core.dialect import SqlDialect
-from langgraph_checkpoint_custom.core.documents import (
+from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
     append_entries,
@@ -31,11 +30,12 @@ from langgraph_checkpoint_custom.core.documents import (
     read_document,
     store_document,
 )
-from langgraph_checkpoint_custom.core.kinds import name_of, thread_of
-from langgraph_checkpoint_custom.core.maintain import prune_thread
-from langgraph_checkpoint_custom.core.model import Key
-from langgraph_checkpoint_custom.core.operation import Steps, operation
-from langgraph_checkpoint_custom.core.values import Values
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.operations.delete import prune_thread
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 Channels = Mapping[str, Any]
 # What changes in a document, by what is in it; None if nothing is to be stored.

@@ -1,1 +1,0 @@
-"""The SQL of each database: text and parameters, no connection."""

@@ -1,0 +1,1 @@
+"""Between LangGraph's objects and the bytes of a row."""

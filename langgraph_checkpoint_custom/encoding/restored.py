@@ -1,0 +1,330 @@
+"""Objects made again from LangGraph's msgpack extensions, as pickle and copy would make them.
+
+Must not know: which classes may be read, checkpoints.
+
+Where `objects.py` has kept the fields of an object as they were, no constructor runs and nothing is validated: pydantic
+would refuse or change what was right when it was stored. Nothing else of a class is called either, no `__setstate__`
+say, so this reaches no further than the constructors that an extension of LangGraph's own names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+from uuid import SafeUUID
+from weakref import WeakKeyDictionary
+
+import pydantic
+
+from langgraph_checkpoint_custom.encoding.objects import (
+    FACTORIES,
+    KEYWORDS,
+    METHOD,
+    POSITIONAL,
+    PYDANTIC_1,
+    PYDANTIC_2,
+    UnreadableValue,
+    is_attribute,
+    pack,
+)
+
+_set = object.__setattr__
+
+
+def find(module: str, name: str) -> Any:
+    """A class, or what is called in its place, by the name that was stored."""
+    try:
+        found: Any = sys.modules.get(module) or importlib.import_module(module)
+        if "." not in name:
+            return getattr(found, name)
+        for part in name.split("."):
+            found = getattr(found, part)
+            if not isinstance(found, type):
+                raise AttributeError(f"{part!r} is no class")
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        if (found.__module__, found.__qualname__) == (module, name):
+            return found
+        problem = f"it is {found.__module__}.{found.__qualname__}"
+    raise UnreadableValue(
+        f"{module}.{name} is not there ({problem}); bring the class back under that name, "
+        "tell with on_load what comes in its place, or read what was stored of it with on_unreadable='raw'"
+    )
+
+
+def changed(cls: Any, how: str) -> UnreadableValue:
+    """The error for a class that cannot be made from what was stored."""
+    name = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__name__}"
+    return UnreadableValue(
+        f"{name} cannot be made from what was stored of it ({how}); bring the class back to where it could, "
+        "tell with on_load what comes in its place, or read what was stored with on_unreadable='raw'"
+    )
+
+
+def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = None) -> Any:
+    """An object from the content of its extension; where LangGraph has a method we have the fields that were given."""
+    exact = type(method) is not str
+    if code in (PYDANTIC_2, PYDANTIC_1):
+        if not exact:
+            return _pydantic(target, stored)
+        if state is None or "anew" not in state:
+            restored = _restored_model if code == PYDANTIC_2 else _restored_old_model
+            return restored(target, stored, method, state or {})
+        try:
+            return _pydantic(target, stored)
+        except Exception:  # What LangGraph then does: a field that its constructor refuses is better than none.
+            return getattr(target, "model_construct" if code == PYDANTIC_2 else "construct")(**stored)
+    if code == KEYWORDS:
+        if exact and (state is None or "anew" not in state):
+            return _restored(target, stored, state or {})
+        return _dataclass(target, stored) if dataclasses.is_dataclass(target) else target(**stored)
+    if code == POSITIONAL:
+        return _positional(target, stored)
+    if code == METHOD:
+        made = getattr(target, method)(stored)
+        return made.replace(**{name: state[name] for name in ("tzinfo", "fold") if name in state}) if state else made
+    if target is defaultdict:
+        return defaultdict(FACTORIES[state["factory"]] if state["factory"] else None, stored)
+    if state and "is_safe" in state:
+        made = target(stored)
+        _set(made, "is_safe", SafeUUID(state["is_safe"]))
+        return made
+    return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
+
+
+# Fields as they were
+
+_NONE = object()
+
+
+def _complete(
+    cls: Any, stored: Any, state: Mapping[str, Any], known: Mapping[str, Any], default: Callable[[str, Any], Any]
+) -> dict[str, Any]:
+    """The fields that were stored, and the defaults of those that the class has got since."""
+    if gone := stored.keys() - known.keys():
+        raise changed(cls, f"it has no field {', '.join(sorted(gone))}")
+    added = {}
+    for name in known.keys() - stored.keys() - set(state.get("absent", ())):
+        added[name] = default(name, known[name])
+        if added[name] is _NONE:
+            raise changed(cls, f"nothing was stored for its field {name}")
+    return {name: stored[name] if name in stored else added[name] for name in known if name in stored or name in added}
+
+
+def _with_others(made: Any, state: Mapping[str, Any]) -> Any:
+    for name, value in state.get("other", {}).items():
+        if not is_attribute(type(made), name):
+            raise changed(type(made), f"its {name} is no attribute that can be stored")
+        _set(made, name, value)
+    return made
+
+
+def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
+    if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+        defaults = getattr(target, "_field_defaults", {})
+        names = dict.fromkeys(target._fields)
+        values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
+        return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
+    if not (isinstance(target, type) and dataclasses.is_dataclass(target)):
+        raise changed(target, "it is no dataclass")
+    known = {field.name: field for field in dataclasses.fields(target)}
+    if stored.keys() != known.keys():
+        stored = _complete(target, stored, state, known, _default_of_field)
+    made = object.__new__(target)
+    for name, value in stored.items():
+        _set(made, name, value)
+    return _with_others(made, state) if state else made
+
+
+def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return _NONE if field.default is dataclasses.MISSING else field.default
+
+
+def _restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any]) -> Any:
+    if not (isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)):
+        raise changed(cls, "it is no model of pydantic")
+    given = set(stored if given is None else given)
+    if stored.keys() != cls.model_fields.keys():
+        stored = _complete(cls, stored, state, cls.model_fields, _default_of_model_field)
+    extra = state.get("extra")
+    if extra is None and cls.model_config.get("extra") == "allow":
+        extra = {}
+    private = state.get("private")
+    if cls.__private_attributes__:
+        private = _default_private(cls) | (private or {})
+    made = object.__new__(cls)
+    _set(made, "__dict__", stored)
+    _set(made, "__pydantic_fields_set__", given)
+    if not cls.__pydantic_root_model__ or private is not None:  # A root model has none, and no place for it.
+        _set(made, "__pydantic_extra__", extra)
+        _set(made, "__pydantic_private__", private)
+    return _with_others(made, state) if "other" in state else made
+
+
+def _default_of_model_field(_: str, field: Any) -> Any:
+    return _NONE if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def _restored_old_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any]) -> Any:
+    old = getattr(sys.modules.get("pydantic.v1"), "BaseModel", ())
+    if not (isinstance(cls, type) and issubclass(cls, old)):
+        raise changed(cls, "it is no model of pydantic 1")
+    known: Any = cls.__fields__  # type: ignore[attr-defined]
+    made: Any = object.__new__(cls)
+    _set(made, "__dict__", _complete(cls, stored, state, known, _default_of_old_model_field))
+    _set(made, "__fields_set__", set(stored if given is None else given))
+    for name, value in (_default_private(cls) | state.get("private", {})).items():
+        _set(made, name, value)
+    return _with_others(made, state)
+
+
+def _default_of_old_model_field(_: str, field: Any) -> Any:
+    return _NONE if field.required else field.get_default()
+
+
+def _default_private(cls: Any) -> dict[str, Any]:
+    """The private attributes of a model that say themselves what they begin with."""
+    found = {name: each.get_default() for name, each in cls.__private_attributes__.items()}
+    return {name: value for name, value in found.items() if repr(value) != "PydanticUndefined"}
+
+
+# As LangGraph makes them
+
+
+def _hashable(value: Any) -> Any:
+    """An element of a set: what is a list now was a tuple, since it was hashable."""
+    return tuple(map(_hashable, value)) if type(value) is list else value
+
+
+def array(dtype: str, shape: list[int], order: Any, data: Any, names: Any = None) -> Any:
+    """A numpy array."""
+    import numpy
+
+    if type(data) is list:
+        found = numpy.empty(len(data), dtype=numpy.dtype(dtype))
+        found[:] = data
+        return found.reshape(shape, order=order)
+    # What lies in bytes could not be changed in place, as the original could. Of a structured array a copy has fields
+    # only, and anything between them.
+    kind = type_of_array(dtype, names)
+    if names is None:
+        return numpy.frombuffer(data, dtype=kind).reshape(shape, order=order).copy(order="K")
+    return numpy.frombuffer(bytearray(data), dtype=kind).reshape(shape, order=order)
+
+
+def type_of_array(dtype: str, names: Any = None) -> Any:
+    """The type of an array's elements; `names` are the names and types of a structured one, as its `descr` has them."""
+    import numpy
+
+    return numpy.dtype(dtype) if names is None else numpy.lib.format.descr_to_dtype(_described(names))
+
+
+def _described(names: Any) -> Any:
+    """Lists as the tuples that they were; a name may be one, too, with a title."""
+    return [
+        (
+            tuple(name) if type(name) is list else name,
+            _described(kind) if type(kind) is list else kind,
+            *map(tuple, more),
+        )
+        for name, kind, *more in names
+    ]
+
+
+def _single(target: Any, stored: Any) -> Any:
+    """What takes one argument; an argument that was a tuple comes as a list."""
+    if target in (set, frozenset):
+        return target(map(_hashable, stored))
+    if target is bytearray and type(stored) is not bytes:
+        raise changed(target, "it is made of bytes only")
+    if not (isinstance(target, type) and issubclass(target, Enum)):
+        return target(stored)
+    try:
+        return target(_hashable(stored))
+    except ValueError:
+        data = pack(stored)
+        for member in target:  # NaN is not equal to itself, and there are values that came back as something else.
+            with suppress(TypeError):
+                if pack(member.value) == data:
+                    return member
+        raise
+
+
+def _positional(target: Any, stored: list[Any]) -> Any:
+    if (target.__module__, target.__name__) == ("langgraph.types", "Send") and len(stored) > 2:
+        return target(*stored[:2], timeout=stored[2])
+    return target(*stored)
+
+
+def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
+    """A dataclass with the stored values, whatever its initialisation makes of them."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    if gone := stored.keys() - fields:
+        raise changed(cls, f"it has no field {', '.join(sorted(gone))}")
+    try:
+        made = cls(**{name: value for name, value in stored.items() if fields[name].init})
+    except TypeError:
+        if fields.keys() != stored.keys():
+            raise
+        made = object.__new__(cls)  # It is initialised from more than its fields.
+    for name, value in stored.items():
+        if getattr(made, name, dataclasses.MISSING) is not value:
+            object.__setattr__(made, name, value)
+    return made
+
+
+_BY_NAME = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
+
+
+def _pydantic(cls: Any, stored: Any) -> Any:
+    """A pydantic model from its dump, validated, since that is what makes nested models again.
+
+    A dump has the names of fields, where the constructor may want their aliases.
+    """
+    if not isinstance(stored, dict) or getattr(cls, "__pydantic_root_model__", False):
+        return cls.model_validate(stored)
+    known = _known_fields(cls)
+    if known is not None and not stored.keys() <= known:
+        gone = ", ".join(sorted(map(str, stored.keys() - known)))
+        raise changed(cls, f"it has no field {gone}")
+    if _BY_NAME and issubclass(cls, pydantic.BaseModel):
+        return cls.model_validate(stored, by_alias=True, by_name=True)
+    return cls(**{_alias(cls, name): value for name, value in stored.items()})
+
+
+def _alias(cls: Any, name: str) -> str:
+    fields = getattr(cls, "model_fields", None) or getattr(cls, "__fields__", {})
+    return getattr(fields.get(name), "alias", None) or name
+
+
+_KNOWN: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
+
+
+def _known_fields(cls: Any) -> frozenset[str] | None:
+    """The keys that a dump of a model may have; None if that may be any."""
+    try:
+        return _KNOWN[cls]
+    except KeyError:
+        return _KNOWN.setdefault(cls, _ask_known_fields(cls))
+
+
+def _ask_known_fields(cls: Any) -> frozenset[str] | None:
+    if not hasattr(cls, "model_fields"):  # pydantic 1
+        config = getattr(cls, "__config__", None)
+        any_key = config is None or str(getattr(config, "extra", "")).endswith("allow")
+        return None if any_key else frozenset(cls.__fields__)
+    if cls.model_config.get("extra") == "allow" or cls.__pydantic_decorators__.model_serializers:
+        return None
+    names = set(cls.model_fields) | set(cls.model_computed_fields)
+    for field in (*cls.model_fields.values(), *cls.model_computed_fields.values()):
+        names.update(alias for alias in (field.alias, getattr(field, "serialization_alias", None)) if alias)
+    return frozenset(names)

@@ -1,0 +1,409 @@
+"""LangGraph's msgpack format, written and read without silent changes.
+
+Must not know: SQL, connections, checkpoints.
+
+`JsonPlusSerializer` decides what the bytes begin with and which types may be read; anybody who has it can read what is
+written here, and the other way round. But where it cannot rebuild an object (its class was moved, renamed or changed,
+or is not allowed) it returns the dict or list that the object was stored as. Here that is an error, which names the
+class. Where it stores something similar, so do we, if that is asked for, and say so. A serializer of another kind is
+used as it is.
+
+Outside of objects, what msgpack has no word for comes back as the nearest it has, here as with LangGraph: a tuple as a
+list, a subclass of dict, list, str, int or float as that, a nested bytearray and any memoryview as bytes, a key that is
+an enum, a UUID or a datetime as its value or text, an exception as its text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from contextvars import ContextVar
+from enum import Enum
+from functools import cached_property, partial
+from secrets import randbits
+from typing import Any, Literal, get_args, get_type_hints
+
+import ormsgpack
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import emit_serde_event
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import BaseModel
+
+from langgraph_checkpoint_custom.encoding.messages import made
+from langgraph_checkpoint_custom.encoding.objects import (
+    AS_LANGGRAPH,
+    DELTA,
+    EXACT,
+    METHOD,
+    NUMPY,
+    PYDANTIC_2,
+    SINGLE,
+    UnreadableValue,
+    cause_of,
+    held,
+    said_by,
+)
+from langgraph_checkpoint_custom.encoding.restored import array, changed, find, make
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
+
+MSGPACK = "msgpack"
+_READ = ormsgpack.OPT_NON_STR_KEYS
+# LangGraph's own words, said once for each class where LangGraph says them.
+_LOG = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
+_SAID: set[tuple[str, str, str]] = set()
+_UNREGISTERED = (
+    "Deserializing unregistered type %s.%s from checkpoint. This will be blocked in a future version. Set "
+    "LANGGRAPH_STRICT_MSGPACK=true to block now, or add to allowed_msgpack_modules to allow explicitly: [(%r, %r)]"
+)
+_BLOCKED = (
+    "Blocked deserialization of %s.%s - not in allowed_msgpack_modules. Add to allowed_msgpack_modules to allow: "
+    "[(%r, %r)]"
+)
+# The mark of a serializer that was made by `strict=True`: what is not allowed is an error there.
+_REFUSES = "_refuses_what_is_not_allowed"
+# Besides LangGraph's own, those that do nothing but hold what they are given.
+_CONTAINERS = {
+    "builtins": ("tuple", "dict", "str", "int", "bytearray"),
+    "collections": ("OrderedDict", "Counter", "defaultdict"),
+    "numpy.ma": ("MaskedArray",),
+    "numpy.ma.core": ("MaskedArray",),
+}
+ALWAYS_ALLOWED = SAFE_MSGPACK_TYPES | {(module, name) for module, names in _CONTAINERS.items() for name in names}
+
+
+OnUnreadable = Literal["raise", "raw"]
+OnInexact = Literal["store", "raise"]
+Allowed = type | tuple[str, str]
+# By the full name of a class as it was stored: the class that it is now, or what makes something of what was stored.
+OnLoad = Mapping[str, type | Callable[[Any], Any]]
+
+
+def faithful(
+    serde: SerializerProtocol, *, on_inexact: OnInexact = "raise", raw: bool = False, on_load: OnLoad | None = None
+) -> SerializerProtocol:
+    """A serializer for the same types that raises where `serde` would give something else; `serde` if there is none.
+
+    Raises: ConfigError if `on_load` would never be asked.
+    """
+    if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
+        return Faithful(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
+    if on_load and not isinstance(serde, Faithful):
+        raise ConfigError(
+            "on_load is for what LangGraph's JsonPlusSerializer stores, alone or inside an EncryptedSerializer; a "
+            f"{type(serde).__name__} makes its objects itself, so put it there"
+        )
+    return serde
+
+
+def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> SerializerProtocol:
+    """The default serializer, reading the types that are safe and those in `allow`."""
+    if serde is not None:
+        raise ConfigError(
+            "strict and allow make a serde, so they do not go with one; give the one that you pass "
+            "allowed_msgpack_modules, which is what they stand for"
+        )
+    for item in allow:
+        if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
+            raise ConfigError(f"allow has classes or pairs ('module', 'Name'), not {item!r}")
+    made = JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
+    setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow more, have that, too.
+    return made
+
+
+# What was raised last while an object was made, which ormsgpack drops. It may be for what is wrong with the object, or
+# from outside: by a signal handler, say.
+_RAISED: ContextVar[BaseException | None] = ContextVar("raised", default=None)
+DROPPED = "ext_hook failed"
+
+
+def interruption(error: Exception) -> BaseException:
+    """What interrupted the reading of a value, where that failed with this error and does not when it is done again."""
+    if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
+        return error
+    return (
+        _RAISED.get()
+        or error.__cause__
+        or CheckpointError(
+            "something was raised from outside while a stored value was read, a time limit say, and nothing is left of "
+            "it; the value can be read"
+        )
+    )
+
+
+def forget_interruption() -> None:
+    """Keep nothing of what was raised; it was for what is wrong with a value, or is known."""
+    _RAISED.set(None)
+
+
+class _Blocked(Exception):
+    """What LangGraph's allowlist keeps from being made: what was stored of it comes in its place, as with LangGraph."""
+
+
+class Faithful(SerializerProtocol):
+    """What a `JsonPlusSerializer` writes and reads, or an error.
+
+    Args:
+        serde: The serializer.
+        on_inexact: Whether to store what would not come back as it was as that one stores it, or to raise.
+        raw: Whether to give what was stored of an object that cannot be made.
+        on_load: What objects of these classes are made of instead.
+    """
+
+    def __init__(
+        self,
+        serde: JsonPlusSerializer,
+        *,
+        on_inexact: OnInexact = "raise",
+        raw: bool = False,
+        on_load: OnLoad | None = None,
+    ) -> None:
+        self._serde = serde
+        self._raw = raw
+        self._on_load = on_load or {}
+        self._stores = on_inexact == "store"
+        # What pickle can keep is not to be stored as something else.
+        self._pack = AS_LANGGRAPH.pack if self._stores and not serde.pickle_fallback else EXACT.pack
+        self._revive = self._object  # Made once: a value may have thousands of objects.
+        self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
+        """Decode a value of the type msgpack; what is wrong with it, `reason` tells better than the error."""
+
+    # Writing
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Encode a value.
+
+        Raises: UnstorableValue, or what ormsgpack raises, if it would come back as another one.
+        """
+        if obj is None or isinstance(obj, (bytes, bytearray)):
+            return self._serde.dumps_typed(obj)
+        try:
+            return MSGPACK, self._pack(obj)
+        except ormsgpack.MsgpackEncodeError as error:
+            problem = cause_of(error)
+        if self._serde.pickle_fallback:
+            try:
+                return "pickle", pickle.dumps(obj)
+            except Exception as error:
+                problem = TypeError(said_by(error))
+            if self._stores:
+                with suppress(ormsgpack.MsgpackEncodeError):
+                    return MSGPACK, AS_LANGGRAPH.pack(obj)
+        raise problem  # Out here, since the error has values in its text.
+
+    # Reading
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Decode a value.
+
+        Raises: UnreadableValue if it cannot be what it was.
+        """
+        kind, stored = data
+        if kind == MSGPACK:
+            try:
+                return self.unpack(stored)
+            except ValueError as error:
+                raise self.reason(stored) or error from None
+        strict = self._serde._allowed_msgpack_modules is not True
+        if kind == "json" and strict and not self._serde._allowed_json_modules:
+            raise UnreadableValue(
+                "it was stored as 'json', which can name any constructor; pass a serde with allowed_json_modules"
+            )
+        return self._serde.loads_typed(data)
+
+    def reason(self, stored: bytes) -> UnreadableValue | None:
+        """Why `unpack` failed, if that was inside an extension."""
+        return _Telling(self._serde, on_load=self._on_load).failure_of(stored)
+
+    def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
+        """Decode many values of the type msgpack as one, which takes half of the time.
+
+        A number that no value can know stands behind each, so that none takes for its own what is another's.
+
+        Raises: UnreadableValue, or what ormsgpack raises, if any of them cannot be what it was.
+        """
+        number = randbits(63) | 1 << 63
+        behind = b"\xcf" + number.to_bytes(8, "big")
+        together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + behind.join([*stored, b""])
+        values = ormsgpack.unpackb(together, ext_hook=self._revive, option=_READ)
+        if values[1::2] != [number] * len(stored):
+            raise UnreadableValue("one of many values has another length than its bytes")
+        found: list[Any] = values[::2]
+        return found
+
+    def _object(self, code: int, data: bytes) -> Any:
+        """An object from the extension that it was stored as."""
+        try:
+            if code == PYDANTIC_2:
+                content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
+                message = None if self._on_load and self._load_of(*content) else made(*content)
+                return self._told(code, content) if message is None else message
+            if code > DELTA or code < SINGLE:
+                found = self._serde._unpack_ext_hook(code, data)
+                if found is None and not self._raw:
+                    raise UnreadableValue(f"msgpack extension {code} is unknown to this langgraph-checkpoint")
+                return found
+            content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
+            if code == DELTA:
+                return _DeltaSnapshot(content)
+            if code == NUMPY:
+                return array(*content)
+            return self._told(code, content)
+        except BaseException as error:
+            if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
+                _RAISED.set(error)
+            raise
+
+    def _told(self, code: int, content: Any) -> Any:
+        try:
+            return self._made(code, *content)
+        except _Blocked:
+            return held(*content)
+        except UnreadableValue:
+            if self._raw:
+                return held(*content)
+            raise
+
+    def _made(self, code: int, module: str, name: str, stored: Any, method: Any = "", state: Any = None) -> Any:
+        args = state["args"] if state and "args" in state else ()
+        load = self._load_of(module, name) if self._on_load else None
+        if load is not None and not isinstance(load, type):
+            return _loaded(load, f"{module}.{name}", held(module, name, stored, method, state))
+        if load is not None:
+            target: Any = load
+        elif code == METHOD:
+            if (module, name, method) not in SAFE_MSGPACK_METHODS:
+                raise UnreadableValue(f"calling {module}.{name}.{method} is never allowed")
+            target = find(module, name)
+        else:
+            target = self._class(module, name, name.partition("[")[0] if args else name)
+        try:
+            # What a generic class is for is classes, too; none of them is called.
+            cls = target[tuple(map(self._argument, args))] if args else target
+            return make(code, cls, stored, method, state)
+        except UnreadableValue as error:
+            if load is None:
+                raise
+            raise UnreadableValue(f"{module}.{name} is another class now, as on_load has it: {error}") from None
+        except Exception as error:
+            if self._can_be_made(code, target, args, stored, method, state):
+                raise  # It was raised from outside.
+            problem = said_by(error)
+        raise changed(f"{module}.{name}", problem)  # Out there, since the error has what was stored in its text.
+
+    def _can_be_made(self, code: int, target: Any, args: Any, *content: Any) -> bool:
+        with suppress(Exception):
+            make(code, target[tuple(map(self._argument, args))] if args else target, *content)
+            return True
+        return False
+
+    def _load_of(self, module: str, name: str, *_: Any) -> type | Callable[[Any], Any] | None:
+        """What `on_load` has for a class; a generic model has the same whatever it is for."""
+        return self._on_load.get(f"{module}.{name.partition('[')[0]}")
+
+    def _argument(self, place: tuple[str, str]) -> Any:
+        """A class that a generic model is for."""
+        load = self._load_of(*place)
+        if isinstance(load, type):
+            return load
+        return find(*place) if place[0] == "builtins" else self._class(*place)
+
+    def _class(self, module: str, name: str, found_as: str = "") -> Any:
+        """A class that may be read."""
+        if (module, name) not in ALWAYS_ALLOWED:
+            self._check_allowed(module, name)
+        return find(module, found_as or name)
+
+    def _check_allowed(self, module: str, name: str) -> None:
+        allowed = self._serde._allowed_msgpack_modules
+        if allowed is True:
+            emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": name})
+            _warn_once(_UNREGISTERED, module, name)
+            return
+        # An allowlist has no path of a class inside a class, and a generic model with or without its classes.
+        own = name.rpartition(".")[2]
+        names = {(module, name), (module, own), (module, own.partition("[")[0])}
+        if names & (allowed or set()) or names & self._implied:
+            return
+        emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": name})
+        if hasattr(self._serde, _REFUSES):
+            raise UnreadableValue(
+                f"{module}.{name} is not allowed to be read; if it should be, pass allow=[({module!r}, {name!r})]"
+            )
+        _warn_once(_BLOCKED, module, name)
+        raise _Blocked
+
+    @cached_property
+    def _implied(self) -> Set[tuple[str, str]]:
+        """What the fields of allowed classes are declared as: their constructors would make these, too."""
+        found: set[tuple[str, str]] = set()
+        allowed: Any = self._serde._allowed_msgpack_modules
+        for place in allowed or ():
+            with suppress(UnreadableValue):
+                _collect(find(*place), found)
+        return found
+
+
+def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
+    """What an application makes of what was stored of an object."""
+    try:
+        return load(stored)
+    except Exception as error:
+        inside = error.__traceback__ and error.__traceback__.tb_next
+        line = f" on line {inside.tb_lineno}" if inside else ""
+        problem = said_by(error)
+    function = getattr(load, "__name__", type(load).__name__)
+    raise UnreadableValue(f"{name} could not be made by {function}, which on_load has for it ({problem}{line})")
+
+
+def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
+    """The models, dataclasses, named tuples and enums that a class or another annotation names, and theirs."""
+    for part in get_args(declared):
+        _collect(part, found)
+    if not isinstance(declared, type):
+        return
+    is_tuple = issubclass(declared, tuple) and hasattr(declared, "_fields")
+    if not (issubclass(declared, (BaseModel, Enum)) or dataclasses.is_dataclass(declared) or is_tuple):
+        return
+    if (place := (declared.__module__, declared.__name__)) not in found:
+        found.add(place)
+        with suppress(Exception):  # What an annotation names need not be there.
+            if issubclass(declared, BaseModel):
+                hints = [field.annotation for field in declared.model_fields.values()]
+                hints += declared.__pydantic_generic_metadata__["args"]
+            else:
+                hints = [*get_type_hints(declared).values()]
+            for hint in hints:
+                _collect(hint, found)
+
+
+def _warn_once(message: str, module: str, name: str) -> None:
+    if (message, module, name) not in _SAID and len(_SAID) < 1000:  # As many as LangGraph warns of.
+        _SAID.add((message, module, name))
+        _LOG.warning(message, module, name, module, name)
+
+
+class _Telling(Faithful):
+    """Reads a value once more for what was wrong inside an extension, since ormsgpack drops that."""
+
+    def __init__(self, serde: JsonPlusSerializer, *, on_load: OnLoad) -> None:
+        super().__init__(serde, on_load=on_load)
+        self._failure: UnreadableValue | None = None
+        self._revive = self._watched
+
+    def failure_of(self, stored: bytes) -> UnreadableValue | None:
+        """What was wrong, if it was that."""
+        with suppress(ValueError):
+            ormsgpack.unpackb(stored, ext_hook=self._revive, option=_READ)
+        return self._failure
+
+    def _watched(self, code: int, data: bytes) -> Any:
+        try:
+            return self._object(code, data)
+        except UnreadableValue as error:
+            self._failure = error
+            raise

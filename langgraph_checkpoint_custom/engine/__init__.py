@@ -1,0 +1,1 @@
+"""How operations run. No clock, OS thread, event loop, database or serializer is known here."""

@@ -1,0 +1,1 @@
+"""What there is: keys, rows, records, filters."""

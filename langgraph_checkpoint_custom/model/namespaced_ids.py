@@ -1,0 +1,64 @@
+"""The threads of other frameworks, by the ids that they are stored under.
+
+Must not know: SQL, connections, serializers.
+
+Such an id begins with a mark that no thread of LangGraph's begins with, then come the kind of thread and the parts of
+its name, as in a path: `a/b` + `c` is not `a` + `b/c`, since a slash inside a part is written as `%2F`. The newest
+checkpoint of a namespace holds a record, and what came before are its earlier versions.
+"""
+
+from __future__ import annotations
+
+import re
+
+from langgraph_checkpoint_custom.errors import ConfigError
+from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_THREAD_ID, text
+
+_RESERVED = re.compile(r"[%/\x00-\x1f\x7f]")
+_ESCAPED = re.compile(r"%([0-9A-F]{2})")
+
+
+def thread_of(kind: str, *name: str) -> str:
+    """The id of a thread of a kind."""
+    for part in name:
+        if not isinstance(part, str):
+            raise ConfigError(f"the name of a {kind} must be text, not {type(part).__name__}")
+    return text(f"the name of a {kind}", "/".join([f"{KIND_MARK}{kind}", *map(_escaped, name)]), MAX_THREAD_ID)
+
+
+def kind_of(thread_id: str) -> str | None:
+    """The kind of a thread; None if it is LangGraph's."""
+    return thread_id[len(KIND_MARK) :].split("/", 1)[0] if thread_id.startswith(KIND_MARK) else None
+
+
+def name_of(thread_id: str) -> tuple[str, ...]:
+    """The parts of the name of a thread; one, its id, if it is LangGraph's."""
+    if kind_of(thread_id) is None:
+        return (thread_id,)
+    return tuple(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in thread_id.split("/")[1:])
+
+
+# What no thread of a kind can do, since it would lose what is not in its versions; and what does it instead.
+_REFUSED = {
+    ("cubeloop", "rollback"): "its messages are a log without versions; CubeLoopCheckpointer.fork goes back to a run",
+    ("cubeloop", "fork_thread"): "its messages would not come along; CubeLoopCheckpointer.fork takes them",
+    (
+        "cubeloop",
+        "delete_checkpoint",
+    ): "its messages are one checkpoint, and the others its versions; prune drops these",
+}
+
+
+def check_kind(operation: str, thread_id: str, target: str | None = None) -> None:
+    """Raise ConfigError if an operation does not do with a thread what it says, or would make another kind of it."""
+    kind = kind_of(thread_id)
+    if (kind, operation) in _REFUSED:
+        reason = _REFUSED[kind or "", operation]
+        raise ConfigError(f"{operation} is not for thread {thread_id!r}, which is of the kind {kind}: {reason}")
+    if target is not None and kind_of(target) != kind:
+        own, other = (which or "LangGraph" for which in (kind, kind_of(target)))
+        raise ConfigError(f"{operation} makes no thread {target!r}, of the kind {other}, of one of the kind {own}")
+
+
+def _escaped(part: str) -> str:
+    return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", part)

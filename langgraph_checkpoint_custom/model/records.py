@@ -1,0 +1,118 @@
+"""What is told of threads, runs and checkpoints without reading their values.
+
+Must not know: SQL, connections, serializers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+
+# Records that are in memory at a time: without values, some hundred bytes each.
+RECORDS = 200
+
+
+class CheckpointRecord(NamedTuple):
+    """A checkpoint without its values; `metadata` is as in a `CheckpointTuple`."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    run_id: str | None
+    metadata: Mapping[str, Any]
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What names this checkpoint."""
+        return config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
+
+    @property
+    def parent_config(self) -> RunnableConfig | None:
+        """What names the checkpoint that it went on from."""
+        return config_of(self.thread_id, self.checkpoint_ns, self.parent_id) if self.parent_id else None
+
+
+class ThreadRecord(NamedTuple):
+    """A thread; `newest` is the newest checkpoint of its root graph."""
+
+    thread_id: str
+    newest: CheckpointRecord
+
+    @property
+    def kind(self) -> str | None:
+        """The framework whose thread it is; None if it is LangGraph's."""
+        return kind_of(self.thread_id)
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """What that framework calls it; for LangGraph its id."""
+        return name_of(self.thread_id)
+
+
+class RunRecord(NamedTuple):
+    """What one run has stored of the root graph.
+
+    Attributes:
+        run_id: The run; None for checkpoints whose metadata name none.
+        first_id: Its first checkpoint.
+        last_id: Its last one.
+        checkpoints: How many there are.
+        finished: Whether the last one has nothing left to do. False for a run that goes on, waits for a human, has
+            failed, or was killed.
+    """
+
+    run_id: str | None
+    first_id: str
+    last_id: str
+    checkpoints: int
+    finished: bool
+
+
+class Interrupt(Protocol):
+    """LangGraph's `Interrupt`, which is not imported here: it brings the whole of `langgraph` along."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def value(self) -> Any: ...
+
+
+class WaitingThread(NamedTuple):
+    """A thread that waits for a human.
+
+    Attributes:
+        thread_id: The thread.
+        checkpoint_id: Its newest checkpoint.
+        since: When that was made, and the superstep began that asks; None if LangGraph has not noted it.
+        interrupts: What is asked, as LangGraph's `Interrupt`s; each has an `id` for the answer and a `value`.
+    """
+
+    thread_id: str
+    checkpoint_id: str
+    since: datetime | None
+    interrupts: tuple[Interrupt, ...]
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+
+class ThreadPage(NamedTuple):
+    """What one page of threads asks for: those whose newest checkpoint is below (`before`, `thread_below`).
+
+    `prefix` is what their ids begin with.
+    """
+
+    before: str
+    thread_below: str
+    filter: Mapping[str, str]
+    limit: int
+    prefix: str = ""

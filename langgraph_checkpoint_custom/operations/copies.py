@@ -1,0 +1,117 @@
+"""A thread that is made of another one: a copy of it, or a fork, which starts from one of its checkpoints.
+
+Must not know: SQL, connections.
+
+To fork, the checkpoint is copied inside the database, with the ancestors that its `DeltaChannel`s go back to, hidden,
+and with the subgraphs that a run from it goes on with. Its metadata is the one thing that is read here and stored anew,
+since it says where the thread comes from.
+
+What was written beside the checkpoint belongs to it while it is the newest: partial results, and questions that wait.
+Once something came behind it, that was made of those writes, and in the new thread the tasks run again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
+from langgraph_checkpoint_custom.model.filter import project
+from langgraph_checkpoint_custom.model.keys import Key, config_of, place_of_metadata
+from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.thread_statements import Fork
+
+# In the metadata of the checkpoint that a thread starts from.
+FROM_THREAD = "forked_from_thread"
+FROM_CHECKPOINT = "forked_from_checkpoint"
+
+
+@operation("write")
+def fork_thread(
+    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+) -> Steps[RunnableConfig]:
+    """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
+
+    Trips: 2, or 1 if there is nothing left to do. The second is one transaction, and one read snapshot on the source.
+        Two more each time that another checkpoint becomes the newest between them, or somebody makes the target.
+    Rows: the checkpoint and what it needs; of the source's other rows, the indexes and the names of delta channels.
+    Idempotent: yes, as long as the target has not gone on.
+    Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
+    """
+    config = None
+    while config is None:
+        config = yield from _fork(d, codec, source, target, checkpoint_id, run_id)
+    return config
+
+
+def _fork(
+    d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
+) -> Steps[RunnableConfig | None]:
+    """The same; None if another checkpoint is meant meanwhile, or the target comes, which may be by the same fork."""
+    (rows,) = yield d.select_fork_point(source, target, checkpoint_id, run_id)
+    found = {row[0]: row[1:] for row in rows}
+    if "point" not in found:
+        if run_id is not None:
+            raise CheckpointNotFound(
+                f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() has those that have"
+            )
+        raise checkpoint_not_found(Key(source, "", checkpoint_id))
+    point, type_, data = found["point"]
+    if "target" in found:
+        there, there_type, there_data = found["target"]
+        if there == point:
+            metadata = Decoder(codec, target, "", point).metadata(there_type, there_data)
+            if (metadata.get(FROM_THREAD), metadata.get(FROM_CHECKPOINT)) == (source, point):
+                return config_of(target, "", point)
+        raise _exists(target)
+
+    def encoded() -> dict[str, Any]:
+        metadata = Decoder(codec, source, "", point).metadata(type_, data)
+        metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
+        stored, shown = dict(metadata), dict(metadata)
+        if "thread_id" in metadata:  # As `codec.encode_checkpoint` stores it.
+            own = metadata["thread_id"] == source
+            stored["thread_id"] = None if own else [metadata["thread_id"]]
+            shown["thread_id"] = target if own else metadata["thread_id"]
+        new = codec.dumps(stored, place_of_metadata("", point))
+        return {"metadata_type": new.type, "metadata": new.value, "metadata_filter": project(shown, codec.shown)}
+
+    params = yield from offload(len(data), encoded)
+    fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)
+    refusal, *_ = yield d.fork_thread(fork)
+    if refusal:
+        return None
+    if rest := d.store_fork(fork):
+        yield rest
+    return config_of(target, "", point)
+
+
+def _exists(target: str) -> ThreadExists:
+    return ThreadExists(
+        f"thread {target!r} has checkpoints of its own; nothing was forked. Choose another target, or delete that "
+        "thread first"
+    )
+
+
+@operation("write")
+def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
+    """Copy a thread inside the database.
+
+    Trips: 1.
+    Idempotent: yes; a target with checkpoints or writes that the source does not have, or has in another form, is
+        refused: a fork begins with one of them, which is no copy of the thread, and a question that was answered in the
+        source since is still open there.
+    Raises: ThreadExists.
+    Source: BaseCheckpointSaver.copy_thread.
+    """
+    reply = yield d.copy_thread(source, target)
+    if reply[0]:
+        raise ThreadExists(
+            f"thread {target!r} has checkpoints or writes of its own, such as {reply[0][0][0]!r}; nothing was copied. "
+            "Choose another target, or delete that thread first"
+        )

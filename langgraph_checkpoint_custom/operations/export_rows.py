@@ -1,0 +1,239 @@
+"""Threads as lines of text, which any database takes: the rows of a thread as they are stored, bytes as base64.
+
+Must not know: SQL, connections, files.
+
+A line is a JSON object with one key, the kind of row, and the row's columns by name. What is compressed or encrypted
+stays so: no value is decoded, and a key is needed only by who reads it in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
+from langgraph_checkpoint_custom.errors import ThreadExists
+from langgraph_checkpoint_custom.operations.leases import take_claim
+from langgraph_checkpoint_custom.operations.read import threads_places
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Rows of a trip; their values are in memory at once.
+PAGE = 50
+# Bytes of those that are stored together, as base64.
+PAGE_BYTES = 4_000_000
+
+_DUMP = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
+class Kind(NamedTuple):
+    """A kind of row: its name, the columns that tell its rows of a thread apart, in order, and the others."""
+
+    name: str
+    key: Mapping[str, Any]
+    """By column, a value that comes before every row's."""
+    columns: Sequence[str]
+
+
+KINDS = (
+    Kind(
+        "checkpoint",
+        {"checkpoint_ns": "", "checkpoint_id": ""},
+        (
+            *("parent_id", "root_id", "run_id", "format", "hidden"),
+            *("inline_channels", "delta_channels", "blob_channels", "blob_versions"),
+            *("checkpoint_type", "checkpoint", "metadata_type", "metadata", "metadata_filter"),
+        ),
+    ),
+    Kind("blob", {"checkpoint_ns": "", "channel": "", "version": ""}, ("type", "value", "parts")),
+    Kind(
+        "write",
+        {"checkpoint_ns": "", "checkpoint_id": "", "task_id": "", "idx": -(2**31)},
+        ("task_path", "run_id", "channel", "type", "value"),
+    ),
+    Kind("label", {"name": ""}, ("checkpoint_ns", "checkpoint_id")),
+)
+_KINDS = {kind.name: kind for kind in KINDS}
+_LISTS = frozenset({"inline_channels", "delta_channels", "blob_channels", "blob_versions"})
+_BYTES = frozenset({"checkpoint", "metadata", "value"})
+_NUMBERS = frozenset({"format", "idx"})
+_MAY_BE_NULL = frozenset({"parent_id", "root_id", "run_id", "parts"})
+# Where a number has to be, in either database.
+_INTEGERS = range(-(2**31), 2**31)
+
+
+@operation("read")
+def next_thread(d: SqlDialect, after: str) -> Steps[str | None]:
+    """The first thread whose id is greater, or None.
+
+    Trips: 1.
+    """
+    replies = yield d.select_next_thread(after)
+    return next((d.shown_thread(rows[0][0]) for rows in replies if rows), None)
+
+
+@operation("snapshot")
+def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[str], None]]) -> Steps[None]:
+    """Tell all lines of a thread, in one order: to what `begin` returns, which is called first, and again on a retry.
+
+    Trips: 3 and more, one for each page of rows.
+    """
+    tell = begin()
+    for kind in KINDS:
+        after = kind.key
+        while True:
+            (rows,) = yield d.export_rows(kind.name, thread_id, after, PAGE)
+            for row in rows:
+                tell(_line(d, kind, row))
+            if len(rows) < PAGE:
+                break
+            after = dict(zip(kind.key, rows[-1], strict=False))
+
+
+class ImportedRow(NamedTuple):
+    """A row that was read from a line: its kind, and its columns by name as they are there."""
+
+    kind: str
+    cells: Mapping[str, Any]
+
+    @property
+    def checkpoint(self) -> tuple[str, str] | None:
+        """The namespace and the id, if it is a checkpoint's."""
+        return (self.cells["checkpoint_ns"], self.cells["checkpoint_id"]) if self.kind == "checkpoint" else None
+
+
+def read_row(line: bytes) -> ImportedRow:
+    """The row in a line; raises ValueError with what is wrong, if it is no row of ours."""
+    ((name, cells),) = _object("the line", json.loads(line), 1).items()
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise ValueError(f"there are no rows of the kind {name!r}")
+    columns = {*kind.key, *kind.columns}
+    if _object(f"the {name}", cells, len(columns)).keys() != columns:
+        raise ValueError(f"the {name} does not have the columns {', '.join(sorted(columns))}")
+    for column, cell in cells.items():
+        if not _fits(column, cell):
+            raise ValueError(f"the column {column} of the {name} has what cannot be there")
+    return ImportedRow(name, cells)
+
+
+def _object(what: str, found: Any, size: int) -> dict[str, Any]:
+    if not isinstance(found, dict) or len(found) != size:
+        raise ValueError(f"{what} is no object with {size} members")
+    return found
+
+
+def _fits(column: str, cell: Any) -> bool:
+    if column in _NUMBERS:
+        return type(cell) is int and cell in _INTEGERS
+    if column == "hidden":
+        return isinstance(cell, bool)
+    if column == "metadata_filter":
+        return isinstance(cell, dict) and all(text is None or _is_text(text) for text in cell.values())
+    if column in _LISTS:
+        return isinstance(cell, list) and all(map(_is_text, cell))
+    if column in _MAY_BE_NULL and cell is None:
+        return True
+    if not _is_text(cell):
+        return False
+    if column in _BYTES:
+        b64decode(cell, validate=True)
+    elif column == "parts":
+        return _fits("inline_channels", json.loads(cell))
+    return True
+
+
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str) and "\0" not in cell and bool(cell.encode() or True)
+
+
+@operation("exclusive", locks=["thread_id"])
+def import_thread(
+    d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
+) -> Steps[None]:
+    """Store a thread as it was exported: all of it, or nothing. One that is there like that already stays.
+
+    Args:
+        d: The dialect.
+        thread_id: The thread.
+        digest: The SHA-256 of the lines of its rows.
+        rows: Gives its rows, from the first on.
+        replace: Whether the thread may have rows, if all its checkpoints come again; what it has goes then.
+
+    Trips: 9, and one for each page of rows, which are read again in the end.
+    Idempotent: yes.
+    Raises: ThreadExists, ThreadBusy.
+    """
+    there = yield from _digest(d, thread_id)
+    if there == digest:
+        return
+    token = "import"  # Nobody sees it: it goes in the transaction in which it came.
+    yield from take_claim(d, thread_id, token, token, 1).start()
+    if there != sha256().hexdigest():
+        (places,) = yield from threads_places(d, [thread_id]).start()
+        if {(row[0], row[1]) for row in places}.difference(row.checkpoint for row in rows()):
+            raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
+        if not replace:
+            raise ThreadExists(f"thread {thread_id!r} has other rows now than the file, since it was there before")
+        yield d.delete_thread(thread_id)
+    for page in _pages(rows()):
+        yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
+    yield d.release_claim(thread_id, token)
+    if (yield from _digest(d, thread_id)) != digest:
+        raise ThreadExists(
+            f"thread {thread_id!r} has other rows now than the file, since somebody has written to it meanwhile, or no "
+            "export has made it; nothing was stored"
+        )
+
+
+def _digest(d: SqlDialect, thread_id: str) -> Steps[str]:
+    """The SHA-256 of the lines of a thread's rows."""
+    found = sha256()
+
+    def tell(line: str) -> None:
+        found.update(line.encode() + b"\n")
+
+    yield from export_thread(d, thread_id, lambda: tell).start()
+    return found.hexdigest()
+
+
+def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
+    """The rows of a trip each: as many as may be, and of so many bytes."""
+    page: list[ImportedRow] = []
+    size = 0
+    for row in rows:
+        page.append(row)
+        size += sum(len(cell) for name, cell in row.cells.items() if name in _BYTES)
+        if len(page) == PAGE or size >= PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _line(d: SqlDialect, kind: Kind, row: Row) -> str:
+    cells: dict[str, Any] = dict(zip((*kind.key, *kind.columns), row, strict=True))
+    for name, cell in cells.items():
+        if name in _BYTES:
+            cells[name] = b64encode(cell).decode()
+        elif name in _LISTS:
+            cells[name] = d.names(cell)
+        elif name == "metadata_filter":
+            cells[name] = json.loads(cell)
+        elif name == "hidden":
+            cells[name] = bool(cell)
+    return _DUMP({kind.name: cells})
+
+
+def _params(d: SqlDialect, cells: Mapping[str, Any]) -> dict[str, Any]:
+    params = dict(cells)
+    for name, cell in cells.items():
+        if name in _BYTES:
+            params[name] = b64decode(cell)
+        elif name in _LISTS:
+            params[name] = d.array(cell)
+        elif name == "metadata_filter":
+            params[name] = json.dumps(cell, separators=(",", ":"))
+    return params

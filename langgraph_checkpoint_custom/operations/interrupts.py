@@ -1,0 +1,110 @@
+"""Which questions are open: of a thread, and of all threads.
+
+Must not know: databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite
+from langgraph.checkpoint.serde.types import INTERRUPT
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.errors import StaleInterrupt
+from langgraph_checkpoint_custom.model.keys import Range, TupleRow, right_above
+from langgraph_checkpoint_custom.model.records import Interrupt, WaitingThread
+from langgraph_checkpoint_custom.operations.read import in_order
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# Threads that have ever asked something, in one statement.
+PAGE = 1_000
+
+
+def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
+    """The values of the interrupts that wait in a checkpoint, by their ids.
+
+    The interrupt of a task stays stored after it was answered, until the superstep is over; a task that has written
+    anything else is done.
+    """
+    return {interrupt.id: interrupt.value for interrupt in open_among((found.pending_writes if found else None) or [])}
+
+
+def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
+    """The interrupts that wait among the writes of a checkpoint; of others than interrupts no value is looked at."""
+    done = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
+    return [
+        interrupt
+        for task_id, channel, interrupts in writes
+        if channel == INTERRUPT and task_id not in done
+        for interrupt in interrupts
+    ]
+
+
+@operation("read")
+def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
+    """The threads whose newest root checkpoint has an open interrupt, those that have waited longest first.
+
+    Trips: one for each thousand threads that have ever asked.
+    Rows: two of each thread that has ever asked, and the documents and writes of those that have a question there.
+    Snapshot: one read snapshot for each thousand; a thread is in one of them.
+    Raises: CorruptCheckpoint.
+    """
+    found: list[WaitingThread] = []
+    ranges = d.ranges(prefix)
+    while ranges:
+        (rows,) = yield d.select_interrupts(ranges, PAGE)
+        ranges = [Range(right_above(row[1]), row[2]) for row in rows if row[0] == "more"]
+        size = sum(len(row[8] or b"") for row in rows)
+        found += yield from offload(size, _waiting, d, codec, rows)
+    return sorted(found, key=lambda waiting: (waiting.checkpoint_id, waiting.thread_id))
+
+
+def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingThread]:
+    heads: list[Row] = []
+    writes: dict[str, list[TupleRow]] = {}  # By thread.
+    for row in rows:
+        kind, thread_id, checkpoint_id, channel, task_id, path, idx, type_, value = row
+        if kind == "checkpoint":
+            heads.append(row)
+        elif kind == "write":
+            write = TupleRow(
+                kind, thread_id, "", checkpoint_id, channel, task_id, path, idx, type_, value, None, None, None, None
+            )
+            writes.setdefault(thread_id, []).append(write)
+    found = []
+    for _, stored, checkpoint_id, *_, type_, data in heads:
+        thread_id = d.shown_thread(stored)
+        decoder = Decoder(codec, thread_id, "", checkpoint_id)
+        interrupts = open_among(
+            [
+                (row.key or "", row.name or "", decoder.write(row) if row.name == INTERRUPT else None)
+                for row in in_order(writes.get(stored, []))
+            ]
+        )
+        if interrupts:
+            since = _time(decoder.outline(type_, data).get("ts"))
+            found.append(WaitingThread(thread_id, checkpoint_id, since, tuple(interrupts)))
+    return found
+
+
+def _time(text: object) -> datetime | None:
+    """The time in a checkpoint document, as LangGraph writes it."""
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:
+    """Raise `StaleInterrupt` unless an interrupt waits in a checkpoint."""
+    waiting = open_interrupts(found)
+    if interrupt_id not in waiting:
+        raise StaleInterrupt(
+            f"interrupt {interrupt_id!r} is not open any more: "
+            + (f"now {', '.join(map(repr, waiting))} is" if waiting else "the thread waits for no answer")
+            + "; show the open question again before you resume"
+        )

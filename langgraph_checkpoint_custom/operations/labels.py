@@ -1,0 +1,87 @@
+"""Names for checkpoints, unique in their thread; a prune leaves alone what has one.
+
+Must not know: SQL, connections, serializers.
+
+A labelled checkpoint stays as it is: what its `DeltaChannel`s go back to stays, hidden, as for any checkpoint that a
+prune keeps, and so does the state that subgraphs with a memory of their own had by then. A label keeps from tidying up;
+who deletes the thread or the run deletes its labelled checkpoints, too, since that is to leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, LabelExists
+from langgraph_checkpoint_custom.model.keys import Key, config_of
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+
+@operation("write")
+def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
+    """Give a checkpoint a name; returns the config that names it by its id.
+
+    Trips: 1.
+    Idempotent: by (thread_id, name), for the same checkpoint.
+    Raises: CheckpointNotFound, also for one that a prune has hidden; LabelExists.
+    """
+    labelled, holder = yield d.label_checkpoint(key, name)
+    if labelled:
+        return config_of(key.thread_id, key.checkpoint_ns, labelled[0][0])
+    if not holder:
+        raise checkpoint_not_found(key)
+    ((checkpoint_ns, checkpoint_id, wanted),) = holder
+    if (checkpoint_ns, checkpoint_id) != (key.checkpoint_ns, wanted):
+        raise LabelExists(
+            f"in thread {key.thread_id!r} the label {name!r} is checkpoint {checkpoint_id!r}'s, namespace "
+            f"{checkpoint_ns!r}; unlabel() that, or choose another name"
+        )
+    return config_of(key.thread_id, checkpoint_ns, checkpoint_id)
+
+
+@operation("write", tells=True)
+def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
+    """Take a name from its checkpoint; tells whether there was such a one.
+
+    Trips: 1.
+    Idempotent: yes.
+    """
+    (rows,) = yield d.delete_label(thread_id, name)
+    return bool(rows)
+
+
+@operation("read")
+def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableConfig]]:
+    """The labels of a thread, each with the config of its checkpoint, in the order of their names.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_labels(thread_id)
+    return {name: config_of(thread_id, *place) for name, *place in rows}
+
+
+@operation("read")
+def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
+    """The config of the checkpoint that has a name.
+
+    Trips: 1.
+    Raises: CheckpointNotFound.
+    """
+    (rows,) = yield d.select_labels(thread_id)
+    for found, *place in rows:
+        if found == name:
+            return config_of(thread_id, *place)
+    known = ", ".join(repr(row[0]) for row in rows)
+    raise CheckpointNotFound(
+        f"no checkpoint of thread {thread_id!r} has the label {name!r}; "
+        + (f"there are {known}" if known else "the thread has no labels")
+    )
+
+
+def checkpoint_not_found(key: Key) -> CheckpointNotFound:
+    """The error for a checkpoint that is not there to be seen."""
+    which = "no checkpoint" if key.checkpoint_id is None else f"no checkpoint {key.checkpoint_id!r}"
+    return CheckpointNotFound(
+        f"thread {key.thread_id!r} has {which} in namespace {key.checkpoint_ns!r}, or it was pruned; history() has "
+        "those that are there"
+    )

@@ -1,0 +1,303 @@
+"""Threads, their runs and their checkpoints, by what the tables have in columns of their own; no value is read.
+
+Must not know: SQL, connections.
+
+A thread's newest checkpoint is that of its root graph (or, where only subgraphs have stored something, of its first
+namespace). Metadata is decoded, since it decides on a filter.
+
+Whether a run is finished is told from its last checkpoint as LangGraph leaves it. What is still to be started has a
+channel with a value there: `branch:to:…` for a node, `__start__` for the input, `__pregel_tasks` for sends, `join:…`
+where all have come. A graph made of `Pregel` itself, with channels of other names, always looks finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+from langgraph.checkpoint.base import writes_sort_key
+from langgraph.checkpoint.serde.types import TASKS
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.filter import matches, narrowing
+from langgraph_checkpoint_custom.model.keys import TENANT_MARK, Key, Page, flag
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.searchable import first_searchable
+
+# Checkpoints that a page of threads is looked for among: at first, which takes some ten milliseconds if it is in vain;
+# then, going through them at a thirtieth of that each; and how many times more each time after that.
+NEAR = 1_000
+RECENT = 50_000
+FARTHER = 20
+# And with a filter, before all threads are looked at.
+FILTERED = 5_000
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+_TOLD: WeakSet[SqlDialect] = WeakSet()  # Those of whose hidden tenants the log has.
+
+_START = "__start__"
+_BRANCH = "branch:"
+_JOIN = "join:"
+
+
+class ThreadsReply(NamedTuple):
+    """The threads of a page that match, and the page after it, or None if this was the last."""
+
+    threads: Sequence[ThreadRecord]
+    after: ThreadPage | None
+
+
+class HistoryReply(NamedTuple):
+    """The records of a page that match, and the page after it, or None if this was the last."""
+
+    records: Sequence[CheckpointRecord]
+    after: Page | None
+
+
+class _Last(NamedTuple):
+    """A row of `select_runs`: the last checkpoint of a run; with a `name`, a value of it, or, for "", its document."""
+
+    last_id: str
+    run_id: str | None
+    first_id: str
+    checkpoints: int
+    sends: bool
+    inline_channels: Any
+    blob_channels: Any
+    name: str | None
+    key: str | None
+    type: str | None
+    value: bytes | None
+    path: str | None
+
+
+@operation("read")
+def threads_page(
+    d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str], *, even_unreadable: bool = False
+) -> Steps[ThreadsReply]:
+    """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
+
+    `even_unreadable` gives threads whose metadata cannot be read as if they had none, so that they match no filter.
+
+    Trips: 1; without a filter one more for the last page, or if few threads have the newest thousand checkpoints, and
+        one for each time that twenty times as many are not enough; with a filter, 2 if few threads match.
+    Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
+        these are not enough, those that have the value of a searchable key, or else two or three of each thread.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint, unless `even_unreadable`.
+    """
+    asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
+    if asked.prefix:
+        (rows,) = yield d.select_threads(asked)
+    elif asked.filter:
+        rows, searchable = yield d.select_recent_threads(asked, FILTERED)
+        rows, are_all = _recent(rows)
+        if len(rows) < page.limit and not are_all:
+            key = first_searchable(_told(d, codec, wanted), searchable)
+            (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
+    else:
+        (rows,) = yield d.select_newest_threads(asked, NEAR)
+        reach, are_all = RECENT, False
+        while len(rows) < page.limit and not are_all:
+            rows, _ = yield d.select_recent_threads(asked, reach)
+            rows, are_all = _recent(rows)
+            reach *= FARTHER
+    after = None
+    if len(rows) == page.limit:
+        last = rows[-1]
+        after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
+    decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
+    records = yield from offload(_size(rows), decode)
+    return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
+
+
+def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
+    """The rows of `select_recent_threads`, and whether no checkpoints are left to look at."""
+    return (rows[:-1], False) if rows and rows[-1][0] is None else (rows, True)
+
+
+@operation("read")
+def tenants(d: SqlDialect) -> Steps[list[str]]:
+    """The tenants that have threads, by name, as far as the database's role may see them; the log says if it may not.
+
+    Trips: one for each, and two.
+    """
+    if asked := d.hides_tenants():
+        (((hides,),),) = yield asked
+        if hides:
+            _say_that_tenants_are_hidden(d)
+    found: list[str] = []
+    while True:
+        (rows,) = yield d.select_next_tenant(found[-1] if found else "")
+        if not rows:
+            return found
+        found.append(rows[0][0].split(TENANT_MARK)[1])
+
+
+def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
+    if d in _TOLD:
+        return
+    _TOLD.add(d)
+    _LOG.warning(
+        "row-level security hides the threads of tenants from this role, so only those without a tenant are looked at; "
+        "use the role that owns the tables, or for_tenant() for each tenant"
+    )
+
+
+def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
+    """Whose threads "all threads" are: those of nobody and of each tenant; of a tenant's saver, that tenant's."""
+    if not flag("tenants", tenants_too) or d._tenant:
+        return [d]
+    names = yield tenants(d)
+    return [d, *map(d.for_tenant, names)]
+
+
+@operation("read")
+def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str, str]) -> Steps[int]:
+    """The number of threads that match and begin so.
+
+    Trips: 1, or 2 with a filter.
+    Rows: two or three of each thread, or those that have the value of a searchable key; metadata is read only where the
+        columns do not decide.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    filter = narrowing(wanted, contains=d.filter_contains)
+    key: str | None = None
+    if filter and not prefix:
+        (searchable,) = yield d.select_searchable(filter)
+        key = first_searchable(_told(d, codec, wanted), searchable)
+    (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
+    sure: int = sum(row[0] for row in rows if row[0] is not None)
+    unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
+    records = yield from offload(_size(unsure), _records, d, codec, unsure, wanted)
+    return sure + len(records)
+
+
+@operation("read")
+def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
+    """Whether a thread has a checkpoint.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.thread_exists(thread_id)
+    return bool(rows)
+
+
+@operation("read")
+def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, str]) -> Steps[HistoryReply]:
+    """As `list_page`, without documents, values and writes.
+
+    Trips: 1.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_records(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    after = None
+    if len(rows) == page.limit:
+        thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
+        after = page._replace(before=checkpoint_id, thread_below=d.shown_thread(thread_id), ns_below=checkpoint_ns)
+    records = yield from offload(_size(rows), _records, d, codec, rows, wanted)
+    return HistoryReply(records, after)
+
+
+@operation("read")
+def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[RunRecord]]:
+    """The runs of a thread, the one that began last first.
+
+    Trips: 1.
+    Rows: the root's checkpoints; of each run's last one, what tells whether it has finished.
+    Snapshot: one read snapshot.
+    Raises: CorruptCheckpoint.
+    """
+    (rows,) = yield d.select_runs(thread_id)
+    lasts = [_Last._make(row) for row in rows]
+    size = sum(len(row.value or b"") for row in lasts)
+    runs = yield from offload(size, _runs, d, codec, thread_id, lasts)
+    return sorted(runs, key=lambda run: run.first_id, reverse=True)
+
+
+@operation("read")
+def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
+    """Path, task and index of each write beside a checkpoint, in the order of its pending writes.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_write_places(key)
+    return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
+
+
+def _told(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
+    """What of a filter an index tells anything about: not what is encrypted, which no row shows."""
+    told = {key: text for key, text in wanted.items() if codec.shown is None or key in codec.shown}
+    return narrowing(told, contains=d.filter_contains)
+
+
+def _size(rows: Sequence[Row]) -> int:
+    return sum(len(row[6]) for row in rows)
+
+
+def _records(
+    d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str], *, even_unreadable: bool = False
+) -> Sequence[CheckpointRecord]:
+    """The records that match a filter, newest first."""
+    found = []
+    for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
+        place = d.shown_thread(stored), checkpoint_ns, checkpoint_id
+        try:
+            metadata = Decoder(codec, *place).metadata(type_, data)
+        except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
+            if not even_unreadable:
+                raise
+            metadata = {}
+        if matches(metadata, wanted, contains=d.filter_contains):
+            found.append(CheckpointRecord(*place, parent_id, run_id, metadata))
+    return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
+
+
+def _runs(d: SqlDialect, codec: Values, thread_id: str, rows: Sequence[_Last]) -> list[RunRecord]:
+    values = [row for row in rows if row.name is not None]
+    waiting = {row.last_id for row in values if _waits(Decoder(codec, thread_id, "", row.last_id), row)}
+    return [
+        RunRecord(
+            row.run_id,
+            row.first_id,
+            row.last_id,
+            row.checkpoints,
+            not row.sends
+            and row.last_id not in waiting
+            and not any(
+                channel == _START or channel.startswith(_BRANCH)
+                for channel in (*d.names(row.inline_channels), *d.names(row.blob_channels))
+            ),
+        )
+        for row in rows
+        if row.name is None
+    ]
+
+
+def _waits(decoder: Decoder, row: _Last) -> bool:
+    """Whether a value means that a task is to be started."""
+    if row.path is not None:
+        return True
+    if row.name:
+        return _starts(row.name, decoder.blob(row, lambda *_: None))
+    return any(_starts(*each) for each in decoder.document(row.type, row.value)["channel_values"].items())
+
+
+def _starts(channel: str, value: Any) -> bool:
+    if channel == TASKS:
+        return bool(value)
+    # Those that have come, of `join:a+b:c`; once all have, their names are as long as the list of all names.
+    names = channel.removeprefix(_JOIN).rpartition(":")[0] if channel.startswith(_JOIN) else None
+    return (
+        names is not None
+        and isinstance(value, (set, frozenset, list, tuple))
+        and len("+".join(map(str, value))) == len(names)
+    )

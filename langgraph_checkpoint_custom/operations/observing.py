@@ -1,0 +1,105 @@
+"""What an operation did: counted from outside, so that one that nobody observes costs nothing.
+
+Must not know: SQL, connections, the clock. Values and metadata are counted, never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, Trip
+from langgraph_checkpoint_custom.model.keys import Key, Page
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OperationEvent:
+    """An operation that has ended.
+
+    Attributes:
+        name: `put`, `get_tuple`, `list_page` and so on.
+        database: "postgresql" or "sqlite".
+        seconds: From the call to its end, with all waiting.
+        round_trips: Trips to the database, those of failed attempts included.
+        rows: Rows that came back.
+        bytes: Bytes of values that were sent and came back.
+        retries: Attempts after the first one.
+        thread_id: The thread, if it is about one.
+        checkpoint_ns: The namespace, if it is about one.
+        error: The class of the error that it ended with; None if it succeeded.
+    """
+
+    name: str
+    database: str
+    seconds: float
+    round_trips: int
+    rows: int
+    bytes: int
+    retries: int
+    thread_id: str | None
+    checkpoint_ns: str | None
+    error: str | None
+
+
+class Counts:
+    """What an operation has done so far."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.round_trips = 0
+        self.rows = 0
+        self.bytes = 0
+
+    def counting(self, op: Operation[T]) -> Operation[T]:
+        """The same operation, counted here."""
+        return replace(op, start=lambda: self._steps(op))
+
+    def _steps(self, op: Operation[T]) -> Steps[T]:
+        self.attempts += 1
+        if self.attempts == 1:
+            self.bytes += sum(map(_size, op.arguments().values()))
+        steps = op.start()
+        try:
+            reply = None
+            while True:
+                try:
+                    request = steps.send(reply)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+                if isinstance(request, Trip):
+                    self.round_trips += 1
+                reply = yield request
+                if isinstance(request, Trip):
+                    for rows in reply:
+                        self.rows += len(rows)
+                        self.bytes += sum(_bytes_in(row) for row in rows)
+        finally:
+            steps.close()
+
+
+def place_of(op: Operation[Any]) -> tuple[str | None, str | None]:
+    """The thread and the namespace that an operation is about."""
+    arguments: Mapping[str, Any] = op.arguments()
+    for what in arguments.values():
+        if isinstance(what, Encoded):
+            return what.row.thread_id, what.row.checkpoint_ns
+        if isinstance(what, (Key, Page)):
+            return what.thread_id, what.checkpoint_ns
+    return arguments.get("thread_id", arguments.get("source")), None
+
+
+def _size(argument: Any) -> int:
+    """The bytes of values that an operation brings along."""
+    if isinstance(argument, Encoded):
+        return _bytes_in(argument.row) + sum(map(_bytes_in, argument.blobs))
+    if isinstance(argument, Sequence) and not isinstance(argument, (str, bytes)):
+        return sum(_bytes_in(row) for row in argument if isinstance(row, tuple))
+    return 0
+
+
+def _bytes_in(row: Iterable[Any]) -> int:
+    return sum(len(cell) for cell in row if isinstance(cell, (bytes, memoryview)))

@@ -1,0 +1,244 @@
+"""Reading checkpoints: one, or a page of a list.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
+from langgraph.checkpoint.serde.base import CipherProtocol
+from langgraph.checkpoint.serde.types import TASKS
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.encode import version_key
+from langgraph_checkpoint_custom.encoding.known import KnownValues
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES, Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.filter import matches, narrowing
+from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+# The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
+FORMAT_WITH_SENDS = 4
+
+_PATH_TASK_IDX = itemgetter(6, 5, 7)
+
+NextVersion = Callable[[None, None], str]
+Note = Callable[[Key, CipherProtocol | None, KnownValues], None]
+
+
+class PageReply(NamedTuple):
+    """The tuples of a page that match, and the page after it, or None if this was the last."""
+
+    tuples: list[CheckpointTuple]
+    after: Page | None
+
+
+class Reading(NamedTuple):
+    """A checkpoint that a run may go on from, and whether there was a newer one."""
+
+    found: CheckpointTuple | None
+    is_older: bool
+
+
+def size_of(rows: Iterable[TupleRow]) -> int:
+    """The bytes that rows bring to be decoded."""
+    return sum([len(row.value or b"") + len(row.value2 or b"") for row in rows])
+
+
+def in_order(rows: list[TupleRow]) -> list[TupleRow]:
+    """Writes in the order in which LangGraph applies them, that of its `writes_sort_key`."""
+    if len(rows) > 1:
+        rows.sort(key=_PATH_TASK_IDX)
+    return rows
+
+
+@operation("read")
+def get_tuple(
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
+) -> Steps[CheckpointTuple | None]:
+    """The checkpoint of a key with its pending writes, or None.
+
+    Trips: 1; on SQLite, where they are no round trips, 2 for a checkpoint that refers to other rows.
+    Snapshot: one read snapshot over checkpoint, blobs and writes.
+    Raises: CorruptCheckpoint.
+    Source: BaseCheckpointSaver.get_tuple.
+    """
+    (found,) = yield d.select_checkpoint(key)
+    rows = d.rows(found)
+    if rows and rows[0].kind == "more":
+        rows = yield from _referring(d, key, rows)
+    size = size_of(rows)
+    if size < OFFLOAD_BYTES:
+        return build_tuple(d, codec, next_version, note, rows)
+    return (yield from offload(size, build_tuple, d, codec, next_version, note, rows))
+
+
+def _referring(d: SqlDialect, asked: Key, rows: list[TupleRow]) -> Steps[list[TupleRow]]:
+    """All rows of a checkpoint of which `rows` are only a part."""
+    while rows and rows[0].kind == "more":
+        (found,) = yield d.select_referring(Key(*rows[0][1:4]))
+        if found:
+            return d.rows(found)
+        (found,) = yield d.select_checkpoint(asked)  # It was deleted in between: there may be another newest one.
+        rows = d.rows(found)
+    return rows
+
+
+@operation("read")
+def get_tuple_to_write(
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
+) -> Steps[Reading]:
+    """As `get_tuple`, and whether there is a newer checkpoint.
+
+    Trips: 1, or 2 for a checkpoint by its id. The newest is looked up first: a run that comes in between makes a
+        conflict, and not a fork.
+    Raises: CorruptCheckpoint.
+    """
+    newest: list[Any] = []
+    if key.checkpoint_id is not None:
+        (newest,) = yield d.select_newest_id(key)
+    (reply,) = yield d.select_checkpoint(key)
+    rows = yield from _referring(d, key, d.rows(reply))
+    found = yield from offload(size_of(rows), build_tuple, d, codec, next_version, note, rows)
+    return Reading(found, bool(newest) and newest[0][0] != key.checkpoint_id)
+
+
+@operation("read")
+def list_page(
+    d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
+) -> Steps[PageReply]:
+    """One page of a list, newest first; a page can hold fewer tuples than rows were read, even none.
+
+    Trips: 1.
+    Snapshot: one read snapshot over the page.
+    Raises: CorruptCheckpoint.
+    Source: BaseCheckpointSaver.list.
+    """
+    (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
+    rows = d.rows(rows)
+    places = sorted(
+        ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
+        reverse=True,
+    )
+    after = None
+    if len(places) == page.limit:
+        before, thread_below, ns_below = places[-1]
+        after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
+    fits = partial(matches, texts=wanted, contains=d.filter_contains)
+    tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
+    return PageReply(tuples, after)
+
+
+@operation("read")
+def threads_places(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
+    """Of each of these threads, the namespace, id and number of writes of each checkpoint, hidden ones too.
+
+    Trips: 1.
+    """
+    found = yield d.select_places(thread_ids)
+    return found  # type: ignore[no-any-return]  # What a trip answers is not typed.
+
+
+def build_tuple(
+    d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
+) -> CheckpointTuple | None:
+    """The checkpoint of a reply that is about one, if there is one.
+
+    `note` is told what is known of its values.
+    """
+    if not rows or rows[0].kind == "write":  # Writes can come before their checkpoint.
+        return None
+    head, *others = rows
+    one = _One(head, others, _by_name(others) if head.channels else {})
+    thread_id, checkpoint_ns, checkpoint_id = one.head[1:4]
+    decoder = Decoder(codec, thread_id, checkpoint_ns, checkpoint_id, learns=note is not None)
+    found = one.made(d, decoder, next_version, decoder.metadata(one.head.type2, one.head.value2))
+    if note:
+        note(Key(d.stored_thread(thread_id), checkpoint_ns, checkpoint_id), codec.cipher, decoder.known)
+    return found
+
+
+def build_tuples(
+    d: SqlDialect,
+    codec: Values,
+    next_version: NextVersion,
+    rows: Sequence[TupleRow],
+    matches: Callable[[Mapping[str, Any]], bool],
+) -> list[CheckpointTuple]:
+    """The checkpoints of a page whose metadata match, newest first; each has objects of its own."""
+    heads: list[TupleRow] = []
+    others: dict[tuple[str, ...], list[TupleRow]] = {}
+    for row in rows:
+        if row.kind == "checkpoint":
+            heads.append(row)
+        else:
+            others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
+    # A blob may be of several checkpoints of its namespace.
+    blobs = {place: _by_name(found) for place, found in others.items() if len(place) == 2}
+    heads.sort(key=itemgetter(3, 1, 2), reverse=True)
+    tuples = []
+    for head in heads:
+        decoder = Decoder(codec, *head[1:4])
+        metadata = decoder.metadata(head.type2, head.value2)
+        if matches(metadata):
+            one = _One(head, others.get(head[1:4], ()), blobs.get(head[1:3], {}))
+            tuples.append(one.made(d, decoder, next_version, metadata))
+    return tuples
+
+
+def _by_name(rows: Iterable[TupleRow]) -> dict[tuple[str | None, str | None], TupleRow]:
+    """Values and parts, by channel and by version or name."""
+    return {(row.name, row.key): row for row in rows if row.kind == "blob"}
+
+
+class _One(NamedTuple):
+    """The rows of one checkpoint, with its writes and sends, and with the blobs of its namespace."""
+
+    head: TupleRow
+    others: Sequence[TupleRow]
+    blobs: Mapping[tuple[str | None, str | None], TupleRow]
+
+    def made(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
+        """The checkpoint."""
+        head, others, _ = self
+        _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
+        document: Any = decoder.document(head.type, head.value)
+        pending: list[PendingWrite] = []
+        if others or head.channels:
+            if head.channels:
+                self._add_blobs(d, decoder, document)
+            if document.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
+                self._add_sends(decoder, next_version, document)
+            pending = decoder.writes(in_order([row for row in others if row.kind == "write"]))
+        return CheckpointTuple(
+            config_of(thread_id, checkpoint_ns, checkpoint_id),
+            document,
+            metadata,
+            config_of(thread_id, checkpoint_ns, parent_id) if parent_id else None,
+            pending,
+        )
+
+    def _add_blobs(self, d: SqlDialect, decoder: Decoder, document: Any) -> None:
+        """Put the values that have rows of their own into the document."""
+        blobs = self.blobs
+        values, stated = document["channel_values"], document.get("channel_versions", {})
+        for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
+            if stated.get(channel) != version and version_key(stated.get(channel)) != version:
+                raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
+            blob = blobs.get((channel, version))
+            if blob is None:
+                raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
+            values[channel] = decoder.blob(blob, lambda channel, name: blobs.get((channel, name)))
+
+    def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
+        """Put what an old checkpoint has still to send, which is with its parent, into the document."""
+        if sends := in_order([row for row in self.others if row.kind == "send"]):
+            document["channel_values"][TASKS] = [decoder.write(row, self.head.name) for row in sends]
+            versions = document.setdefault("channel_versions", {})
+            versions[TASKS] = max(versions.values()) if versions else next_version(None, None)

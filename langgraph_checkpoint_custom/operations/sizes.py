@@ -1,0 +1,137 @@
+"""How much there is of everything, and what an operation would change.
+
+Must not know: SQL, connections, serializers: nothing here reads a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+
+class ThreadSize(NamedTuple):
+    """The rows of a thread; `bytes` are those of values as they are stored."""
+
+    thread_id: str
+    checkpoints: int
+    hidden: int
+    writes: int
+    blobs: int
+    bytes: int
+
+
+class NamespaceSize(NamedTuple):
+    """What a thread has in a namespace; `first_id` and `last_id` are those of checkpoints."""
+
+    checkpoint_ns: str
+    checkpoints: int
+    rows: int
+    bytes: int
+    first_id: str | None
+    last_id: str | None
+
+
+class ChannelSize(NamedTuple):
+    """What a channel has: values, parts of large ones, and writes. `checkpoint_ns` is None for all threads together."""
+
+    checkpoint_ns: str | None
+    channel: str
+    versions: int
+    parts: int
+    writes: int
+    bytes: int
+
+
+class LargeThread(NamedTuple):
+    """One of the largest threads."""
+
+    thread_id: str
+    checkpoints: int
+    rows: int
+    bytes: int
+    first_id: str | None
+    last_id: str | None
+
+
+class TableSize(NamedTuple):
+    """The rows of a table."""
+
+    table: str
+    rows: int
+    bytes: int
+
+
+class Thread(NamedTuple):
+    """What `stats` tells of one thread."""
+
+    namespaces: Sequence[NamespaceSize]
+    channels: Sequence[ChannelSize]
+
+
+class Store(NamedTuple):
+    """What `stats` tells of all threads."""
+
+    tables: Sequence[TableSize]
+    threads: Sequence[LargeThread]
+    channels: Sequence[ChannelSize]
+
+
+@operation("read")
+def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str, ThreadSize]]:
+    """The sizes of some threads.
+
+    Trips: 1.
+    Rows: all of these threads are counted.
+    """
+    (rows,) = yield d.sizes_of_threads(thread_ids)
+    return {size.thread_id: size for size in (ThreadSize(d.shown_thread(row[0]), *row[1:]) for row in rows)}
+
+
+@operation("read")
+def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
+    """The largest namespaces and channels of a thread.
+
+    Trips: 1.
+    """
+    namespaces, channels = yield d.sizes_of_thread(thread_id, limit)
+    return Thread([NamespaceSize(*row) for row in namespaces], [ChannelSize(*row) for row in channels])
+
+
+@operation("read")
+def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
+    """The sizes of the tables, and the largest threads and channels.
+
+    Trips: 1.
+    Rows: all are counted, without their values.
+    """
+    tables, threads, channels = yield d.sizes_of_store(limit)
+    return Store(
+        [TableSize(*row) for row in tables],
+        [LargeThread(d.shown_thread(row[0]), *row[1:]) for row in threads],
+        [ChannelSize(None, *row) for row in channels],
+    )
+
+
+class Rehearsed(Exception):  # Not an error: what undoes a rehearsal has to be raised.
+    """What an operation would do to a thread; nothing was changed."""
+
+    def __init__(self, before: ThreadSize, after: ThreadSize) -> None:
+        super().__init__("nothing was changed")
+        self.before = before
+        self.after = after
+
+
+@operation("rehearsal")
+def rehearse(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
+    """Run a write, see what it has made of a thread, and undo it; it holds the same locks meanwhile.
+
+    Trips: those of the write, and 2.
+    Raises: Rehearsed, or what the write raises.
+    """
+    ((before,),) = yield d.sizes_of_threads([thread_id])
+    yield from op.start()
+    ((after,),) = yield d.sizes_of_threads([thread_id])
+    raise Rehearsed(ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:]))

@@ -1,0 +1,74 @@
+"""What a sweep looks at, thread by thread.
+
+Must not know: SQL, connections, the clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+
+class KeptPlace(NamedTuple):
+    """A checkpoint that is not hidden."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    labelled: bool
+
+
+@operation("read")
+def kept_places(d: SqlDialect, thread_id: str) -> Steps[list[KeptPlace]]:
+    """The checkpoints of a thread that are not hidden.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_kept_places(thread_id)
+    return [KeptPlace(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
+
+
+@operation("read")
+def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
+    """When LangGraph made a checkpoint; None if its document does not say, cannot be read, or is gone.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.select_document(key)
+    if not rows:
+        return None
+    ((type_, data),) = rows
+    try:
+        text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").outline(type_, data).get("ts")
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except Exception:  # Whatever is wrong with it.
+        return None
+    return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+@operation("write")
+def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
+    """Delete a thread with every row of it, unless it has a label or a newer checkpoint than the one that was seen.
+
+    Trips: 1.
+    Idempotent: yes.
+    """
+    yield d.delete_idle(thread_id, newest)
+
+
+def staying(places: Sequence[KeptPlace], keep: int | None) -> list[KeptPlace]:
+    """Those that are labelled or among the newest of their namespace, `keep` of them; None is all."""
+    counts: Counter[str] = Counter()
+    found = []
+    for place in sorted(places, key=lambda place: place.checkpoint_id, reverse=True):
+        counts[place.checkpoint_ns] += 1
+        if keep is None or counts[place.checkpoint_ns] <= keep or place.labelled:
+            found.append(place)
+    return found

@@ -1,0 +1,96 @@
+"""Storing checkpoints and writes.
+
+Must not know: SQL, connections, serializers (rows come encoded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.engine.operation import Steps, operation
+from langgraph_checkpoint_custom.errors import CheckpointConflict, CheckpointNotFound
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.operations.delta_history import lineage
+from langgraph_checkpoint_custom.operations.leases import claim_lost
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+
+@operation("write")
+def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
+    """Store a checkpoint with the values that are new in it; returns it as it was stored.
+
+    Trips: 1; on SQLite, where they are no round trips, 2 if it has blobs or keeps some. One more if a value that it
+        keeps is gone, because the thread was pruned or deleted while a run went on from there: it is stored again from
+        the checkpoint itself. Two more if the parent is hidden and a `DeltaChannel` needs it. One more if the
+        checkpoint is there.
+    Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
+    Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
+    Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
+        parent is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent,
+        or one further back, and a prune has removed it.
+    Source: BaseCheckpointSaver.put.
+    """
+    if encoded.is_one_row and not only_newest and (d.replaces or not encoded.replayed):
+        (stored,) = yield d.insert_checkpoint(encoded)
+        if stored or (d.replaces and not encoded.replayed):
+            return encoded
+    parent_is_whole = False
+    while True:
+        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
+        optional = [channel for what, channel in rows if what == "optional"]
+        problems = [tuple(row) for row in rows if row[0] != "optional"]
+        if not problems:
+            if rest := d.store_checked(encoded, optional):
+                yield rest
+            return encoded
+        newer = [checkpoint_id for what, checkpoint_id in problems if what == "newer"]
+        if newer:
+            raise _conflict(encoded.row, newer[0])
+        if ("claim", None) in problems:
+            raise claim_lost(encoded.row.thread_id)
+        if ("parent", None) in problems:
+            raise _pruned(encoded.row, encoded.replayed)
+        if ("hidden parent", None) in problems:
+            (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
+            _, gone = lineage(d, encoded.replayed, d.rows(rows))
+            if gone:
+                raise _pruned(encoded.row, gone)
+            parent_is_whole = True
+        encoded = encoded.without([channel for what, channel in problems if what == "value"])
+
+
+def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:
+    return CheckpointConflict(
+        f"checkpoint {row.checkpoint_id!r} of thread {row.thread_id!r}, namespace {row.checkpoint_ns!r}, goes on from "
+        f"{row.parent_id!r}, but another run has stored {newest!r} meanwhile; nothing was stored. Run again from there"
+    )
+
+
+def _parent(row: CheckpointRow) -> Key:
+    return Key(row.thread_id, row.checkpoint_ns, row.parent_id)
+
+
+def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
+    return CheckpointNotFound(
+        f"checkpoint {row.checkpoint_id!r} goes on from {row.parent_id!r}, of which channels "
+        f"{', '.join(map(repr, channels))} cannot be rebuilt, since it or what it builds on was pruned or deleted "
+        f"meanwhile; nothing was stored. Start again from the newest checkpoint of thread {row.thread_id!r}"
+    )
+
+
+@operation("write")
+def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
+    """Store the outputs of a task.
+
+    Trips: 1, or 0 if there are none.
+    Rows: one WriteRow per write; `value` in bytes, no upper bound.
+    Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
+        special ones the last.
+    Raises: ClaimLost if they come with a claim that is not held any more.
+    Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
+    """
+    if rows:
+        reply = yield d.insert_writes(key, rows, claim)
+        if claim is not None and reply[-1]:
+            raise claim_lost(key.thread_id)

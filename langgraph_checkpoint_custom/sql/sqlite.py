@@ -1,0 +1,146 @@
+"""SQLite's statements: lists as JSON, bulk rows one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from json.encoder import encode_basestring
+from types import MappingProxyType
+from typing import Any
+
+from langgraph_checkpoint_custom.encoding.encode import Encoded
+from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
+from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.sql.statements import load_blocks
+from langgraph_checkpoint_custom.sql.thread_statements import REMOVE, SPARE, Fork, fork_params
+
+# json.dumps would make an encoder with each call.
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+_DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was given.
+
+# A checkpoint is stored in any case, or where its parent is there and not hidden.
+VALUES = f"VALUES ({', '.join('?' * 16)})"
+ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
+    SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
+)"""
+# Writes that one statement inserts, which needs no transaction around it.
+WRITES = 16
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """The statements."""
+    blocks = dict(load_blocks("sqlite.sql"))
+    heads = blocks.pop("heads_newest")
+    for name in [name for name in blocks if name.startswith("erase_superseded")]:
+        blocks[name] = f"{heads}\n{blocks[name]}"
+    return MappingProxyType(blocks)
+
+
+class SqliteDialect(SqlDialect):
+    """The statements of `sqlite.sql`."""
+
+    system = "sqlite"
+    compresses = False
+    filter_contains = False
+    negative_limit = None
+    replaces = True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")
+        insert = self._blocks["insert_checkpoint"]
+        self._insert_on_parent = f"{insert.replace(VALUES, ON_PARENT)}\nRETURNING true"
+        row = "(?, ?, ?, ?)"
+        self._insert_writes = {
+            size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in range(1, WRITES + 1)
+        }
+
+    def shipped(self) -> Sequence[str]:
+        """What is in `shipped.txt`."""
+        return load_shipped("sqlite")
+
+    @staticmethod
+    def array(values: Sequence[Any]) -> str:
+        """A list as JSON."""
+        try:
+            return f"[{','.join(map(encode_basestring, values))}]"  # Of texts; in a fifth of the time.
+        except TypeError:
+            return _ENCODE(list(values))
+
+    @staticmethod
+    def names(value: Any) -> list[str]:
+        """A list from JSON."""
+        return [] if value is None or value == "[]" else _DECODE(value)[0]
+
+    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+        """One statement."""
+        return self._send(self._insert(encoded.row, encoded.row.parent_id if encoded.replayed else None))
+
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
+        """What is gone; nobody else writes between this and what follows."""
+        row = encoded.row
+        params = {
+            "thread_id": row.thread_id,
+            "checkpoint_ns": row.checkpoint_ns,
+            "checkpoint_id": row.checkpoint_id,
+            "parent_id": row.parent_id,
+            "kept": _ENCODE(encoded.kept),
+            "needs_parent": bool(encoded.replayed),
+            "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
+            "only_newest": only_newest,
+            "claim": encoded.claim,
+        }
+        return self._send(self.statement("put_gone", **params))
+
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> Trip:
+        """Blobs and checkpoint."""
+        row = encoded.row
+        if optional:
+            found = [ref for ref in encoded.kept if ref.channel in optional and not ref.required]
+            row = row._replace(
+                blob_channels=[*row.blob_channels, *(ref.channel for ref in found)],
+                blob_versions=[*row.blob_versions, *(ref.version for ref in found)],
+            )
+        place = self.stored_thread(row.thread_id), row.checkpoint_ns
+        blobs = [place + blob for blob in encoded.blobs]
+        put = [Statement("put_blobs", self._blocks["put_blobs"], blobs)] if blobs else []
+        return self._send(*put, self._insert(row))
+
+    def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
+        """One statement; with a parent, which has to be there and not hidden."""
+        place = self.stored_thread(row.thread_id), row.checkpoint_ns
+        values = *place, *row[2:7], *map(self.array, row[7:11]), *row[11:]
+        if parent is None:
+            return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
+        return Statement("insert_checkpoint", self._insert_on_parent, (*values, *place, parent))
+
+    def select_checkpoint(self, key: Key) -> Trip:
+        """Of a checkpoint that refers to nothing; `select_referring` for the others."""
+        thread_id, checkpoint_ns, checkpoint_id = key
+        place = self.stored_thread(thread_id), checkpoint_ns
+        if checkpoint_id is None:
+            return Trip((Statement("select_latest", self._blocks["select_latest"], place * 3),))
+        return Trip((Statement("select_exact", self._blocks["select_exact"], (*place, checkpoint_id) * 2),))
+
+    def fork_thread(self, fork: Fork) -> Trip:
+        """What is in the way; nobody else writes between this and what follows."""
+        return self._send(self.statement("fork_thread", **fork_params(fork)))
+
+    def store_fork(self, fork: Fork) -> Trip:
+        """The copies."""
+        return self._trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
+
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
+        """A statement for each 16 rows; all are of one task."""
+        place = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
+        cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
+        statements = []
+        for at in range(0, len(rows), WRITES):
+            some = cells[4 * at : 4 * (at + WRITES)]
+            statements.append(Statement("insert_writes", self._insert_writes[len(some) // 4], (*place, *some)))
+        if claim:
+            statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
+        return self._send(*statements)

@@ -1,0 +1,178 @@
+"""The blocks of a `.sql` file, and how trips are made of them.
+
+Must not know: connections, results other than rows of `TupleRow`'s shape.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cache
+from importlib.resources import files
+from itertools import repeat
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from langgraph_checkpoint_custom.engine.operation import Row, Share, Statement, Trip
+from langgraph_checkpoint_custom.migrations import Migration
+from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+# Parameters that are thread ids.
+_THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
+
+# The reads that are made of several blocks, one behind the other.
+_READS = {
+    "select_delta_history": ("delta_runs", "delta_lineage"),
+    "select_delta_values": ("delta_runs", "delta_values"),
+    "threads_matching": ("thread_heads", "heads_page"),
+    "threads_counted": ("thread_heads", "heads_count"),
+    "threads_recent": ("recent_candidates", "candidate_heads", "recent_page"),
+    "threads_searched": ("searched_candidates", "candidate_heads", "heads_page"),
+    "threads_searched_counted": ("searched_candidates", "candidate_heads", "heads_count"),
+    **{f"records_of_{kind}": (f"page_of_{kind}", "rows_record") for kind in ("namespace", "thread", "store")},
+}
+
+
+@cache
+def load_blocks(name: str) -> Mapping[str, str]:
+    """The named blocks of a file in `sql/`, comments left out."""
+    parts = _NAME.split(files("langgraph_checkpoint_custom.sql").joinpath(name).read_text("utf-8"))
+    blocks = {
+        block: "\n".join(line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+        for block, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    return MappingProxyType(blocks)
+
+
+class Statements(ABC):
+    """The blocks of one database's `.sql` file, and the trips that are made of them.
+
+    Args:
+        blocks: The text of each statement, by name.
+        migrations: What makes the tables, in order.
+        place: Where the tables are, for messages.
+        schema: The schema they are in.
+    """
+
+    system: ClassVar[str]
+    """The database, by OpenTelemetry's name for it."""
+    compresses: ClassVar[bool]
+    """Whether it takes less time to compress large values than to store and read them as they are."""
+    filter_contains: ClassVar[bool]
+    """Whether a dict or list in a filter matches what contains it, as with LangGraph's saver of the database."""
+    negative_limit: ClassVar[int | None]
+    """What a limit below zero means, as with LangGraph's saver of the database: None is all."""
+    replaces: ClassVar[bool]
+    """Whether `insert_checkpoint` replaces a checkpoint that is there already, and sees whether its parent is there."""
+    _percent: ClassVar[str] = "%"
+    """How a percent sign is written in a statement."""
+
+    def __init__(self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, place: str, schema: str) -> None:
+        self._blocks = blocks
+        self.migrations = migrations
+        self.place = place
+        self._schema = schema
+        self._tenant = ""
+        self._enter: Sequence[Statement] = ()
+        self._leave: Sequence[Statement] = ()
+        self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
+        self._reads |= {name: "\n".join(blocks[part] for part in parts) for name, parts in _READS.items()}
+
+    # What threads and lists are called
+
+    def for_tenant(self, tenant: str) -> Self:
+        """The same statements, confined to a tenant's rows."""
+        clone = copy(self)
+        clone._tenant = tenant
+        return clone
+
+    def stored_thread(self, thread_id: str) -> str:
+        """A thread id as the tables have it: a tenant's begins with its name."""
+        return f"{TENANT_MARK}{self._tenant}{TENANT_MARK}{thread_id}" if self._tenant else thread_id
+
+    def shown_thread(self, stored: str) -> str:
+        """A thread id as the caller knows it."""
+        return stored.removeprefix(self.stored_thread(""))
+
+    def rows(self, reply: Sequence[Row]) -> list[TupleRow]:
+        """The rows of a reply, with the thread ids that the caller knows."""
+        rows = map(tuple.__new__, repeat(TupleRow), reply)  # What `_make` does, in C.
+        if not self._tenant:
+            return list(rows)
+        return [row._replace(thread_id=row.thread_id and self.shown_thread(row.thread_id)) for row in rows]
+
+    @staticmethod
+    @abstractmethod
+    def array(values: Sequence[Any]) -> Any:
+        """A list of texts as a parameter."""
+
+    @staticmethod
+    @abstractmethod
+    def names(value: Any) -> list[str]:
+        """A list of texts as it comes back in a row."""
+
+    # What trips are made of
+
+    def statement(self, name: str, /, **params: Any) -> Statement:
+        """The named statement with its parameters."""
+        return Statement(name, self._blocks[name], self._confined(params))
+
+    def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters with the tenant, and with thread ids as the tables have them."""
+        params["tenant"] = self._tenant
+        if self._tenant:
+            for name in _THREADS & params.keys():
+                if params[name] is not None:
+                    params[name] = self.stored_thread(params[name])
+        return params
+
+    def _send(self, *statements: Statement, locks: Sequence[Statement] = (), share: Share | None = None) -> Trip:
+        return Trip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, share)
+
+    def _lock(self, thread_id: str) -> Sequence[Statement]:
+        """Hold the lock of a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
+        return self._locks("lock_thread", thread_id)
+
+    def _share(self, thread_id: str) -> Sequence[Statement]:
+        """Share the lock of a thread with others until the transaction ends; nobody holds it alone meanwhile."""
+        return self._locks("share_thread", thread_id)
+
+    def _locks(self, name: str, thread_id: str) -> Sequence[Statement]:
+        return [self.statement(name, thread_id=thread_id, schema=self._schema)] if name in self._blocks else []
+
+    def ranges(self, prefix: str = "") -> Sequence[Range]:
+        """Where the stored ids of threads are that begin so and are this tenant's."""
+        bottom = self.stored_thread(prefix)
+        if bottom:
+            return [Range(bottom, bottom + ABOVE_THREADS)]
+        return [Range("", TENANT_MARK), Range(chr(ord(TENANT_MARK) + 1), ABOVE_THREADS)]
+
+    def _within(self, ranges: Sequence[Range]) -> dict[str, Any]:
+        return {
+            "bottoms": self.array([each.bottom for each in ranges]),
+            "tops": self.array([each.top for each in ranges]),
+        }
+
+    def _trip(self, *groups: str, locks: Sequence[Statement] = (), **params: Any) -> Trip:
+        """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
+        return self._send(*(statement for group in groups for statement in self._group(group, **params)), locks=locks)
+
+    def _group(self, group: str, **params: Any) -> list[Statement]:
+        return [
+            self.statement(name, **params) for name in self._blocks if name == group or name.startswith(f"{group}_")
+        ]
+
+    def _read_of(self, name: str) -> str:
+        """The text of a read: which checkpoints, and then what is read of them."""
+        blobs = "blobs_of_page" if name.startswith("page_of_") else "blobs_of_one"
+        rows = ("rows_checkpoint", "rows_blobs", "rows_parts", "rows_writes", "rows_sends")
+        return f"{self._blocks[name]}{self._blocks[blobs]}\n" + "\nUNION ALL\n".join(self._blocks[row] for row in rows)
+
+    def _read(self, name: str, params: dict[str, Any]) -> Statement:
+        return Statement(name, self._reads[name], self._confined(params))

@@ -1,0 +1,1 @@
+"""Above the saver: export and import, migration from other savers, display."""

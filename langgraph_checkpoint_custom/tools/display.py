@@ -1,0 +1,285 @@
+"""Stored values for people's eyes: read by `verbatim`, with the names of their classes, and nothing imported or made.
+
+Must not know: SQL, connections, checkpoints, terminals.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import ormsgpack
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom.encoding.objects import (
+    DELTA,
+    KEYWORDS,
+    METHOD,
+    NUMPY,
+    POSITIONAL,
+    PYDANTIC_1,
+    PYDANTIC_2,
+    SINGLE,
+    Extension,
+    held,
+)
+from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK
+from langgraph_checkpoint_custom.tools.foreign import same
+
+# Levels of a value that are shown; what is deeper is left out.
+DEEPEST = 60
+
+
+class Object(NamedTuple):
+    """An object that nobody has made: its class, how it would be made, and of what."""
+
+    module: str
+    name: str
+    code: int
+    content: Any
+    method: str = ""
+
+    @property
+    def path(self) -> str:
+        """The class by its module and name."""
+        return f"{self.module}.{self.name}"
+
+
+def object_of(extension: Extension) -> Object | None:
+    """What an extension stands for; None if it is of an unknown form."""
+    code, data = extension.code, extension.data
+    try:
+        content = unpacked(data)
+        if code == NUMPY:
+            dtype, shape, _, values = content
+            return Object("numpy", "ndarray", code, {"dtype": dtype, "shape": shape, "bytes": len(values)})
+        if SINGLE <= code <= PYDANTIC_2:
+            module, name, _, *method = content
+            if isinstance(module, str) and isinstance(name, str):
+                return Object(module, name, code, held(*content), str(method[0]) if method else "")
+    except (ValueError, TypeError):
+        pass
+    return None
+
+
+def plain(value: Any) -> Any:
+    """A value that was kept as bytes, as far as it can be taken apart."""
+    if type(value) is Raw:
+        try:
+            if value.type == MSGPACK:
+                return unpacked(value.data)
+            if value.type == "json":
+                return json.loads(value.data)
+        except ValueError:
+            pass
+    return value
+
+
+def kind(value: Any) -> str:
+    """What a value is, in a word or two: "list of 12", "my_app.state.Plan"."""
+    value = plain(value)
+    if type(value) is Extension:
+        found = object_of(value)
+        return found.path if found else f"extension {value.code}"
+    if type(value) is Raw:
+        return f"{value.type} of {len(value.data)} bytes"
+    if isinstance(value, _DeltaSnapshot):
+        return f"snapshot: {kind(value.value)}"
+    if isinstance(value, (list, dict, str, bytes)) and value:
+        return f"{type(value).__name__} of {len(value)}"
+    return "None" if value is None else type(value).__name__
+
+
+def brief(value: Any, limit: int) -> str:
+    """A value as Python might write it, cut behind so many characters. A text may hold any character, escaped."""
+    size = 0
+    found = []
+    for piece in _pieces(value, limit, 0):
+        found.append(piece)
+        size += len(piece)
+        if size > limit:
+            return "".join(found)[: max(1, limit - 1)] + "…"
+    return "".join(found)
+
+
+def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
+    value = plain(value)
+    if depth > DEEPEST:
+        yield "…"
+    elif isinstance(value, (str, bytes)):
+        yield repr(value[: limit + 1])
+    elif isinstance(value, dict):
+        yield "{"
+        yield from _pairs(value, limit, depth, lambda key: brief(key, limit) + ": ")
+        yield "}"
+    elif isinstance(value, (list, tuple)):
+        yield "["
+        yield from _elements(value, limit, depth)
+        yield "]"
+    elif isinstance(value, _DeltaSnapshot):
+        yield "snapshot("
+        yield from _pieces(value.value, limit, depth + 1)
+        yield ")"
+    elif type(value) is Extension:
+        yield from _object(value, limit, depth)
+    elif type(value) is Raw:
+        yield f"<{value.type}, {len(value.data)} bytes>"
+    else:
+        yield repr(value)
+
+
+def _object(value: Extension, limit: int, depth: int) -> Iterator[str]:
+    found = object_of(value)
+    if found is None:
+        yield f"<extension {value.code}, {len(value.data)} bytes>"
+        return
+    yield found.path + (f".{found.method}" if found.code == METHOD else "") + "("
+    content = found.content
+    if found.code in (KEYWORDS, PYDANTIC_1, PYDANTIC_2, NUMPY) and isinstance(content, dict):
+        yield from _pairs(content, limit, depth, lambda key: f"{key}=")
+    elif found.code == POSITIONAL and isinstance(content, list):
+        yield from _elements(content, limit, depth)
+    else:
+        yield from _pieces(content, limit, depth + 1)
+    yield ")"
+
+
+def _pairs(pairs: Mapping[Any, Any], limit: int, depth: int, name: Any) -> Iterator[str]:
+    for number, (key, value) in enumerate(pairs.items()):
+        yield (", " if number else "") + name(key)
+        yield from _pieces(value, limit, depth + 1)
+
+
+def _elements(elements: list[Any] | tuple[Any, ...], limit: int, depth: int) -> Iterator[str]:
+    for number, element in enumerate(elements):
+        if number:
+            yield ", "
+        yield from _pieces(element, limit, depth + 1)
+
+
+def json_of(value: Any, depth: int = 0) -> Any:
+    """A value as JSON has it; what JSON has no word for is an object with a key that says what it is."""
+    value = plain(value)
+    if depth > DEEPEST:
+        return {"text": brief(value, 1000)}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": b64encode(value).decode()}
+    if isinstance(value, dict):
+        if all(type(key) is str for key in value):
+            return {key: json_of(element, depth + 1) for key, element in value.items()}
+        return {"pairs": [[json_of(key, depth + 1), json_of(element, depth + 1)] for key, element in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [json_of(element, depth + 1) for element in value]
+    if isinstance(value, _DeltaSnapshot):
+        return {"snapshot": json_of(value.value, depth + 1)}
+    if type(value) is Extension:
+        found = object_of(value)
+        if found is None:
+            return {"extension": value.code, "bytes": b64encode(value.data).decode()}
+        return {"class": found.path, "value": json_of(found.content, depth + 1)}
+    return (
+        {"type": value.type, "bytes": b64encode(value.data).decode()} if type(value) is Raw else {"text": repr(value)}
+    )
+
+
+class Difference(NamedTuple):
+    """Where two values differ; `left` or `right` is `NOTHING` where there is none."""
+
+    path: str
+    left: Any
+    right: Any
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
+def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterator[Difference]:
+    """Where two values differ, as deep as dicts and lists go."""
+    left, right = plain(left), plain(right)
+    if left is not NOTHING and right is not NOTHING and same(left, right):
+        return
+    if depth < DEEPEST and isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(key for key in right if key not in left)]:
+            name = str(key) if not path else f"{path}.{key}"
+            yield from differences(left.get(key, NOTHING), right.get(key, NOTHING), name, depth + 1)
+    elif depth < DEEPEST and isinstance(left, list) and isinstance(right, list):
+        for number in range(max(len(left), len(right))):
+            one = left[number] if number < len(left) else NOTHING
+            other = right[number] if number < len(right) else NOTHING
+            yield from differences(one, other, f"{path}[{number}]", depth + 1)
+    else:
+        yield Difference(path, left, right)
+
+
+def tasks(values: Mapping[str, Any]) -> list[str]:
+    """The nodes that are to be started next, as far as channel values tell it."""
+    found = [name.removeprefix("branch:to:") for name in values if name.startswith("branch:to:")]
+    if "__start__" in values:
+        found.append("__start__")
+    sends = plain(values.get("__pregel_tasks"))
+    for send in sends if isinstance(sends, list) else ():
+        made = object_of(send) if type(send) is Extension else None
+        if made is not None and isinstance(made.content, list) and made.content:
+            found.append(str(made.content[0]))
+    return found
+
+
+# Classes in bytes of msgpack. They are found without making values of them: msgpack is a row of tokens, and what is in
+# an array or a map are the tokens behind its own.
+
+# By the first byte: how many bytes behind it tell a length; the others have a fixed length, or none.
+_LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xDC: 2, 0xDD: 4}
+_FIXED |= {0xDE: 2, 0xDF: 4}
+_EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
+
+
+def classes(data: bytes) -> Iterator[tuple[str, str]]:
+    """The module and name of each class in values that follow one another, those inside of others too.
+
+    Raises: ValueError if that is no msgpack.
+    """
+    at = 0
+    while at < len(data):
+        first = data[at]
+        at += 1
+        if first in _LENGTHS:
+            width = _LENGTHS[first]
+            at += width + int.from_bytes(data[at : at + width], "big")
+        elif first in _FIXED:
+            at += _FIXED[first]
+        elif 0xA0 <= first < 0xC0:
+            at += first - 0xA0
+        elif 0xD4 <= first <= 0xD8 or first in _EXTENSIONS:
+            width = _EXTENSIONS.get(first, 0)
+            size = int.from_bytes(data[at : at + width], "big") if width else 1 << (first - 0xD4)
+            at += width
+            yield from _classes_of(data[at], data[at + 1 : at + 1 + size])
+            at += 1 + size
+    if at > len(data):
+        raise ValueError("it ends in the middle of a value")
+
+
+def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
+    if code in (DELTA, NUMPY) or not SINGLE <= code <= PYDANTIC_2:
+        yield from classes(data) if code == DELTA else ()
+        return
+    content = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
+    module, name = islice(content, 2)
+    if code != METHOD:  # A method is of one of the few classes that are always allowed.
+        yield str(module), str(name)
+    yield from classes(data)

@@ -1,0 +1,365 @@
+"""Moving in: from the official savers' tables, or from any saver object.
+
+`migrate` reads the tables of LangGraph's own PostgreSQL and SQLite savers and stores the values as they are, without
+making objects of them. It runs beside live traffic and may be killed: what is there already is not stored again, so a
+second pass, or a second run, takes only what came meanwhile. Then each checkpoint is read from both sides and compared.
+
+`copy_from` takes what any saver returns, decoded, and stores it again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_checkpoint_custom.encoding.raw import verbatim
+from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConfigError, StorageError
+from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
+from langgraph_checkpoint_custom.operations.read import threads_places
+from langgraph_checkpoint_custom.operations.write import put_writes
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.foreign import (
+    HeldCheckpoint,
+    HeldWrite,
+    difference,
+    encode_held_writes,
+    held,
+    same,
+)
+from langgraph_checkpoint_custom.tools.official import OfficialStore, Places, open_official
+
+# Times that a thread is moved and compared again if it differs, since a run may have gone on in between.
+ATTEMPTS = 3
+# Checkpoints whose versions are remembered, to see what is new in a child: parents are mostly the ones just before.
+REMEMBERED = 200
+
+
+@dataclass
+class Moved:
+    """What a move has done.
+
+    Attributes:
+        threads: Threads that were looked at.
+        checkpoints: Checkpoints that were stored; those that were there already are not counted.
+        writes: Writes that were stored, or stored again.
+        verified: Checkpoints that were read from both sides and are the same.
+        problems: By thread, what could not be moved or differs.
+    """
+
+    threads: int = 0
+    checkpoints: int = 0
+    writes: int = 0
+    verified: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def count(self, one: HeldCheckpoint) -> None:
+        """Count a checkpoint that was stored with its writes."""
+        self.checkpoints += 1
+        self.writes += len(one.writes)
+
+
+# Told after each thread: the pass ("copy", "catch up", "verify"), and how many threads it has done.
+Progress = Callable[[str, int], None]
+
+
+def migrate(
+    source_url: str,
+    target: CheckpointSaver,
+    *,
+    serde: SerializerProtocol | None = None,
+    verify: bool = True,
+    progress: Progress = lambda what, threads: None,
+) -> Moved:
+    """Move everything from an official saver's database, while runs may go on there.
+
+    Args:
+        source_url: Where the official saver's tables are, see `open_official`.
+        target: Where to. Threads of the same id must not have gone on there by themselves.
+        serde: The serializer of the source; with an `EncryptedSerializer` its values are decrypted, and encrypted again
+            if the target has one.
+        verify: Whether to read everything once more, from both sides, and compare: checkpoints, values, metadata,
+            writes, and what is rebuilt of `DeltaChannel`s.
+        progress: Told after each thread.
+
+    Returns:
+        What was moved. A thread that could not be is among its problems, and the others are moved all the same.
+    """
+    with open_official(source_url, verbatim(serde or JsonPlusSerializer())) as source:
+        return _Move(source, target, progress).run(verify=verify)
+
+
+def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None) -> Moved:
+    """Store what another saver returns, thread by thread; what is there already is stored again.
+
+    Args:
+        source: Any saver with sync methods; of ours, see `transfer`, which takes the threads of tenants along.
+        target: Where to.
+        threads: The threads; all by default, if the source can list them.
+
+    Raises:
+        ConfigError: The source has tenants, whose threads would be left behind.
+    """
+    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+        _check_tenants(source.tenants())
+    moved = Moved()
+    for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
+        known = _Known()
+        for one in _oldest_first(source.list(_thread(thread_id))):
+            target.put(*known.put_of(one))
+            for rows in encode_held_writes(target._codec, one.key, one.writes):
+                target._driver.run(put_writes(target._dialect, one.key, rows, None))
+            moved.count(one)
+        moved.threads += 1
+    return moved
+
+
+async def acopy_from(
+    source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None
+) -> Moved:
+    """Store what another saver returns, thread by thread; what is there already is stored again.
+
+    Args:
+        source: Any saver with async methods; of ours, see `transfer`, which takes the threads of tenants along.
+        target: Where to.
+        threads: The threads; all by default, if the source can list them.
+
+    Raises:
+        ConfigError: The source has tenants, whose threads would be left behind.
+    """
+    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+        _check_tenants(await source.atenants())
+    moved = Moved()
+    for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
+        known = _Known()
+        for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
+            await target.aput(*known.put_of(one))
+            for rows in encode_held_writes(target._codec, one.key, one.writes):
+                await target._driver.arun(put_writes(target._dialect, one.key, rows, None))
+            moved.count(one)
+        moved.threads += 1
+    return moved
+
+
+def _check_tenants(names: Sequence[str]) -> None:
+    if names:
+        raise ConfigError(
+            f"the source has threads of {len(names)} tenants, which would be left behind; use transfer, or copy from "
+            "source.for_tenant(…) for each, and name the threads of those without one"
+        )
+
+
+def _thread(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def _thread_ids(tuples: Iterable[CheckpointTuple]) -> list[str]:
+    return sorted({str(one.config["configurable"]["thread_id"]) for one in tuples})
+
+
+def _texts(threads: Iterable[str]) -> list[str]:
+    return texts("thread", threads, MAX_THREAD_ID)
+
+
+def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[HeldCheckpoint]:
+    return sorted(map(held, tuples), key=lambda one: (one.checkpoint_id, one.checkpoint_ns))
+
+
+class _Known:
+    """The versions in the checkpoints of a thread that were stored last: what is not among its parent's is new."""
+
+    def __init__(self) -> None:
+        self._versions: OrderedDict[tuple[str, str | None], Mapping[str, Any]] = OrderedDict()
+
+    def note(self, one: HeldCheckpoint) -> None:
+        """Remember a checkpoint that is stored."""
+        self._versions[one.checkpoint_ns, one.checkpoint_id] = one.versions
+        if len(self._versions) > REMEMBERED:
+            self._versions.popitem(last=False)
+
+    def has_parent(self, one: HeldCheckpoint) -> bool:
+        """Whether the parent is remembered."""
+        return (one.checkpoint_ns, one.parent_id) in self._versions
+
+    def put_of(self, one: HeldCheckpoint) -> tuple[RunnableConfig, Any, Any, Any]:
+        """The arguments of `put` for a checkpoint, which is remembered."""
+        new = one.new_versions(self._versions.get((one.checkpoint_ns, one.parent_id)))
+        config: RunnableConfig = {"configurable": {"thread_id": one.thread_id, "checkpoint_ns": one.checkpoint_ns}}
+        if one.parent_id:
+            config["configurable"]["checkpoint_id"] = one.parent_id
+        self.note(one)
+        return config, one.checkpoint, one.metadata, new
+
+
+# The number of writes of each checkpoint, by namespace and id.
+_Ours = Mapping[tuple[str, str], int]
+
+
+def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
+    """The checkpoints that are not there as they should be, older ones first, and whether anything is known to be new.
+
+    Otherwise it is the newest of its namespace, where a question, an answer or an error may have replaced another one.
+    """
+    heads = dict(theirs.keys())
+    found = {}
+    for place, (writes, replaceable) in theirs.items():
+        is_new = ours.get(place) != writes
+        if is_new or (replaceable and heads[place[0]] == place[1]):
+            found[place] = is_new
+    return found
+
+
+def _is_key(thread_id: str) -> bool:
+    """Whether the target can have a thread of that id."""
+    try:
+        thread_text(thread_id)
+    except ConfigError:
+        return False
+    return True
+
+
+class _Move:
+    """A move from an official store."""
+
+    def __init__(self, source: OfficialStore, target: CheckpointSaver, progress: Progress) -> None:
+        self._source = source
+        # Copies share connections and caches.
+        self._target = copy(target)
+        self._target.serde = verbatim(target.serde)
+        self._target._concurrent_writers = "allow"
+        self._progress = progress
+        self._moved = Moved()
+
+    def run(self, *, verify: bool) -> Moved:
+        """Copy, take what came meanwhile if that took a while, and compare."""
+        self._pass("copy", self._copy, self._changed)
+        if self._moved.checkpoints:
+            self._pass("catch up", self._copy, self._changed)
+        if verify:
+            self._pass("verify", self._verify, set)
+        return self._moved
+
+    def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
+        """Do something with those threads of each page that are chosen."""
+        self._moved.problems = {}  # A later pass meets them again, or they are gone.
+        number = 0
+        for page in self._source.threads():
+            concerned = chosen(page)
+            for thread_id in page:
+                number += 1
+                try:
+                    if thread_id in concerned:
+                        work(thread_id)
+                except (StorageError, ClosedError):
+                    raise
+                except (CheckpointError, ValueError) as error:
+                    self._moved.problems[thread_id] = str(error)
+                self._progress(what, number)
+        self._moved.threads = number
+
+    def _changed(self, thread_ids: Sequence[str]) -> set[str]:
+        """The threads of which the target may not have all; no value is read for that."""
+        theirs, ours = self._source.places(thread_ids), self._ours(thread_ids)
+        return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
+
+    def _copy(self, thread_id: str) -> None:
+        """Store what the target has not."""
+        with self._source.snapshot():
+            theirs = self._source.places([thread_id]).get(thread_id, {})
+            ours = self._ours([thread_id]).get(thread_id, {})
+            known = _Known()
+            for (ns, checkpoint_id), is_new in _to_do(theirs, ours).items():
+                if (ns, checkpoint_id) in ours:
+                    place = thread_id, ns, checkpoint_id
+                    writes = self._source.read_writes(*place)
+                    self._put_writes(Key(*place), writes if is_new else self._replaced(place, writes))
+                elif one := self._source.read(thread_id, ns, checkpoint_id):
+                    self._know_parent(known, one, ours)
+                    self._target.put(*known.put_of(one))
+                    self._moved.checkpoints += 1
+                    self._put_writes(one.key, one.writes)
+
+    def _replaced(self, place: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
+        """Those of the writes that have taken the place of others since they were stored; looking costs no commit."""
+        found = self._target.get_tuple(config_of(*place))
+        ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
+        return [
+            each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
+        ]
+
+    def _put_writes(self, key: Key, writes: Sequence[HeldWrite]) -> None:
+        for rows in encode_held_writes(self._target._codec, key, writes):
+            self._target._driver.run(put_writes(self._target._dialect, key, rows, None))
+        self._moved.writes += len(writes)
+
+    def _know_parent(self, known: _Known, one: HeldCheckpoint, ours: _Ours) -> None:
+        if one.parent_id and not known.has_parent(one) and (one.checkpoint_ns, one.parent_id) in ours:
+            parent = self._source.read(one.thread_id, one.checkpoint_ns, one.parent_id)
+            if parent is not None:
+                known.note(parent)
+
+    def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
+        can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
+        found = self._target._driver.run(threads_places(self._target._dialect, can_be)) if can_be else []
+        return {
+            thread_id: {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
+            for thread_id, rows in zip(can_be, found, strict=True)
+        }
+
+    def _verify(self, thread_id: str) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            count, problem = self._compare(thread_id)
+            if problem is None:
+                self._moved.verified += count
+                return
+            if attempt < ATTEMPTS:
+                self._copy(thread_id)
+        self._moved.problems[thread_id] = problem or ""
+
+    def _compare(self, thread_id: str) -> tuple[int, str | None]:
+        """The number of checkpoints that are the same, or what is not."""
+        with self._source.snapshot():
+            missing = dict(self._source.places([thread_id]).get(thread_id, {}))
+            count = len(missing)
+            heads = dict(missing.keys())
+            for found in self._target.list(_thread(thread_id)):
+                _, ns, checkpoint_id = key_of(found.config)
+                if missing.pop((ns, checkpoint_id or ""), None) is None:
+                    continue  # It was stored after the move.
+                one = self._source.read(thread_id, ns, checkpoint_id or "")
+                if one and (what := difference(one, found)):
+                    return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
+                if one and one.delta_channels and heads[ns] == checkpoint_id and (what := self._history_differs(one)):
+                    return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: {what}"
+            for ns, checkpoint_id in missing:
+                return 0, f"checkpoint {checkpoint_id!r} of namespace {ns!r}: it is missing"
+        return count, None
+
+    def _history_differs(self, one: HeldCheckpoint) -> str | None:
+        config = config_of(one.thread_id, one.checkpoint_ns, one.checkpoint_id)
+        ours = self._target.get_delta_channel_history(config=config, channels=one.delta_channels)
+        theirs = _Walk(self._source).get_delta_channel_history(config=config, channels=one.delta_channels)
+        for channel in one.delta_channels:
+            if not same(dict(ours[channel]), dict(theirs[channel])):
+                return f"what channel {channel!r} is rebuilt from is not the same"
+        return None
+
+
+class _Walk(BaseCheckpointSaver[Any]):
+    """LangGraph's own walk over the source."""
+
+    def __init__(self, source: OfficialStore) -> None:
+        super().__init__()
+        self._source = source
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id, ns, checkpoint_id = key_of(config)
+        one = self._source.read(thread_id, ns, checkpoint_id or "")
+        return one and one.as_tuple()

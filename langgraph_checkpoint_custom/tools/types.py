@@ -1,0 +1,95 @@
+"""Which classes there are in the store, without importing one.
+
+Must not know: SQL, connections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph_checkpoint_custom.encoding.decode import EARLIER
+from langgraph_checkpoint_custom.encoding.known import unmade
+from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.keys import (
+    Place,
+    place_of_blob,
+    place_of_checkpoint,
+    place_of_metadata,
+    place_of_write,
+)
+from langgraph_checkpoint_custom.operations.reencrypt import PAGE, Table, key_of_row
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.tools.display import classes
+
+
+class TypesPage(NamedTuple):
+    """What was found in a page of rows.
+
+    Attributes:
+        rows: How many there were.
+        classes: How often each class, by module and name.
+        unseen: How many values of a kind were not looked into: pickles, say, or what no key decrypts.
+        after: The key to go on behind, or None if it was the last.
+    """
+
+    rows: int
+    classes: Counter[tuple[str, str]]
+    unseen: Counter[str]
+    after: Mapping[str, Any] | None
+
+
+@operation("read")
+def types_page(d: SqlDialect, codec: Values, table: Table, after: Mapping[str, Any]) -> Steps[TypesPage]:
+    """The classes in a page of a table.
+
+    Trips: 1.
+    """
+    (rows,) = yield d.stored_rows(table.name, after, PAGE)
+    size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
+    found, unseen = yield from offload(size, _look, codec, table, rows)
+    return TypesPage(len(rows), found, unseen, key_of_row(d, table, rows[-1]) if len(rows) == PAGE else None)
+
+
+def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    unseen: Counter[str] = Counter()
+    for row in rows:
+        for type_, data, place in _values(table, row):
+            try:
+                uncovered = codec.uncovered(type_, bytes(data), place)
+            except UnreadableValue:
+                unseen["unreadable"] += 1
+                continue
+            if uncovered is None:
+                continue
+            own, plain = uncovered
+            if own != MSGPACK:
+                if own not in ("null", "bytes", "bytearray"):
+                    unseen[own] += 1
+                continue
+            try:
+                found.update(list(classes(plain)))
+                if place[0] == "checkpoint":
+                    for small in unmade(plain).get(EARLIER, {}).values():
+                        found.update(list(classes(small)))
+            except (ValueError, IndexError):
+                unseen["unreadable"] += 1
+    return found, unseen
+
+
+def _values(table: Table, row: Row) -> Iterator[tuple[str, bytes, Place]]:
+    if table.name == "checkpoint":
+        _, ns, checkpoint_id, type_, document, type2, metadata, _ = row
+        yield type_, document, place_of_checkpoint(ns, checkpoint_id)
+        yield type2, metadata, place_of_metadata(ns, checkpoint_id)
+    elif table.name == "blob":
+        _, ns, channel, version, type_, value, _ = row
+        yield type_, value, place_of_blob(ns, channel, version)
+    else:
+        _, ns, checkpoint_id, task_id, idx, channel, type_, value = row
+        yield type_, value, place_of_write(ns, checkpoint_id, task_id, idx, channel)
