@@ -140,7 +140,7 @@ def test_the_readme_has_the_two_commands() -> None:
 
 
 def test_the_documents_numbers_are_the_codes() -> None:
-    assert f"1 a page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    assert f"1 per page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
     limits = f"{model.MAX_THREAD_ID:,} bytes (threads, namespaces), {model.MAX_CHANNEL} (channels) and {model.MAX_ID}"
     assert limits in README
     assert limits in (ROOT / "docs" / "limits.md").read_text("utf-8")
