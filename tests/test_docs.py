@@ -139,21 +139,23 @@ def test_the_readme_has_the_two_commands() -> None:
         assert f"\npython -m pip install -e '.[dev]' && {command}\n" in README
 
 
-def test_the_readmes_numbers_are_the_codes() -> None:
-    assert f"1 a page of {PAGE}" in README
+def test_the_documents_numbers_are_the_codes() -> None:
+    assert f"1 per page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
     limits = f"{model.MAX_THREAD_ID:,} bytes (threads, namespaces), {model.MAX_CHANNEL} (channels) and {model.MAX_ID}"
     assert limits in README
+    assert limits in (ROOT / "docs" / "limits.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("saver", [CheckpointSaver, SqliteSaver, PostgresSaver])
-def test_every_option_is_in_the_readme_with_its_default(saver: type) -> None:
+def test_every_option_is_documented_with_its_default(saver: type) -> None:
+    page = (ROOT / "docs" / "options.md").read_text("utf-8")
     for name, parameter in inspect.signature(saver).parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            assert f"`{name}" in README, name
+            assert f"`{name}" in page, name
             if isinstance(parameter.default, float):
-                assert f"`{name}={parameter.default:g}`" in README
+                assert f"`{name}={parameter.default:g}`" in page
             if isinstance(parameter.default, int) and not isinstance(parameter.default, bool):
-                assert f"`{name}={parameter.default}`" in README
+                assert f"`{name}={parameter.default}`" in page
 
 
 def _texts_of_the_source() -> list[str]:
