@@ -1494,25 +1494,52 @@ WITH gone AS MATERIALIZED (
             AND (c.hidden OR c.root_id >= (SELECT first_id FROM again))
         )
     )
+), touched AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+    RETURNING c.checkpoint_id
+), heads AS (
+    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_ns IN (SELECT checkpoint_ns FROM victims)
+    AND NOT EXISTS (
+        SELECT FROM victims v WHERE v.checkpoint_ns = c.checkpoint_ns AND v.checkpoint_id = c.checkpoint_id
+    )
+    GROUP BY c.checkpoint_ns
+), noted AS MATERIALIZED (
+    SELECT set_config(
+        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
+    ) FROM heads
 )
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
-WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
-RETURNING c.checkpoint_id
+SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 
 -- name: doom_later
 -- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
-UPDATE langgraph_checkpoint.checkpoints c
-SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
-WHERE c.thread_id = %(thread_id)s AND (
-    c.hidden OR c.checkpoint_id > %(checkpoint_id)s
-    OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
-    OR (c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = %(checkpoint_id)s)
-) AND EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints t
-    WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
-    AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+WITH touched AS (
+    UPDATE langgraph_checkpoint.checkpoints c
+    SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
+    WHERE c.thread_id = %(thread_id)s AND (
+        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
+        OR (c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = %(checkpoint_id)s)
+    ) AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    )
+    RETURNING c.checkpoint_id
+), heads AS (
+    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_id <= %(checkpoint_id)s
+    AND (c.checkpoint_ns = '' OR NOT coalesce(c.root_id >= %(checkpoint_id)s, false))
+    GROUP BY c.checkpoint_ns
+), noted AS MATERIALIZED (
+    SELECT set_config(
+        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
+    ) FROM heads
 )
-RETURNING c.checkpoint_id
+SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 
 -- name: refuse_labelled
 SELECT l.name FROM langgraph_checkpoint.labels l
@@ -1533,8 +1560,8 @@ WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
 -- name: erase_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. If all that was
--- behind a checkpoint goes, whatever is behind it now has come meanwhile.
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. Which one is
+-- the newest then was noted by the statement that chose what goes: a checkpoint may have come since.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
@@ -1542,12 +1569,9 @@ WITH lost AS MATERIALIZED (
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
     FROM lost x
-    CROSS JOIN LATERAL (
-        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
-        AND (NOT %(later)s OR c.checkpoint_id <= %(checkpoint_id)s)
-        ORDER BY c.checkpoint_id DESC LIMIT 1
-    ) AS h
+    JOIN json_each_text(
+        coalesce(nullif(current_setting('langgraph_checkpoint_custom.heads', true), ''), '{}')::json
+    ) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
     WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints d
         WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed

@@ -1258,8 +1258,7 @@ WHERE thread_id = :thread_id AND doomed AND EXISTS (
 -- name: erase_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. If all that was
--- behind a checkpoint goes, whatever is behind it now has come meanwhile.
+-- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
@@ -1270,7 +1269,6 @@ WITH lost AS MATERIALIZED (
     CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
         SELECT c.checkpoint_id FROM checkpoints c
         WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
-        AND (NOT :later OR c.checkpoint_id <= :checkpoint_id)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
     WHERE likelihood(h.checkpoint_id < x.checkpoint_id, 0.00001) AND EXISTS (

@@ -138,13 +138,13 @@ class ThreadStatements(Statements):
     def delete_checkpoint(self, key: Key) -> Trip:
         """Delete or hide a checkpoint; the first statement has rows if it is there, the second's are what refuses."""
         groups = "doom_checkpoint", "refuse_labelled", *SPARE, "erase_open_writes", *REMOVE
-        return self._trip(*groups, locks=self._lock(key.thread_id), later=False, **key._asdict())
+        return self._trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def delete_later(self, key: Key) -> Trip:
         """Delete what is behind a checkpoint; the replies are as those of `delete_checkpoint`."""
         erase = "erase_later_writes", "erase_open_writes"
         groups = "doom_later", "refuse_labelled", *SPARE, *erase, *REMOVE
-        return self._trip(*groups, locks=self._lock(key.thread_id), later=True, **key._asdict())
+        return self._trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> Trip:
         """The metadata of the checkpoint to fork from, and of the target's newest one."""

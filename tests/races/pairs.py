@@ -327,7 +327,7 @@ class Bench:
         rows = [written(THREAD, first + 4, "late", "late", "late task")]
         if begun != "delta":
             parent = first + 2 if which == "between" else first + 4
-            row_id = f"{id_of(parent)}.5" if which == "between" else id_of(ROW)
+            row_id = f"{id_of(first + 3)}.5" if which == "between" else id_of(ROW)
             values = {"small": ROW}
             row = put(
                 THREAD, ROW, parent=parent, values=values, new=["small"], run_id="late", ts=NEW, checkpoint_id=row_id
