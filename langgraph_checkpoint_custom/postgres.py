@@ -161,7 +161,7 @@ class PostgresSaver(CheckpointSaver):
     def from_conn_string(
         cls, conn_string: Address, *, pipeline: bool = False, **options: Unpack[PostgresOptions]
     ) -> Self:
-        """Return a saver for a connection string; it opens no connection yet.
+        """Return a saver for a connection string, without connecting yet.
 
         Args:
             conn_string: The connection string, or a function that returns one.

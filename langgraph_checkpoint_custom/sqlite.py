@@ -79,7 +79,7 @@ class SqliteSaver(CheckpointSaver):
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Unpack[SqliteOptions]) -> Self:
-        """Return a saver for a path or ":memory:"; it opens no connection yet.
+        """Return a saver for a path or ":memory:", without connecting yet.
 
         Args:
             conn_string: The path of the file, or ":memory:".

@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.sqlite import SqliteSaver
 
 
 def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
-    """Return the saver for a database URL; it opens no connection yet.
+    """Return the saver for a database URL, without connecting yet.
 
     Args:
         url: `sqlite:///checkpoints.db` (relative path), `sqlite:////var/lib/app/checkpoints.db` (absolute path),
