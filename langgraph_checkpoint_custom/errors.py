@@ -53,7 +53,7 @@ class LabelExists(CheckpointError):
 
 
 class CheckpointNotFound(CheckpointError):
-    """A checkpoint that the operation needs was pruned or deleted; a write has stored nothing."""
+    """A checkpoint that the operation needs does not exist, or was pruned or deleted; nothing was stored."""
 
 
 class CheckpointLabelled(CheckpointError):

@@ -199,10 +199,10 @@ _Ours = Mapping[tuple[str, str], int]
 
 
 def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
-    """The checkpoints that the target may lack in part, older ones first, and whether the lack is certain.
+    """The checkpoints that may differ in the target, older ones first, and whether each certainly does.
 
-    If it is not certain, the checkpoint is the newest of its namespace: there, a question, an answer or an error may
-    have replaced another one.
+    One that may only differ is the newest of its namespace: there, a question, an answer or an error may have
+    replaced another one.
     """
     heads = dict(theirs.keys())
     found = {}

@@ -155,7 +155,7 @@ def _sweep_thread(
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
         left = staying(places, 1 if idle else keep.keep_last)
-        calls = any(":" in place.checkpoint_ns for place in places)  # Subgraph calls, which may end with their caller.
+        calls = any(":" in place.checkpoint_ns for place in places)  # Subgraph calls may be deleted with their caller.
         if not dry_run and (len(left) < len(places) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
