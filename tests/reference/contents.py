@@ -1,4 +1,7 @@
-"""The names in docs/api.md, in order, each with a document and a text in it: the link leads to the section of that."""
+"""The names in docs/api.md, in order.
+
+Each has a document and a text in it. The link leads to the section in which the text comes first.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def text() -> str:
 
 
 def missing() -> set[str]:
-    """The public names that `contents.py` has not, with their modules or as methods of a saver."""
+    """The public names that `contents.py` does not have: `module.name`, or `saver.name` for a method of every saver."""
     listed: dict[str, set[str]] = {}
     for module, name in _listed():
         listed.setdefault(module, set()).add(name)
@@ -95,13 +95,12 @@ def section(document: str, what: str | re.Pattern[str]) -> str:
     page = (FOLDER / document).read_text("utf-8")
     found = page.find(what) if isinstance(what, str) else _after(page, what)
     assert found >= 0, f"docs/{document} has no {what!r}; tests/reference/contents.py names what the links lead to"
-    anchors = anchors_of(page[:found])
+    anchors = anchors_of(page[: page.find("\n", found + 1)])
     begin, end = page.rfind("\n## ", 0, found), page.find("\n## ", found)
-    name = (
-        "Example"
-        if re.search("^(```|    langgraph-checkpoint )", page[max(begin, 0) : end if end >= 0 else None], re.MULTILINE)
-        else "More"
+    has_code = re.search(
+        "^(```|    langgraph-checkpoint )", page[max(begin, 0) : end if end >= 0 else None], re.MULTILINE
     )
+    name = "Example" if has_code else "More"
     return f"[{name}]({document if len(anchors) < 2 else f'{document}#{anchors[-1]}'})"
 
 
@@ -113,10 +112,12 @@ def _after(page: str, what: re.Pattern[str]) -> int:
 def anchors_of(document: str) -> list[str]:
     """The anchors of the headings, in order."""
     found: list[str] = []
+    counts: Counter[str] = Counter()
     for line in _outside_blocks(document):
         if heading := re.match("#+ (.*)", line):
             anchor = re.sub(r"[^\w\- ]", "", heading[1].lower()).replace(" ", "-")
-            found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+            found.append(f"{anchor}-{counts[anchor]}" if counts[anchor] else anchor)
+            counts[anchor] += 1
     return found
 
 
@@ -173,7 +174,10 @@ def _entry(module: str, name: str, link: tuple[str, str]) -> Iterator[str]:
     else:
         shown = signature(found)
     line = summary(node)
-    if is_error and isinstance(node, ast.ClassDef) and (names := attributes(node)):
+    has_constructor = isinstance(node, ast.ClassDef) and any(
+        isinstance(each, ast.FunctionDef) and each.name == "__init__" for each in node.body
+    )
+    if isinstance(node, ast.ClassDef) and has_constructor and (names := attributes(node)):
         line += f" Attributes: {', '.join(f'`{each}`' for each in names)}."
     yield from _lines([name], shown, line, section(*link))
     if isinstance(node, ast.ClassDef) and name != "CheckpointSaver":

@@ -110,7 +110,8 @@ def signature(found: Found, name: str | None = None) -> str:
     if any(ast.unparse(each) == "property" for each in node.decorator_list):
         return f"{name}: {ast.unparse(node.returns)}" if node.returns else name
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"{name}({_arguments(found.module, node)}){returns}"
+    awaited = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
+    return f"{awaited}{name}({_arguments(found.module, node)}){returns}"
 
 
 def names_in_annotations(node: ast.AST) -> Iterator[str]:
