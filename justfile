@@ -21,6 +21,10 @@ lint:
     ruff check --fix .
     mypy
 
+# Write docs/api.md from the docstrings.
+reference:
+    python -m tests.reference
+
 # The demo, on a fresh SQLite file or on a URL: `just demo --url postgresql://…`.
 demo *args:
     python -m langgraph_checkpoint_custom demo {{args}}

@@ -1,7 +1,7 @@
-"""Checkpoint savers for LangGraph that give back exactly what was stored, on PostgreSQL and on SQLite.
+"""Checkpoint savers for LangGraph, on PostgreSQL and SQLite, that return exactly what was stored.
 
-`PostgresSaver` needs the extra `postgres`; it is imported when it is first asked for, so that the SQLite path runs
-without psycopg. `aio` has LangGraph's names for the savers of `async` programs.
+`PostgresSaver` needs the extra `postgres`. It is imported on first use, so that SQLite works without psycopg. `aio` has
+LangGraph's names for the savers of async programs.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ __all__ = [
     "open_saver",
     "overlay",
 ]
-if find_spec("psycopg"):  # `import *` goes without it.
+if find_spec("psycopg"):  # `import *` works without it.
     __all__ += ["PostgresSaver"]
 
-# LangGraph's names that somebody who moves in may ask for here.
+# LangGraph's names that a program which switches may import from here.
 _ELSEWHERE = {
     "AsyncPostgresSaver": "it is in langgraph_checkpoint_custom.aio",
     "AsyncSqliteSaver": "it is in langgraph_checkpoint_custom.aio",
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 
         return PostgresSaver
-    if name in _ELSEWHERE:  # What `from … import` says of an AttributeError is less.
+    if name in _ELSEWHERE:  # `from … import` hides the message of an AttributeError.
         raise ImportError(f"there is no {name} in {__name__}: {_ELSEWHERE[name]}", name=__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,7 +1,7 @@
-"""LangGraph's names for savers that are used from `async` code: `AsyncSqliteSaver` and `AsyncPostgresSaver`.
+"""LangGraph's names for the savers of async programs: `AsyncSqliteSaver` and `AsyncPostgresSaver`.
 
-A program that was written for `langgraph.checkpoint.postgres.aio` or `langgraph.checkpoint.sqlite.aio` imports them
-from here and stays as it is. `AsyncPostgresSaver` needs the extra `postgres`.
+A program for `langgraph.checkpoint.postgres.aio` or `langgraph.checkpoint.sqlite.aio` imports them from here and needs
+no other change. `AsyncPostgresSaver` needs the extra `postgres`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
         from langgraph_checkpoint_custom.postgres import AsyncPostgresSaver
 
         return AsyncPostgresSaver
-    if name == "AsyncShallowPostgresSaver":  # What `from … import` says of an AttributeError is less.
+    if name == "AsyncShallowPostgresSaver":  # `from … import` hides the message of an AttributeError.
         raise ImportError(f"there is no {name}: use AsyncPostgresSaver with retention=Retention(keep_last=1)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

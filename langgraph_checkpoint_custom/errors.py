@@ -1,12 +1,12 @@
-"""What can go wrong, sorted by who can mend it; every message names the thing and the way out.
+"""The errors of this package, grouped by who can fix them. Each message names the cause and what to do.
 
-Where an error is of nothing that was stored, changed or deleted, that is so of the last attempt; its message says if an
-earlier one, whose answer was lost, may have been done.
+If an error says that nothing was stored, changed or deleted, this is true of the last attempt. If the answer to an
+earlier attempt was lost, that attempt may have succeeded, and the message says so.
 
 - the caller: `ConfigError`, `ClosedError`, `CheckpointEncodeError`, `ThreadExists`, `LabelExists`,
   `CheckpointNotFound`, `CheckpointLabelled`, `CheckpointConflict`, `ThreadBusy`, `ClaimLost`, `StaleInterrupt`
-- whoever runs the database: `SchemaError` (tables), `StorageError` (everything else)
-- nobody but the data's owner: `CorruptCheckpoint`
+- the operator of the database: `SchemaError` (tables), `StorageError` (everything else)
+- the owner of the data: `CorruptCheckpoint`
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 
 class CheckpointError(Exception):
-    """Base of every error that this package raises on purpose. They can be pickled and copied."""
+    """The base class of the errors that this package raises. They can be pickled and copied."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.args), self.__dict__
 
 
 def _again(cls: type[CheckpointError], args: tuple[Any, ...]) -> CheckpointError:
-    """The same error with its text, which the class has made of other arguments; it comes before its attributes."""
+    """Make the error from its text, without `__init__`, which takes other arguments."""
     return cls.__new__(cls, *args)
 
 
@@ -41,11 +41,11 @@ def closed() -> ClosedError:
 
 
 class CheckpointEncodeError(CheckpointError, TypeError):
-    """A value cannot be serialised; nothing was written. The serializer's own error is the `__cause__`."""
+    """A value cannot be serialized; nothing was written. The serializer's own error is the `__cause__`."""
 
 
 class ThreadExists(CheckpointError):
-    """The target of a copy has checkpoints of its own; nothing was copied."""
+    """The target of a copy or fork has checkpoints of its own; nothing was copied."""
 
 
 class LabelExists(CheckpointError):
@@ -53,15 +53,18 @@ class LabelExists(CheckpointError):
 
 
 class CheckpointNotFound(CheckpointError):
-    """A checkpoint that the operation builds on was pruned or deleted; a write has stored nothing."""
+    """A checkpoint that the operation needs does not exist, or was pruned or deleted; nothing was stored."""
 
 
 class CheckpointLabelled(CheckpointError):
-    """A checkpoint that would go has a label; nothing was deleted."""
+    """A checkpoint that would be deleted has a label; nothing was deleted."""
 
 
 class CheckpointConflict(CheckpointError):
-    """Another run has stored a checkpoint since this one began (`concurrent_writers="reject"`); nothing was stored."""
+    """Another run has stored a newer checkpoint since this run began; nothing was stored.
+
+    Only a saver with `concurrent_writers="reject"` raises this error.
+    """
 
 
 class ThreadBusy(CheckpointError):
@@ -69,8 +72,8 @@ class ThreadBusy(CheckpointError):
 
     Attributes:
         thread_id: The thread.
-        owner: Who has it.
-        expires_at: When the claim ends, unless it is renewed.
+        owner: The owner of the claim.
+        expires_at: When the claim expires, unless it is renewed.
     """
 
     def __init__(self, thread_id: str, owner: str, expires_at: datetime) -> None:
@@ -84,24 +87,24 @@ class ThreadBusy(CheckpointError):
 
 
 class ClaimLost(CheckpointError):
-    """The claim on a thread has expired and is somebody else's or nobody's; nothing was stored."""
+    """The claim on a thread has expired, and the thread was taken over or the claim removed; nothing was stored."""
 
 
 class StaleInterrupt(CheckpointError):
-    """The question that is to be answered is not the one that waits."""
+    """The interrupt that you want to answer is not open."""
 
 
 class CorruptCheckpoint(CheckpointError):
     """Stored data cannot be turned back into the value that was stored.
 
-    The attributes are None where the database has found it, which does not say in which row.
+    The attributes are None if the database found the problem, because it does not say in which row.
 
     Attributes:
         thread_id: The thread.
         checkpoint_ns: The namespace.
         checkpoint_id: The checkpoint.
         channel: The channel, or the part of the row ("checkpoint", "metadata").
-        type: The type tag that the serializer gave when the value was stored, if known.
+        type: The type that the serializer gave when the value was stored, if known.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class CorruptCheckpoint(CheckpointError):
 
 
 def no_list_of_names(operation: str) -> CorruptCheckpoint:
-    """The error where a database cannot read which parts a stored value has."""
+    """The error for a stored value whose list of chunks the database cannot read."""
     return CorruptCheckpoint(
         f"{operation}: what should name the parts of a stored value is no list of names, so something else has written "
         "to the tables; restore the thread from a backup"
@@ -143,24 +146,24 @@ class SchemaMissing(SchemaError):
 
 
 class SchemaOutdated(SchemaError):
-    """The tables are of an older version of this package."""
+    """The tables were created by an older version of this package."""
 
 
 class SchemaTooNew(SchemaError):
-    """The tables are of a newer version of this package."""
+    """The tables were created by a newer version of this package."""
 
 
 class SchemaForeign(SchemaError):
-    """A `checkpoints` table is there, but it is somebody else's."""
+    """The database has a `checkpoints` table of another program."""
 
 
 class StorageError(CheckpointError):
-    """The database refused or failed; its own error is the `__cause__`.
+    """The database failed or rejected the operation; its own error is the `__cause__`.
 
     Attributes:
         operation: The operation that was running, such as `put_writes`.
-        statement: The statement that failed, by its name in `sql/*.sql`, if known.
-        sqlstate: The five characters that PostgreSQL gives, or SQLite's error name, if known.
+        statement: The name of the statement that failed, as in `sql/*.sql`, if known.
+        sqlstate: PostgreSQL's five characters, or the name of SQLite's error, if known.
     """
 
     def __init__(
@@ -173,19 +176,19 @@ class StorageError(CheckpointError):
 
 
 class RetryableError(StorageError):
-    """Trying again can help; the driver has already tried as often as it was told to."""
+    """A failure that another attempt may avoid; the saver has already made several attempts."""
 
 
 class ConnectionLost(RetryableError):
     """The connection broke or could not be made.
 
     Attributes:
-        unanswered: Whether it broke after it was made, at any of the attempts, so that what was asked for may have been
-            done all the same.
+        unanswered: Whether a connection broke after it was made, in any of the attempts. If so, the operation may have
+            succeeded.
     """
 
     unanswered = False
 
 
 class Contention(RetryableError):
-    """Other transactions were in the way: a deadlock, a serialisation failure, or a lock held too long."""
+    """Other transactions were in the way: a deadlock, a serialization failure, or a lock that was held too long."""

@@ -31,12 +31,12 @@ BEATS = 3
 
 
 class Lease:
-    """A claim on a thread, from `with` or `async with` to the end of its block; `CheckpointSaver.claim` makes it.
+    """A claim on a thread, for a `with` or `async with` block; `CheckpointSaver.claim` returns it.
 
     Attributes:
-        config: What to run graphs with: it names the thread and carries the claim.
-        owner: What `ThreadBusy` tells others.
-        is_lost: Whether the heart has found the claim gone; the next write will, too, and raise `ClaimLost`.
+        config: The config to run graphs with: it names the thread and carries the claim.
+        owner: The name that `ThreadBusy` shows to others.
+        is_lost: Whether a renewal has found that the claim is lost. The next write then raises `ClaimLost`.
     """
 
     def __init__(

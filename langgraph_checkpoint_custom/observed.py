@@ -99,7 +99,13 @@ class ObservedDriver:
 
 
 def log_slow_operations(seconds: float) -> OnOperation:
-    """A hook for `on_operation` that logs what takes longer, as warnings of `langgraph_checkpoint_custom`."""
+    """Return a function for `on_operation` that logs slow operations.
+
+    They are logged as warnings of the logger `langgraph_checkpoint_custom`.
+
+    Args:
+        seconds: Operations that take this many seconds or longer are logged.
+    """
     if not isinstance(seconds, (int, float)):
         raise ConfigError(f"log_slow_operations takes a number of seconds, not {seconds!r}")
 

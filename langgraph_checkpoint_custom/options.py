@@ -24,7 +24,7 @@ Strategy = Literal["keep_latest", "delete", "delete_all"]
 
 
 class SaverOptions(TypedDict, total=False):
-    """The keyword options that every saver takes beside `serde`; `CheckpointSaver` says what they do."""
+    """The keyword options of every saver, without `serde`; `CheckpointSaver` explains them."""
 
     previous_serdes: Sequence[SerializerProtocol]
     clear_metadata: Sequence[str]
@@ -61,7 +61,7 @@ class PostgresOptions(SaverOptions, total=False):
 
 
 class Options(PostgresOptions, total=False):
-    """The options of `open_saver`: those of the database that the URL names."""
+    """The keyword options of `open_saver`: those of the database that the URL names."""
 
     busy_timeout: float
     synchronous: Synchronous

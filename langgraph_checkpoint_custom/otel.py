@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span and a duration for each operation, in the words of its conventions for databases."""
+"""OpenTelemetry: a span and a duration for each operation, with the names of its conventions for databases."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _PREFIX = "langgraph.checkpoint"
 def instrumentation(
     tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
 ) -> OnOperation:
-    """A hook for `on_operation`: `PostgresSaver(url, on_operation=instrumentation())`.
+    """Return a function for `on_operation` that reports each operation to OpenTelemetry.
 
-    Each operation is a client span, a child of the span that is current where the saver was called, and a value of the
-    histogram `db.client.operation.duration`, in seconds.
+    Use it as in `PostgresSaver(url, on_operation=instrumentation())`. Each operation becomes a client span, a child of
+    the span that is current where the saver was called, and a value of the histogram `db.client.operation.duration`, in
+    seconds.
 
     Args:
         tracer_provider: The global one by default.

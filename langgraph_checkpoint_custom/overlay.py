@@ -1,8 +1,8 @@
-"""`overlay(saver)`: what-if runs that read from a saver and write to memory.
+"""`overlay(saver)`, for runs that read from a saver and write to memory.
 
-Works over any saver of LangGraph's kind; that one is only ever read. What is written lives as long as the overlay and
-its copies. Each checkpoint is held whole, encoded by the saver's serializer, so that nothing that a graph changes later
-slips into it.
+It works over any LangGraph saver and only reads from it. Everything that is written lives as long as the overlay and
+its copies. The overlay stores each checkpoint complete, encoded by the saver's serializer, so that later changes by the
+graph do not affect it.
 """
 
 from __future__ import annotations
@@ -58,17 +58,25 @@ class _Write(NamedTuple):
 
 
 def overlay(saver: BaseCheckpointSaver[Any]) -> OverlaySaver:
-    """A saver that reads through another one and writes to memory, so that a run can be tried and forgotten."""
+    """Return a saver that reads from another saver and writes to memory, to try a run without storing it.
+
+    Args:
+        saver: The saver to read from. The overlay never writes to it.
+
+    Raises:
+        ConfigError: The argument is not a saver.
+    """
     if not isinstance(saver, BaseCheckpointSaver):
         raise ConfigError(f"overlay takes a saver, not a {type(saver).__name__}")
     return OverlaySaver(saver)
 
 
 class OverlaySaver(BaseCheckpointSaver[Any]):
-    """Reads what was written here and, behind that, what another saver has; `overlay` makes it.
+    """Reads what was written to it, then what another saver has; `overlay` creates it.
 
-    Deleting a thread hides what the other saver has of it. The history of a `DeltaChannel` that goes on from memory is
-    found ancestor by ancestor, each of which is a read. Copies share what was written, as LangGraph's clones have to.
+    Deleting a thread hides what the other saver has of it. If the history of a `DeltaChannel` starts in memory, the
+    overlay reads its ancestors one by one. Copies share what was written, because LangGraph requires this of its
+    clones.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
@@ -80,7 +88,11 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         self._deleted: set[str] = set()
 
     def with_allowlist(self, extra_allowlist: Any) -> Self:
-        """A copy, over a copy of the other saver, that may read these types, too."""
+        """Return a copy, over a copy of the other saver, that may read further types.
+
+        Args:
+            extra_allowlist: The types.
+        """
         clone = copy(self)
         clone.serde = super().with_allowlist(extra_allowlist).serde
         clone._base = self._base.with_allowlist(extra_allowlist)
@@ -88,11 +100,11 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
     @property
     def config_specs(self) -> list[Any]:
-        """Those of the other saver."""
+        """The config specs of the other saver."""
         return self._base.config_specs
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """As the other saver has it."""
+        """Return the channel version after `current`, as the other saver makes it."""
         return self._base.get_next_version(current, channel)
 
     # Writing
@@ -104,7 +116,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint in memory; returns the config that names it."""
+        """Store a checkpoint in memory; return the config that names it."""
         thread_id, checkpoint_ns, parent_id = key_of(config)
         held = _Held(
             self.serde.dumps_typed(checkpoint), self.serde.dumps_typed(merge_metadata(config, metadata)), parent_id
@@ -120,13 +132,17 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint in memory; returns the config that names it."""
+        """Async version of `put`."""
         return self.put(config, checkpoint, metadata, new_versions)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep the outputs of a task in memory, beside a checkpoint of either."""
+        """Store the outputs of a task in memory, for a checkpoint in memory or of the other saver.
+
+        Raises:
+            ConfigError: The config has no checkpoint id.
+        """
         key = key_of(config)
         if key.checkpoint_id is None:
             raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
@@ -143,11 +159,11 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep the outputs of a task in memory, beside a checkpoint of either."""
+        """Async version of `put_writes`."""
         self.put_writes(config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Forget a thread, and show no more what the other saver has of it."""
+        """Delete a thread from memory, and hide what the other saver has of it."""
         thread_id = key_of({"configurable": {"thread_id": thread_id}}).thread_id
         with self._lock:
             self._deleted.add(thread_id)
@@ -156,13 +172,20 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
                     del place[key]
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Forget a thread, and show no more what the other saver has of it."""
+        """Async version of `delete_thread`."""
         self.delete_thread(thread_id)
 
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its namespace, from memory or the other saver."""
+        """Return a checkpoint with its pending writes, from memory or from the other saver.
+
+        Args:
+            config: The thread; the namespace, by default the root graph's; the checkpoint id, by default the newest.
+
+        Returns:
+            The checkpoint, or None if there is none.
+        """
         key = key_of(config)
         mine = self._mine(key)
         if (mine is not None and key.checkpoint_id is not None) or key.thread_id in self._deleted:
@@ -173,7 +196,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         return self._with_writes(theirs, self._places_below(theirs.config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its namespace, from memory or the other saver."""
+        """Async version of `get_tuple`."""
         key = key_of(config)
         mine = self._mine(key)
         if (mine is not None and key.checkpoint_id is not None) or key.thread_id in self._deleted:
@@ -186,7 +209,16 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        """Return what `DeltaChannel`s are rebuilt from: the writes of a checkpoint's ancestors.
+
+        Args:
+            config: The checkpoint.
+            channels: The names of the channels.
+
+        Returns:
+            For each channel, the writes of the ancestors, oldest first, back to the nearest stored value, which is the
+            `seed`.
+        """
         if self._is_theirs(config):
             return self._base.get_delta_channel_history(config=config, channels=channels)
         return super().get_delta_channel_history(config=config, channels=channels)
@@ -194,15 +226,15 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        """Async version of `get_delta_channel_history`."""
         if self._is_theirs(config):
             return await self._base.aget_delta_channel_history(config=config, channels=channels)
         return await super().aget_delta_channel_history(config=config, channels=channels)
 
-    # What both colours share
+    # Shared by the sync and async methods
 
     def _is_theirs(self, config: RunnableConfig) -> bool:
-        """Whether nothing in the namespace of a config was written here."""
+        """Whether nothing in the namespace of a config was written to memory."""
         place = key_of(config)[:2]
         with self._lock:
             return place[0] not in self._deleted and not any(
@@ -230,7 +262,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         )
 
     def _with_writes(self, theirs: CheckpointTuple, places: Sequence[_Place] | None) -> CheckpointTuple:
-        """A checkpoint of the other saver with what was written beside it here."""
+        """A checkpoint of the other saver, with the writes that memory has for it."""
         with self._lock:
             writes = list(self._writes.get(key_of(theirs.config), {}).values())
         if not writes:
@@ -240,9 +272,10 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
     def _pending(
         self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], places: Sequence[_Place] | None
     ) -> list[PendingWrite]:
-        """Writes of both, in order: regular ones that are there stay, special ones are replaced.
+        """The writes of both savers, in order: an existing regular write stays, an existing special one is replaced.
 
-        Where the places of the other saver's are not known, these come first, and each counts as its task's next one.
+        If the path, task and index of the other saver's writes are not known, these come first, and each counts as the
+        next one of its task.
         """
         own = {(write.task_path, write.task_id, write.idx): write for write in writes}
         if places is None or len(places) != len(theirs):
@@ -273,17 +306,17 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         return [pending for _, pending in merged]
 
     def _places_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
-        """The places of the other saver's writes where something was written beside them, if it can tell."""
+        """Path, task and index of the other saver's writes, if memory has writes too and that saver knows them."""
         ask = getattr(self._base, "_write_places", None)
         return ask(config) if ask is not None and key_of(config) in self._writes else None
 
     async def _aplaces_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
-        """The places of the other saver's writes where something was written beside them, if it can tell."""
+        """Async version of `_places_below`."""
         ask = getattr(self._base, "_awrite_places", None)
         return await ask(config) if ask is not None and key_of(config) in self._writes else None
 
     def _write_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
-        """For an overlay over this one."""
+        """Path, task and index of each write of a checkpoint, for an overlay over this one."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
             return self._merged_places(key, [])
@@ -291,7 +324,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         return None if ask is None else self._merged_places(key, ask(config))
 
     async def _awrite_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
-        """For an overlay over this one."""
+        """Async version of `_write_places`."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
             return self._merged_places(key, [])
@@ -317,7 +350,14 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """The checkpoints of both, newest first."""
+        """Iterate over the checkpoints of both savers, newest first.
+
+        Args:
+            config: The thread, and its namespace and checkpoint id if the config has them. None means all threads.
+            filter: Metadata keys and the values that they must have, as in `CheckpointSaver.list`.
+            before: The config of a checkpoint; only checkpoints with lower ids are returned.
+            limit: The largest number of checkpoints; None means all.
+        """
         merge = _Merge(self, config, filter, before, limit)
         for found in self._base.list(config, filter=filter, before=before):
             yield from merge.newer_than(found)
@@ -335,7 +375,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """The checkpoints of both, newest first."""
+        """Async version of `list`."""
         merge = _Merge(self, config, filter, before, limit)
         async for found in self._base.alist(config, filter=filter, before=before):
             for each in merge.newer_than(found):
@@ -349,18 +389,18 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
 
 def _order(found: CheckpointTuple) -> tuple[str, str, str]:
-    """What lists are sorted by."""
+    """The key by which lists are sorted."""
     thread_id, checkpoint_ns, checkpoint_id = key_of(found.config)
     return checkpoint_id or "", thread_id, checkpoint_ns
 
 
 def _is_newer(mine: CheckpointTuple | None, theirs: CheckpointTuple) -> bool:
-    """Whether a checkpoint in memory hides one of the other saver."""
+    """Whether a checkpoint in memory takes precedence over one of the other saver."""
     return mine is not None and _order(mine) >= _order(theirs)
 
 
 class _Merge:
-    """The checkpoints in memory that a list has to have, brought in among those of the other saver."""
+    """The checkpoints in memory that belong in a list, to be merged with those of the other saver."""
 
     def __init__(
         self,
@@ -371,7 +411,7 @@ class _Merge:
         limit: int | None,
     ) -> None:
         texts, ceiling = wanted(filter), before_id(before)
-        dialect: SqlDialect | None = getattr(saver._base, "_dialect", None)  # Another saver has none, nor has memory.
+        dialect: SqlDialect | None = getattr(saver._base, "_dialect", None)  # Savers of other packages have none.
         contains, negative = (dialect.filter_contains, dialect.negative_limit) if dialect else (False, 0)
         thread_id, _, exact = key_of(config) if config else (None, None, None)
         checkpoint_ns = namespace_of(config) if config else None
@@ -399,13 +439,13 @@ class _Merge:
         return self._left is not None and self._left <= 0
 
     def newer_than(self, theirs: CheckpointTuple) -> Iterator[CheckpointTuple]:
-        """Those in memory that come before one of the other saver."""
+        """The checkpoints in memory that come before one of the other saver."""
         while self._mine and not self.is_full and _order(self._mine[0]) > _order(theirs):
             self._count()
             yield self._mine.popleft()
 
     def takes(self, theirs: CheckpointTuple) -> bool:
-        """Whether one of the other saver is to be seen; it counts then."""
+        """Whether a checkpoint of the other saver belongs in the list; if so, counts it."""
         key = key_of(theirs.config)
         if self.is_full or key in self._held or key.thread_id in self._deleted:
             return False
@@ -413,7 +453,7 @@ class _Merge:
         return True
 
     def rest(self) -> Iterator[CheckpointTuple]:
-        """Those that are left."""
+        """The remaining checkpoints in memory."""
         while self._mine and not self.is_full:
             self._count()
             yield self._mine.popleft()

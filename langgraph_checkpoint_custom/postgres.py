@@ -1,4 +1,4 @@
-"""`PostgresSaver`: production, over psycopg 3; `AsyncPostgresSaver`, as LangGraph calls it."""
+"""`PostgresSaver`, for PostgreSQL over psycopg 3, and `AsyncPostgresSaver`, the name that LangGraph uses."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 class PostgresSaver(CheckpointSaver):
-    """Checkpoints in PostgreSQL 14 or later; run `setup()` once before use.
+    """Stores checkpoints in PostgreSQL 14 or later; call `setup()` once before use.
 
     Args:
-        conn: A connection string, or a function that gives one, asked for each new connection (credentials that
-            rotate); an async one for async methods only. Or a `ConnectionPool`, `AsyncConnectionPool`, `Connection` or
-            `AsyncConnection` of psycopg, which stays the caller's to close.
-        pipe: As with LangGraph's savers, the pipeline that the connection is in; it makes no difference.
-        serde: How values become bytes.
-        schema: The schema of the tables; nothing depends on `search_path`.
-        min_size: Connections that are kept open, in each pool: one for all OS threads, one for each event loop.
-        max_size: Connections that are open at most, in each pool.
-        pool_timeout: Seconds to wait for a connection of the pool to come free.
+        conn: A connection string. Or a function that returns one, which the saver calls for each new connection, for
+            credentials that rotate; an async function works with the async methods only. Or a `ConnectionPool`,
+            `AsyncConnectionPool`, `Connection` or `AsyncConnection` of psycopg, which stays yours to close.
+        pipe: The pipeline that the connection is in, as with LangGraph's savers. It changes nothing.
+        serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+        schema: The schema of the tables. The saver does not use `search_path`.
+        min_size: Connections that each pool keeps open. There is one pool for all OS threads and one for each event
+            loop.
+        max_size: The largest number of connections in each pool.
+        pool_timeout: Seconds to wait for a free connection of the pool.
         connect_timeout: Seconds to wait for a new connection.
-        answer_timeout: Seconds that a read or write waits while the server says nothing; then the connection is closed.
-            What a server does for that long in silence, such as waiting for a lock, ends with that, too. `setup()` is
-            exempt. It is not for connections and pools of yours.
-        prepare: Whether to prepare statements. By default they are on connections that are direct, and not behind a
-            pooler such as PgBouncer, where one client could run another's.
-        options: Those of every saver; see `CheckpointSaver`.
+        answer_timeout: Seconds to wait for the server during a read or write before the connection is closed. This also
+            ends whatever the server does in silence for that long, such as waiting for a lock. It does not apply to
+            `setup()`, or to connections and pools of yours.
+        prepare: Whether to prepare statements. By default the saver prepares them on direct connections, and not behind
+            a pooler such as PgBouncer, where one client could run the statement of another.
+        options: The options of every saver; see `CheckpointSaver`.
 
     Example:
         ```python
@@ -120,16 +121,21 @@ class PostgresSaver(CheckpointSaver):
         partitions: int | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
-        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
+        """Create or migrate the tables; does nothing if they are current.
+
+        Any number of processes may call it at the same time.
 
         Args:
-            partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
-                set up another schema and move with `transfer`.
-            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
-                In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
+            partitions: Create the large tables with this number of partitions, by thread. You cannot change existing
+                tables: set up another schema and move with `transfer`.
+            searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
+                among many. If a large table is in use, create the index without blocking writes first: see
+                `langgraph-checkpoint schema --searchable`.
 
         Raises:
-            ConfigError: The tables are there already, in another number of partitions.
+            ConfigError: The tables exist with another number of partitions.
+            SchemaTooNew: A newer version of this package has created the tables.
+            SchemaForeign: The schema has a `checkpoints` table of another program.
         """
         keys = searchable_keys(searchable)
         self._postgres[1].setup(self._setup_of(partitions))
@@ -141,17 +147,7 @@ class PostgresSaver(CheckpointSaver):
         partitions: int | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
-        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
-
-        Args:
-            partitions: Make the large tables in so many partitions by thread. Tables that are there cannot be changed:
-                set up another schema and move with `transfer`.
-            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
-                In large tables, make it beside live traffic first: see `langgraph-checkpoint schema --searchable`.
-
-        Raises:
-            ConfigError: The tables are there already, in another number of partitions.
-        """
+        """Async version of `setup`."""
         keys = searchable_keys(searchable)
         await self._postgres[1].asetup(self._setup_of(partitions))
         await self._aindex(keys)
@@ -165,12 +161,12 @@ class PostgresSaver(CheckpointSaver):
     def from_conn_string(
         cls, conn_string: Address, *, pipeline: bool = False, **options: Unpack[PostgresOptions]
     ) -> Self:
-        """A saver for a connection string; takes the options of the class and opens nothing yet.
+        """Return a saver for a connection string, without connecting yet.
 
         Args:
-            conn_string: The connection string, or a function that gives one.
-            pipeline: An option of LangGraph's savers that changes nothing: each call is one round trip anyway.
-            options: Those of the class.
+            conn_string: The connection string, or a function that returns one.
+            pipeline: An option of LangGraph's savers. It changes nothing: each call is one round trip anyway.
+            options: The options of the class.
         """
         if flag("pipeline", pipeline):
             _LOG.info("pipeline=True changes nothing: each call is one round trip anyway")
@@ -178,7 +174,7 @@ class PostgresSaver(CheckpointSaver):
 
 
 def _check_scheme(scheme: str) -> None:
-    """Refuse a URL that is none of PostgreSQL's; it is not shown, since a password may be in it."""
+    """Raise an error for a URL that is not PostgreSQL's; the message omits the URL, which may hold a password."""
     if re.fullmatch(r"postgres(ql)?\+\w+", scheme):
         raise ConfigError(f"{scheme}:// is a URL of SQLAlchemy's; psycopg's begins with postgresql://")
     if scheme not in ("postgresql", "postgres"):
@@ -189,6 +185,9 @@ def _check_scheme(scheme: str) -> None:
 
 
 class AsyncPostgresSaver(PostgresSaver):
-    """`PostgresSaver` with LangGraph's other name for it: `setup()` is to be awaited. Sync methods work, too."""
+    """`PostgresSaver` under LangGraph's name for async programs: here you await `setup()`.
+
+    All other methods are those of `PostgresSaver`, sync ones included.
+    """
 
     setup = PostgresSaver.asetup  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""Keeping a store small: what `sweep` deletes, and a policy that a saver applies by itself.
+"""Retention: what `sweep` deletes, and a policy that a saver applies at regular intervals.
 
-A sweep goes from thread to thread, newest first, and deletes in a transaction for each, so it blocks nobody for longer
-than a prune does. It can be stopped and begun again at any time.
+A sweep goes from thread to thread, newest first, with a transaction for each. So it blocks nobody for longer than a
+prune of one thread does. You can stop it and start it again at any time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.operations.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Threads that are looked at with one statement.
+# Threads that one statement returns.
 PAGE = 200
-# Seconds for which a process is the one that sweeps, without a sign of life.
+# Seconds for which a process stays the one that sweeps if it stops renewing its claim.
 TURN = 60.0
-# The thread whose claim says who sweeps; no caller's thread and no tenant's is called so.
+# The thread whose claim says who sweeps; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
@@ -40,15 +40,20 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 @dataclass(frozen=True)
 class Retention:
-    """What to keep.
+    """What to keep; `sweep`, or a saver's option `retention`, deletes the rest.
 
     Attributes:
-        older_than: Threads in which nothing has been stored for that long are deleted.
-        keep_last: Of the others, so many of the newest checkpoints of each namespace are kept, as `prune` keeps one.
-        max_bytes: Of what is left, threads are deleted, those without activity for the longest time first, until the
-            stored values take no more than that together.
-        filter: Only threads whose newest metadata match, as in `threads`; the others are neither counted nor touched.
-        every: Seconds between two sweeps that a saver makes by itself.
+        older_than: Threads in which nothing has been stored for this long are deleted.
+        keep_last: In the other threads, this number of the newest checkpoints of each namespace is kept; `prune` does
+            the same with 1.
+        max_bytes: Of the remaining threads, those without activity for the longest time are deleted, until the stored
+            values of all take at most this number of bytes.
+        filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads are neither
+            counted nor changed.
+        every: Seconds between two sweeps, for a saver that sweeps at regular intervals.
+
+    Raises:
+        ConfigError: A value cannot be used, or none of `older_than`, `keep_last` and `max_bytes` is given.
     """
 
     older_than: timedelta | None = None
@@ -80,15 +85,16 @@ def _is_more(value: Any, than: Any, kind: Any) -> bool:
 
 @dataclass
 class Swept:
-    """What a sweep has deleted, or would delete.
+    """What a sweep has deleted, or what a dry run would delete.
 
     Attributes:
-        threads: Threads that were looked at.
-        deleted_threads: Threads that went whole.
-        deleted_checkpoints: Checkpoints that went, or are only kept hidden for what others need of them; those of
-            deleted threads are counted, too.
-        freed_bytes: Bytes of values that went; a dry run knows only those of threads that would go whole.
-        kept_bytes: Bytes of the threads that stay, if they were counted: with `max_bytes`.
+        threads: Threads that were examined.
+        deleted_threads: Threads that were deleted.
+        deleted_checkpoints: Checkpoints that were deleted, or are now hidden because others need them. Those of deleted
+            threads are included.
+        freed_bytes: Bytes of the values that were deleted. A dry run counts only those of threads that would be
+            deleted.
+        kept_bytes: Bytes of the remaining threads. They are counted only with `max_bytes`.
     """
 
     threads: int = 0
@@ -98,7 +104,7 @@ class Swept:
     kept_bytes: int = 0
 
     def add(self, other: Swept) -> None:
-        """Count what a sweep of other threads has done."""
+        """Add the figures of a sweep of other threads."""
         for name in vars(self):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -109,7 +115,7 @@ Operations = Generator[Operation[Any], Any, Swept]
 def sweep_operations(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool, tenants: bool
 ) -> Operations:
-    """The operations of a sweep, one after the other; each is to be run and answered with its result."""
+    """The operations of a sweep, one after the other; the caller runs each and sends its result back."""
     if not isinstance(keep, Retention):
         raise ConfigError(
             f"what to keep is a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
@@ -122,7 +128,7 @@ def sweep_operations(
 
 
 def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_run: bool) -> Operations:
-    """The operations for the threads of one tenant, or of none."""
+    """The operations for the threads of one tenant, or for those without a tenant."""
     texts = wanted(dict(keep.filter) if keep.filter else None)
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", texts, PAGE)
     swept = Swept()
@@ -149,7 +155,7 @@ def _sweep_thread(
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
         left = staying(places, 1 if idle else keep.keep_last)
-        calls = any(":" in place.checkpoint_ns for place in places)  # Of subgraphs; they may go with who called.
+        calls = any(":" in place.checkpoint_ns for place in places)  # Subgraph calls may be deleted with their caller.
         if not dry_run and (len(left) < len(places) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
@@ -181,16 +187,16 @@ def _size(d: SqlDialect, thread_id: str) -> Generator[Operation[Any], Any, int]:
 
 
 def now() -> datetime:
-    """This moment."""
+    """The current time, in UTC."""
     return datetime.now(timezone.utc)
 
 
 class _Stopped(Exception):
-    """A sweep need not go on."""
+    """Ends a sweep whose saver is being closed."""
 
 
 class Store(Protocol):
-    """What is swept: a saver."""
+    """The saver that is swept."""
 
     _driver: Driver
     _dialect: SqlDialect
@@ -200,11 +206,11 @@ class Store(Protocol):
 
 
 class Sweeper:
-    """Sweeps now and then, on an OS thread of its own that keeps no process alive; of many processes, one at a time.
+    """Sweeps at regular intervals, on a daemon thread of its own; of many processes, one sweeps at a time.
 
-    It does so for the threads without a tenant, and then for those of each tenant by themselves.
+    It sweeps the threads without a tenant, then those of each tenant.
 
-    A saver that nobody has any more is not kept for its sake. In a process that was forked there is no such thread.
+    It does not keep its saver alive. A forked process has no such thread, and does not sweep.
     """
 
     def __init__(self, saver: Store, keep: Retention) -> None:
@@ -215,7 +221,7 @@ class Sweeper:
         self._worker.start()
 
     def stop(self) -> None:
-        """Sweep no more; what goes on ends with the thread that it is at."""
+        """Stop sweeping; a sweep that is running ends after its current thread."""
         self._stopped.set()
         if self._worker.is_alive():
             self._worker.join()

@@ -1,9 +1,9 @@
-"""LangGraph's methods in sync/async pairs, one line each; no SQL and no connection is known here.
+"""LangGraph's checkpoint methods, each in a sync and an async version.
 
-Those that LangGraph does not know are in `threads.py`.
+This module contains no SQL and opens no connection. The methods that LangGraph does not define are in `threads.py`.
 
-What the caller's objects hold is read in the first line of each method, before the first await or hop to a worker: the
-graph goes on and may change them meanwhile.
+Each method reads the caller's objects in its first line, before the first `await` and before a worker takes over. The
+graph continues to run and may change these objects.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from langgraph_checkpoint_custom.threads import ThreadMethods
 
-# Checkpoints that a list holds in memory at a time.
+# Checkpoints that `list` reads at a time and holds in memory.
 PAGE = 50
 _NUMBERS = count()
 
-# What LangGraph's savers have, and what there is instead.
+# Attributes of LangGraph's savers that are missing here, and what to use instead.
 _INSTEAD = {
     "conn": (
         "it opens connections by itself, several at a time; for SQL of your own open one, and to close the saver's "
@@ -102,55 +102,64 @@ _INSTEAD = {
     "pipe": "each call is one round trip anyway",
 }
 
-# What stays readable beside an encrypting serializer: LangGraph's own words and the ids that are keys anyway.
+# Metadata that stays readable with an encrypting serializer: LangGraph's own words, and an id that is a column anyway.
 CLEAR_METADATA = ("source", "step", "run_id")
 
 
 class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
-    """A checkpoint saver over a dialect and a driver; use `SqliteSaver` or `PostgresSaver`.
+    """The methods of every saver. To create a saver, use `SqliteSaver` or `PostgresSaver`.
 
-    Every method works sync and async, from any OS thread and any event loop. Shallow copies share the driver with its
-    connections and differ in `serde` or the tenant at most; the former is how LangGraph clones a saver.
+    Every method has a sync and an async version. You can call both from any OS thread and any event loop. Shallow
+    copies of a saver share its driver and connections; they differ only in `serde` or in the tenant. LangGraph makes
+    such copies.
 
     Args:
-        dialect: The statements of the database.
-        driver: What runs them.
-        serde: How values become bytes; LangGraph's `JsonPlusSerializer` by default. With LangGraph's
-            `EncryptedSerializer` all of them are encrypted, each for its place, and what is not encrypted is refused.
-        previous_serdes: `EncryptedSerializer`s with earlier keys, which are read too, or a `JsonPlusSerializer` if rows
-            may not be encrypted yet; until `reencrypt()` has stored everything anew with `serde`.
-        clear_metadata: Metadata keys that stay readable in the database although the serializer encrypts, besides
-            `source`, `step` and `run_id`: filters on them need not decrypt.
-        strict: Read only objects of types that are known to be safe, and of those in `allow`. Otherwise whoever can
-            write to the database can have any constructor called with any arguments.
-        allow: Further types, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
-        on_unreadable: "raise" if a stored object cannot be what it was, since its class has changed or `strict` does
-            not allow it; "raw" gives what is left of it, a dict as a rule. What an allowlist of LangGraph's does not
-            allow (`allowed_msgpack_modules`, `LANGGRAPH_STRICT_MSGPACK`) comes as that anyway, with its warning.
-        on_inexact: "store" if an object that would not come back as it was is stored as LangGraph stores it, such as
-            one of a class that cannot be found by its name, since it is defined in a function; the log says so once
-            for each class. "raise" makes it a `CheckpointEncodeError`.
-        on_load: For state of an earlier schema: what comes in the place of stored objects, by the full name that their
-            class had then, `{"my_app.state.Plan": …}`. A class: the object is made of it as it would have been of the
-            old one, with the fields as they were and without its constructor. Or a function of what was stored, which
-            returns what comes in its place, whatever it is. It gets what `on_unreadable="raw"` gives, to change as it
-            likes: of a model, dataclass or named tuple a `dict[str, Any]` of the fields, private and other attributes,
-            of an enum its value, of other classes what LangGraph gives their constructor. Objects in there are made
-            already, by their own entry if they have one. If it raises, that is `CorruptCheckpoint` with thread,
-            checkpoint, channel and class. It is called with each reading, from the event loop or any OS thread, until
-            a run stores the channel anew. What is named need not be in `allow`.
-        concurrent_writers: "reject" lets one of two runs that are on a thread at the same time win: the next checkpoint
-            of the other raises `CheckpointConflict`. A run that is told to begin at an older checkpoint still forks.
-            With "allow", as with LangGraph's savers, both succeed and one result is not seen again.
-        compress: Whether to compress values of 1,000 bytes and more with Zstandard, unless they are encrypted: by
-            default on PostgreSQL, where that saves time and room, and not in SQLite files, which get about half as
-            large and take longer to write and to read. Whatever is chosen, both forms are read; `reencrypt()` gives the
-            chosen one to what is there.
-        on_operation: Called after each operation with an `OperationEvent`, where the operation ran: it should be quick,
-            and in an event loop it must not block. `log_slow_operations(seconds)` makes one, and so does
-            `otel.instrumentation()`.
-        retention: What to keep: the rest is deleted now and then, by one process at a time, on an OS thread of the
-            saver's own, which ends with it. See `sweep`.
+        dialect: The SQL statements of the database.
+        driver: The object that runs the statements.
+        serde: The serializer; LangGraph's `JsonPlusSerializer` by default. With LangGraph's `EncryptedSerializer` the
+            saver encrypts every value and binds it to its location in the database. Reading a value that is not
+            encrypted is then an error.
+        previous_serdes: `EncryptedSerializer`s with earlier keys, which the saver also uses for reading. Add a
+            `JsonPlusSerializer` if some rows may not be encrypted yet. You need them until `reencrypt()` has stored all
+            rows again with `serde`.
+        clear_metadata: Metadata keys that stay readable in the database although the serializer encrypts, in addition
+            to `source`, `step` and `run_id`. Filters on these keys do not have to decrypt.
+        strict: Whether to read only objects of types that are known to be safe, and of the types in `allow`. Without
+            it, anyone who can write to the database can have any constructor called with any arguments.
+        allow: Further types for `strict`, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
+        on_unreadable: What to do with a stored object that cannot be restored, because its class has changed or because
+            `strict` does not allow it. "raise" raises `CorruptCheckpoint`. "raw" returns the stored data of the object,
+            usually a dict. A type that LangGraph's own allowlists reject (`allowed_msgpack_modules`,
+            `LANGGRAPH_STRICT_MSGPACK`) always comes back as its stored data, with LangGraph's warning.
+        on_inexact: What to do with an object that would not come back as it was, for example because its class is
+            defined inside a function and cannot be found by name. "store" stores it as LangGraph does and logs this
+            once for each class. "raise" raises `CheckpointEncodeError`.
+        on_load: Replacements for stored objects of earlier versions of your code, by the full name that their class had
+            when they were stored: `{"my_app.state.Plan": …}`. A class as replacement: the saver restores the object as
+            an instance of that class, with the stored fields and without calling the constructor. A function as
+            replacement: the saver calls it with the stored data, and its return value takes the place of the object.
+            The stored data is what `on_unreadable="raw"` returns, and the function may change it: a `dict[str, Any]` of
+            the fields, private and other attributes for a model, dataclass or named tuple; the value for an enum; what
+            LangGraph passes to the constructor for other classes. Objects inside it are restored first, by their own
+            entry if they have one. An exception in the function raises `CorruptCheckpoint` with thread, checkpoint,
+            channel and class. The function runs each time the value is read, in an event loop or on any OS thread,
+            until a run stores the channel again. A class that is named here does not have to be in `allow`.
+        concurrent_writers: What happens if two runs write to one thread at the same time. "reject": one of them wins,
+            and the next checkpoint of the other raises `CheckpointConflict`; a run that you start from an older
+            checkpoint still forks. "allow", as in LangGraph's savers: both succeed, and the result of one is not seen
+            again.
+        compress: Whether to compress values of 1,000 bytes or more with Zstandard, unless they are encrypted. The
+            default is True on PostgreSQL, where it saves time and space, and False on SQLite, where it makes files
+            about half as large but reading and writing slower. Both forms are read with either setting; `reencrypt()`
+            converts stored values to the current setting.
+        on_operation: A function that is called with an `OperationEvent` after each operation, where the operation ran.
+            It should be quick, and must not block an event loop. `log_slow_operations(seconds)` and
+            `otel.instrumentation()` return such functions.
+        retention: What to keep. The saver deletes the rest at regular intervals, on an OS thread of its own that ends
+            with the saver; of many processes, one sweeps at a time. See `sweep`.
+
+    Raises:
+        ConfigError: `allow` is given without `strict=True`, or `on_load` with a serializer that would not use it.
     """
 
     def __init__(
@@ -189,26 +198,30 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._number = next(_NUMBERS)
         self._is_of_tenant = False
         if on_load:
-            _ = self._codec  # Which refuses a serializer that would not ask.
+            _ = self._codec  # Raises ConfigError if the serializer would not use `on_load`.
 
     _given: Any = None
 
     @property
     def conn(self) -> Any:
-        """The connection or pool that the saver was given, under the name that it has in LangGraph's savers."""
+        """The connection or pool that you passed to the saver, under the name that it has in LangGraph's savers.
+
+        Raises:
+            AttributeError: The saver opens its connections itself.
+        """
         if self._given is None:
             raise AttributeError
         return self._given
 
-    if not TYPE_CHECKING:  # To type checkers every name would be there.
+    if not TYPE_CHECKING:  # With it, type checkers would accept every name.
 
         def __getattr__(self, name: str) -> Any:
-            """Say what is here instead of an attribute that LangGraph's savers have."""
+            """Raise an error that names the replacement for an attribute that LangGraph's savers have."""
             instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
             said = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
             raise AttributeError(said, name=name, obj=self)
 
-    # Life
+    # Opening and closing
 
     def __enter__(self) -> Self:
         return self
@@ -227,27 +240,34 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         await self.aclose()
 
     def setup(self, *, searchable: Sequence[str] = ()) -> None:
-        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
+        """Create or migrate the tables; does nothing if they are current.
+
+        Any number of processes may call it at the same time.
 
         Args:
-            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
+            searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
+                among many.
+
+        Raises:
+            SchemaTooNew: A newer version of this package has created the tables.
+            SchemaForeign: The database has a `checkpoints` table of another program.
         """
         keys = searchable_keys(searchable)
         self._driver.setup()
         self._index(keys)
 
     async def asetup(self, *, searchable: Sequence[str] = ()) -> None:
-        """Create or migrate the tables; does nothing if they are current. Any number of processes may call it.
-
-        Args:
-            searchable: Metadata keys by which `threads` and `count_threads` find few among many, by an index for each.
-        """
+        """Async version of `setup`."""
         keys = searchable_keys(searchable)
         await self._driver.asetup()
         await self._aindex(keys)
 
     def close(self) -> None:
-        """Close what this saver opened; it cannot be used after that. A tenant's is closed with that which made it."""
+        """Close what this saver opened; you cannot use it afterwards.
+
+        Connections and pools that you passed in stay open. A saver that `for_tenant` returned is closed together with
+        the saver that it came from, so closing it does nothing.
+        """
         if self._is_of_tenant:
             return
         if self._sweeper:
@@ -255,7 +275,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._driver.close()
 
     async def aclose(self) -> None:
-        """Close what this saver opened; it cannot be used after that. A tenant's is closed with that which made it."""
+        """Async version of `close`."""
         if self._is_of_tenant:
             return
         if self._sweeper:
@@ -263,7 +283,12 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         await self._driver.aclose()
 
     def stats(self) -> Mapping[str, Any]:
-        """Figures of the connections at this moment: psycopg_pool's for each pool, or how many read a SQLite file."""
+        """Return current figures about the connections.
+
+        Returns:
+            On PostgreSQL, psycopg_pool's statistics of each pool. On SQLite, the number of connections that are reading
+            and of those that are idle.
+        """
         return self._driver.stats()
 
     # Writing
@@ -275,7 +300,26 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint; returns the config that names it."""
+        """Store a checkpoint.
+
+        Args:
+            config: The thread, the namespace and the id of the parent checkpoint; without an id there is no parent.
+            checkpoint: The checkpoint.
+            metadata: Its metadata.
+            new_versions: The channels whose values have changed since the parent, with their new versions.
+
+        Returns:
+            The config that names the stored checkpoint.
+
+        Raises:
+            CheckpointEncodeError: A value cannot be serialized; nothing was stored.
+            CheckpointConflict: With `concurrent_writers="reject"`, another run has stored a newer checkpoint.
+            CheckpointNotFound: A `DeltaChannel` needs the parent or an older ancestor, and a prune has removed it.
+            ClaimLost: The config carries a claim that is no longer held.
+
+        Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); storing again replaces.
+        Source: BaseCheckpointSaver.put.
+        """
         encoded = done(self._encoded(config, checkpoint, metadata, new_versions))
         return self._stored(self._driver.run(self._put(encoded)))
 
@@ -286,7 +330,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint; returns the config that names it."""
+        """Async version of `put`."""
         encoded = self._encoded(config, checkpoint, metadata, new_versions)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
@@ -295,14 +339,30 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the outputs of a task."""
+        """Store the outputs of a task as pending writes of a checkpoint.
+
+        Args:
+            config: The thread, the namespace and the id of the checkpoint that the task started from.
+            writes: Pairs of channel and value.
+            task_id: The id of the task.
+            task_path: The path of the task, which decides the order of the writes of several tasks.
+
+        Raises:
+            CheckpointEncodeError: A value cannot be serialized; nothing was stored.
+            ConfigError: The config has no checkpoint id.
+            ClaimLost: The config carries a claim that is no longer held.
+
+        Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
+            special ones (errors, interrupts, resumes, scheduled tasks) the last.
+        Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
+        """
         encoded = done(encode_writes(self._codec, config, writes, task_id, task_path))
         self._driver.run(put_writes(self._dialect, *encoded))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the outputs of a task."""
+        """Async version of `put_writes`."""
         encoded = encode_writes(self._codec, config, writes, task_id, task_path)
         if isinstance(encoded, Offload):
             encoded = await self._driver.aoffload(encoded)
@@ -311,13 +371,25 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     # Reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its namespace; None if there is none."""
+        """Return a checkpoint with its pending writes.
+
+        Args:
+            config: The thread; the namespace, by default the root graph's; the checkpoint id, by default the newest.
+
+        Returns:
+            The checkpoint, or None if there is none.
+
+        Raises:
+            CorruptCheckpoint: A stored value cannot be restored.
+
+        Source: BaseCheckpointSaver.get_tuple.
+        """
         if self._concurrent_writers == "reject":
             return self._note(config, self._driver.run(get_tuple_to_write(*self._asked(config))))
         return self._driver.run(get_tuple(*self._asked(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its namespace; None if there is none."""
+        """Async version of `get_tuple`."""
         if self._concurrent_writers == "reject":
             return self._note(config, await self._driver.arun(get_tuple_to_write(*self._asked(config))))
         return await self._driver.arun(get_tuple(*self._asked(config)))
@@ -330,7 +402,23 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
+        """Iterate over checkpoints, newest first.
+
+        The saver reads pages of 50 checkpoints. Between two checkpoints it holds no connection, lock or transaction, so
+        the loop may read and write.
+
+        Args:
+            config: The thread, and its namespace and checkpoint id if the config has them. None means all threads.
+            filter: Metadata keys and the values that they must have, compared as JSON; None also matches a missing key.
+                On PostgreSQL a dict or list matches a value that contains it.
+            before: The config of a checkpoint; only checkpoints with lower ids are returned.
+            limit: The largest number of checkpoints; None means all.
+
+        Raises:
+            CorruptCheckpoint: A stored value cannot be restored.
+
+        Source: BaseCheckpointSaver.list.
+        """
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
@@ -346,7 +434,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints, newest first; nothing is held between two of them, so the loop may read and write."""
+        """Async version of `list`."""
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = self._first_page(config, texts, before, limit)
         while page is not None:
@@ -358,93 +446,153 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        """Return what `DeltaChannel`s are rebuilt from: the writes of a checkpoint's ancestors.
+
+        Args:
+            config: The checkpoint.
+            channels: The names of the channels.
+
+        Returns:
+            For each channel, the writes of the ancestors, oldest first, back to the nearest stored value, which is the
+            `seed`.
+
+        Raises:
+            CheckpointNotFound: A channel needs an ancestor that was pruned or deleted.
+            CorruptCheckpoint: A stored value cannot be restored.
+
+        Source: BaseCheckpointSaver.get_delta_channel_history.
+        """
         return self._driver.run(self._history(config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """For each channel the ancestors' writes, oldest first, back to the nearest stored value."""
+        """Async version of `get_delta_channel_history`."""
         return await self._driver.arun(self._history(config, channels))
 
     def check_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
-        """Raise `StaleInterrupt` unless this interrupt waits in the newest checkpoint of a thread.
+        """Raise an error unless an interrupt is still open in a thread's newest checkpoint.
 
-        To be called before `Command(resume=…)`, which answers whatever question waits by then.
+        Call it before `Command(resume=…)`, which answers whatever interrupt is open at that moment.
+
+        Args:
+            config: The thread and namespace.
+            interrupt_id: The `id` of the interrupt that you want to answer.
+
+        Raises:
+            StaleInterrupt: The interrupt is not open.
         """
         check_open(self.get_tuple(newest(config)), interrupt_id)
 
     async def acheck_interrupt(self, config: RunnableConfig, interrupt_id: str) -> None:
-        """Raise `StaleInterrupt` unless this interrupt waits in the newest checkpoint of a thread.
-
-        To be called before `Command(resume=…)`, which answers whatever question waits by then.
-        """
+        """Async version of `check_interrupt`."""
         check_open(await self.aget_tuple(newest(config)), interrupt_id)
 
     # Deleting and copying
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete everything of a thread."""
+        """Delete all checkpoints, values, writes and labels of a thread.
+
+        Idempotent: yes.
+        Source: BaseCheckpointSaver.delete_thread.
+        """
         self._driver.run(delete_thread(self._dialect, thread_text(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete everything of a thread."""
+        """Async version of `delete_thread`."""
         await self._driver.arun(delete_thread(self._dialect, thread_text(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete what runs stored, in all threads; what a later checkpoint still needs is hidden instead."""
+        """Delete the checkpoints and writes of runs, in all threads.
+
+        A checkpoint that a later one still needs is hidden instead. Each thread is one transaction.
+
+        Args:
+            run_ids: The ids of the runs.
+
+        Idempotent: yes.
+        Source: BaseCheckpointSaver.delete_for_runs.
+        """
         self._driver.run(delete_for_runs(self._dialect, texts("run_id", run_ids, MAX_ID)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete what runs stored, in all threads; what a later checkpoint still needs is hidden instead."""
+        """Async version of `delete_for_runs`."""
         await self._driver.arun(delete_for_runs(self._dialect, texts("run_id", run_ids, MAX_ID)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread to an id that has no checkpoints of its own."""
+        """Copy a thread with its whole history to another id, inside the database.
+
+        Args:
+            source_thread_id: The thread to copy.
+            target_thread_id: The id of the copy.
+
+        Raises:
+            ThreadExists: The target has checkpoints or writes of its own; nothing was copied.
+
+        Idempotent: yes.
+        Source: BaseCheckpointSaver.copy_thread.
+        """
         self._driver.run(self._copy(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread to an id that has no checkpoints of its own."""
+        """Async version of `copy_thread`."""
         await self._driver.arun(self._copy(source_thread_id, target_thread_id))
 
-    def prune(  # type: ignore[override]  # A slip in the name of a strategy is seen by type checkers, too.
+    def prune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
     ) -> None:
-        """Keep the newest checkpoint of each namespace with what it needs, or ("delete") nothing."""
+        """Delete old checkpoints of threads.
+
+        Each thread is one transaction. Checkpoints with a label stay. Checkpoints that a remaining one still needs
+        stay, hidden.
+
+        Args:
+            thread_ids: The threads.
+            strategy: "keep_latest" keeps the newest checkpoint of each namespace. "delete" deletes the threads;
+                "delete_all" is another name for it.
+
+        Idempotent: yes.
+        Source: BaseCheckpointSaver.prune.
+        """
         for op in self._prunes(thread_ids, strategy):
             self._driver.run(op)
 
-    async def aprune(  # type: ignore[override]  # A slip in the name of a strategy is seen by type checkers, too.
+    async def aprune(  # type: ignore[override]  # Type checkers find a misspelled strategy.
         self, thread_ids: Sequence[str], *, strategy: Strategy = "keep_latest"
     ) -> None:
-        """Keep the newest checkpoint of each namespace with what it needs, or ("delete") nothing."""
+        """Async version of `prune`."""
         for op in self._prunes(thread_ids, strategy):
             await self._driver.arun(op)
 
-    # Owners, tenants and keys
+    # Claims, tenants and keys
 
     def claim(self, thread_id: str, *, ttl_seconds: float = 30.0, owner: str | None = None) -> Lease:
-        """Claim a thread for a block: `with saver.claim("1") as lease: graph.invoke(x, lease.config)`.
+        """Claim a thread for a block, so that nobody else can claim it: `with saver.claim("1") as lease: …`.
 
-        Works with `with` and `async with`. What is stored with `lease.config` is stored only while the claim is held.
+        Works with `with` and `async with`. Run graphs with `lease.config`: what they store with it is stored only while
+        the claim is held.
 
         Args:
             thread_id: The thread.
-            ttl_seconds: How long the claim outlives its owner; the heart beats three times as often.
-            owner: What others are told; host and process id by default.
+            ttl_seconds: Seconds until the claim expires if its owner stops renewing it. The lease renews it three times
+                in that time.
+            owner: The name that `ThreadBusy` shows to others; host name and process id by default.
 
         Raises:
-            ThreadBusy: On entering, if somebody else has claimed the thread.
-            ClaimLost: From a write, or at the end of the block, if somebody else has taken the thread over.
+            ThreadBusy: On entering the block, if somebody else has claimed the thread.
+            ClaimLost: From a write, or at the end of the block, if somebody else has taken over the thread.
         """
         return Lease(self._driver, self._dialect, thread_id, ttl_seconds=ttl_seconds, owner=owner)
 
     def for_tenant(self, tenant: str) -> Self:
-        """A saver on the same connections that reads and writes the rows of one tenant only.
+        """Return a saver that reads and writes only the rows of one tenant, on the same connections.
 
-        Thread ids of different tenants, or of none, are never the same thread. On PostgreSQL the tables' row-level
-        security confines each statement a second time, unless the role owns the tables. The connections stay this
-        saver's: neither `close` of the tenant's saver nor the end of its `with` closes them.
+        The same thread id in two tenants, or in a tenant and in none, names two different threads. On PostgreSQL,
+        row-level security restricts every statement a second time, unless the role owns the tables. The connections
+        belong to this saver: neither `close` on the tenant's saver nor the end of its `with` block closes them.
+
+        Args:
+            tenant: The name of the tenant.
         """
         clone = copy(self)
         clone._is_of_tenant = True
@@ -454,14 +602,19 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def reencrypt(
         self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
     ) -> Renewal:
-        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
+        """Store all rows again that the current key of `serde` has not encrypted.
 
-        Runs may go on meanwhile. It can be stopped at any time and begun again.
+        Use it to change the key, or to encrypt rows for the first time. Runs may continue meanwhile. You can stop it at
+        any time and start it again.
 
         Args:
             dry_run: Only count.
-            progress: Told after each page how many rows were seen.
-            tenants: Whether to go through what all tenants have, too. A tenant's saver does that tenant's.
+            progress: Called after each page with the number of rows that were read so far.
+            tenants: Whether to include the rows of all tenants. The saver of a tenant processes only that tenant's
+                rows.
+
+        Returns:
+            The number of rows that were read and that were stored again, and up to 100 rows that no key decrypts.
         """
         pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
         return follow(pages, self._driver.run)
@@ -469,22 +622,26 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     async def areencrypt(
         self, *, dry_run: bool = False, progress: Callable[[int], None] = lambda rows: None, tenants: bool = True
     ) -> Renewal:
-        """Store everything anew that `serde` has not encrypted: with its key, or for the first time.
-
-        Runs may go on meanwhile. It can be stopped at any time and begun again.
-
-        Args:
-            dry_run: Only count.
-            progress: Told after each page how many rows were seen.
-            tenants: Whether to go through what all tenants have, too. A tenant's saver does that tenant's.
-        """
+        """Async version of `reencrypt`."""
         pages = reencryption(self._dialect, self._codec, dry_run=dry_run, progress=progress, tenants=tenants)
         return await afollow(pages, self._driver.arun)
 
     # Versions
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """The version after `current`: greater as text, and with a random end that no other branch has."""
+        """Return the channel version after `current`.
+
+        It sorts after `current` as text and ends in random digits, so that no other branch has the same version.
+
+        Args:
+            current: The current version, or None for the first one.
+            channel: Not used; LangGraph passes None.
+
+        Raises:
+            ConfigError: `current` is not a version of LangGraph's, because the thread belongs to another framework.
+
+        Source: BaseCheckpointSaver.get_next_version.
+        """
         try:
             number = 0 if current is None else int(str(current).partition(".")[0])
         except ValueError:
@@ -495,7 +652,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         # As wide as LangGraph's, so that a thread can move to another saver and go on there.
         return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"
 
-    # What the methods share
+    # Shared by the methods
 
     def _index(self, keys: Sequence[str]) -> None:
         if missing := self._driver.run(missing_searchable(self._dialect, keys)):
@@ -507,7 +664,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
     @property
     def _codec(self) -> Values:
-        """How values are stored and read; `serde` may be another one with each call."""
+        """Stores and restores values; a new one is made if `serde` has changed since the last call."""
         values = self._values
         if values is None or values.serde is not self.serde:
             values = self._values = Values(
@@ -536,7 +693,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return put(self._dialect, encoded, only_newest=self._must_be_newest(encoded))
 
     def _stored(self, encoded: Encoded) -> RunnableConfig:
-        """The config of a checkpoint that was stored."""
+        """Remember the values of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
         place = self._dialect.stored_thread(thread_id), checkpoint_ns
         self._recent.note(Key(*place, checkpoint_id), self._codec.cipher, encoded.known, Key(*place, parent_id))
@@ -550,7 +707,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return self._dialect, self._codec, self.get_next_version, self._recent.note, key_of(config)
 
     def _note(self, config: RunnableConfig, reading: Reading) -> CheckpointTuple | None:
-        """Remember where a run may begin."""
+        """Remember the checkpoint that a run may start from."""
         found = reading.found
         here = key_of(found.config) if found else key_of(config)
         parent_id = key_of(found.parent_config).checkpoint_id if found and found.parent_config else None
@@ -559,7 +716,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return found
 
     def _must_be_newest(self, encoded: Encoded) -> bool:
-        """Whether the parent of a checkpoint has to be the newest of its namespace."""
+        """Whether the checkpoint may be stored only if its parent is the newest of its namespace."""
         row = encoded.row
         return self._concurrent_writers == "reject" and must_be_newest(self._place(row), row.run_id, row.parent_id)
 
@@ -591,7 +748,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         return copy_thread(self._dialect, source, target)
 
     def _prunes(self, thread_ids: Sequence[str], strategy: Strategy) -> Sequence[Operation[None]]:
-        """An operation, and so a transaction, a thread."""
+        """One operation, and so one transaction, for each thread."""
         check_strategy(strategy)
         ids = list(map(thread_text, texts("thread_id", thread_ids, MAX_THREAD_ID)))
         if strategy == "keep_latest":
@@ -600,13 +757,13 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
 
 
 def _next_page(page: Page, reply: PageReply, limit: int | None) -> tuple[Page | None, int | None]:
-    """The page to ask for after a reply, and what is left of the limit."""
+    """The page to read after a reply, and what remains of the limit."""
     if limit is not None:
         limit -= len(reply.tuples)
         if limit <= 0:
             return None, limit
     if reply.after is None:
         return None, limit
-    # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
+    # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
     decided = len(reply.tuples) == page.limit
     return reply.after._replace(limit=min(limit, PAGE) if limit is not None and decided else PAGE), limit

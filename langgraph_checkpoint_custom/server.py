@@ -1,10 +1,12 @@
-"""`checkpointer`: the saver of an Agent Server, made of what the environment says.
+"""`checkpointer`, which gives an Agent Server its saver, configured by environment variables.
 
-The server enters the factory in each OS thread that asks, with that thread's event loop, several at once, and two tasks
-of one thread twice; it leaves hardly ever. So all entries of a process that read the same settings share one saver,
-which works from every thread and loop. It is closed when the last entry leaves, or else when the process ends.
+The server enters the factory in each OS thread that asks, with that thread's event loop. It enters it several times at
+once, and twice from two tasks of one thread, and hardly ever leaves. So all entries of a process that read the same
+settings share one saver, which works from every OS thread and event loop. It is closed when the last entry leaves, or
+when the process ends.
 
-The server's guard raises on whatever blocks a loop. Making a saver imports what the database needs, so a worker does.
+The server raises an error for anything that blocks an event loop. Making a saver imports the database driver, so a
+worker does it.
 """
 
 from __future__ import annotations
@@ -21,20 +23,24 @@ from langgraph_checkpoint_custom.url import open_saver
 
 
 def checkpointer() -> AbstractAsyncContextManager[CheckpointSaver]:
-    """The saver of an Agent Server: `langgraph_checkpoint_custom.server.checkpointer` in `langgraph.json`.
+    """Return the saver of an Agent Server; `langgraph.json` names this function as the `checkpointer`.
 
-    When it is entered, it reads `CHECKPOINT_URL` and the options of `docs/agent-server.md` from the environment, and
-    creates or migrates the tables if they are not current.
+    The path is `langgraph_checkpoint_custom.server.checkpointer`. On entering, it reads `CHECKPOINT_URL` and the
+    options of `docs/agent-server.md` from the environment, and creates or migrates the tables if they are not current.
+
+    Returns:
+        An async context manager that returns the saver.
 
     Raises:
-        ConfigError: On entering, if a variable cannot be used; the message names it.
-        CheckpointError: On entering, if the database cannot be used, or has no tables and this role may not make them.
+        ConfigError: On entering, if a variable cannot be used; the message names the variable.
+        CheckpointError: On entering, if the database cannot be used, or has no tables and this role may not create
+            them.
     """
     return _Entry()
 
 
 class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
-    """One entry. No generator: of one that is never left, Python has something to say when it ends."""
+    """One entry. Not a generator: Python prints a message at exit about a generator that was never left."""
 
     async def __aenter__(self) -> CheckpointSaver:
         self._shared = await asyncio.to_thread(_enter)
@@ -53,7 +59,7 @@ class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
 
 
 class _Shared:
-    """A saver, and how many entries use it."""
+    """A saver, and the number of entries that use it."""
 
     def __init__(self, settings: Settings) -> None:
         self.saver = open_saver(settings.url, **settings.all_options())
@@ -61,7 +67,7 @@ class _Shared:
         self._settings = settings
 
     def leave(self) -> bool:
-        """Count an entry less; returns whether that was the last one, and the saver is to be closed."""
+        """Remove one entry; return whether it was the last one, so that the saver has to be closed."""
         with _GATE:
             self.entries -= 1
             if self.entries == 0:
@@ -69,13 +75,13 @@ class _Shared:
             return self.entries == 0
 
 
-_GATE = threading.Lock()  # Held for nothing that takes time.
+_GATE = threading.Lock()  # Never held during slow work.
 _SHARED: dict[Settings, _Shared] = {}
 
 
 def _enter() -> _Shared:
     settings = settings_of(os.environ)
-    made = _Shared(settings)  # It opens nothing yet; of those that come at once one is used.
+    made = _Shared(settings)  # It opens no connection yet; of several at once, one is used.
     with _GATE:
         shared = _SHARED.setdefault(settings, made)
         shared.entries += 1

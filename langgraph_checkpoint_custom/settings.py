@@ -1,4 +1,4 @@
-"""What the environment says of the database, for the Agent Server's factory and for the command line alike."""
+"""The settings in the environment, for the Agent Server's factory and for the command line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STRICT = "CHECKPOINT_STRICT"
 ALLOW = "CHECKPOINT_ALLOW"
 KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
 SCHEMA = "CHECKPOINT_SCHEMA"
-SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts with it what it stores itself.
+SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts its own store with it.
 UNENCRYPTED = "unencrypted"
 _Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
 
 class Settings(NamedTuple):
-    """What the environment says, but for the keys themselves."""
+    """The settings in the environment, without the keys themselves."""
 
     url: str
     options: tuple[tuple[str, Any], ...]
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     """The variables with the keys; the first one encrypts. `unencrypted` stands for none."""
 
     def all_options(self) -> dict[str, Any]:
-        """The options of `open_saver`, with the serializers that the keys make."""
+        """The options of `open_saver`, including the serializers with the keys."""
         plain = strict_serde(None, self.allow) if self.strict else None
         serdes = [key_serde(number, name, plain or JsonPlusSerializer()) for number, name in enumerate(self.keys, 1)]
         return {
@@ -48,19 +48,19 @@ class Settings(NamedTuple):
         }
 
 
-# What the environment says. A variable that is empty counts as one that is not set, but for KEYS: what was to be
-# encrypted must not be stored readable because a variable was left empty.
+# An empty variable counts as one that is not set, except for KEYS: an empty variable must not turn encryption off.
 
 
 def settings_of(environment: Mapping[str, str], url: str | None = None) -> Settings:
-    """Read the variables.
+    """Read the settings from environment variables.
 
     Args:
-        environment: The process's.
-        url: A database that was named in another way; variables for databases of the other kind do not matter then.
+        environment: The environment of the process.
+        url: The URL of a database that was named in another way. Variables for databases of the other kind are then
+            ignored.
 
     Raises:
-        ConfigError: A variable cannot be used; the message names it.
+        ConfigError: A variable cannot be used; the message names the variable.
     """
     given = {name: text.strip() for name, text in environment.items() if text.strip()}
     named_otherwise = url is not None
@@ -98,11 +98,11 @@ def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerProtocol:
-    """The serializer for a key of the list, by its place there and the variable that has it."""
+    """The serializer for a key of the list, by its position in the list and the variable that holds it."""
     if name == UNENCRYPTED:
         return plain
     key = os.environ.get(name, "").encode()
-    if not key:  # The name is not shown: somebody may have taken the list for one of keys.
+    if not key:  # The message omits the name: somebody may have put a key there.
         raise ConfigError(
             f"{KEYS} has names of variables with keys in them, and name {number} there is of none that is set"
         )
@@ -110,7 +110,7 @@ def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerPr
 
 
 def serde_of_key(name: str, key: bytes, plain: SerializerProtocol | None = None) -> SerializerProtocol:
-    """The serializer for a key that a variable has."""
+    """The serializer for a key that a variable holds."""
     if len(key) not in (16, 24, 32):
         raise ConfigError(f"{name} has no AES key of 16, 24 or 32 bytes, but {len(key)} bytes")
     return EncryptedSerializer.from_pycryptodome_aes(plain or JsonPlusSerializer(), key=key)
@@ -152,7 +152,7 @@ def _yes_or_no(name: str, text: str) -> bool:
 
 def _names(name: str, text: str) -> tuple[str, ...]:
     names = tuple(each.strip() for each in text.split(","))
-    if not all(names):  # The text is not shown: it may be a key that was put in the wrong place.
+    if not all(names):  # The message omits the text: it may be a key in the wrong place.
         raise ConfigError(f"{name} is a list of names with commas between them, and one of them is empty")
     return names
 
@@ -184,7 +184,7 @@ _POSTGRES: _Readers = {
     "CHECKPOINT_ANSWER_TIMEOUT": ("answer_timeout", _seconds),
     "CHECKPOINT_PREPARE": ("prepare", _yes_or_no),
 }
-# A name that is nearly one of these is taken for a slip: what was to be strict or encrypted must not be neither.
+# A name that is almost one of these is an error: a misspelled variable must not turn off strict mode or encryption.
 _PREFIX = "CHECKPOINT_"
 _KNOWN = frozenset({URL, STRICT, ALLOW, KEYS, *_ALL, *_SQLITE, *_POSTGRES})
 _SUFFIXES = tuple(name.removeprefix(_PREFIX) for name in sorted(_KNOWN))

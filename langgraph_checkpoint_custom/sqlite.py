@@ -1,4 +1,4 @@
-"""`SqliteSaver`: the embedded default, over the standard library; `AsyncSqliteSaver`, as LangGraph calls it."""
+"""`SqliteSaver`, for SQLite over the standard library, and `AsyncSqliteSaver`, the name that LangGraph uses."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 class SqliteSaver(CheckpointSaver):
-    """Checkpoints in a SQLite file; the tables are made on first use.
+    """Stores checkpoints in a SQLite file; creates the tables on first use.
 
     Args:
         conn: The path of the file, or ":memory:" for a store that ends with the saver. Or a connection of `sqlite3` or
-            `aiosqlite`, which stays yours: of a file its path is taken, and what is in memory is on that connection.
+            `aiosqlite`, which stays yours to close: if it is open on a file, the saver takes the path and opens
+            connections of its own; if it is in memory, the saver uses the connection.
         busy_timeout: Seconds to wait while another process writes.
-        synchronous: "FULL" survives a power cut with every acknowledged step; "NORMAL" is faster and may lose the last
-            ones then, but never breaks the file.
-        serde: How values become bytes.
-        options: Those of every saver; see `CheckpointSaver`.
+        synchronous: SQLite's setting. "FULL" keeps every acknowledged step through a power cut. "NORMAL" is faster and
+            may lose the last steps then, but never damages the file.
+        serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+        options: The options of every saver; see `CheckpointSaver`.
 
     Example:
         ```python
@@ -57,7 +58,7 @@ class SqliteSaver(CheckpointSaver):
             path = given.path or ":memory:"
         elif isinstance(conn, (str, os.PathLike)):
             path = os.fsdecode(conn)
-            if scheme := re.match(r"[\w+.-]+(?=://)", path):  # The rest is not shown: a password may be in it.
+            if scheme := re.match(r"[\w+.-]+(?=://)", path):  # The message omits the rest, which may hold a password.
                 raise ConfigError(f"SqliteSaver takes the path of a file, not a URL ({scheme[0]}://); open_saver does")
         else:
             raise ConfigError(
@@ -78,11 +79,19 @@ class SqliteSaver(CheckpointSaver):
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Unpack[SqliteOptions]) -> Self:
-        """A saver for a path or ":memory:"; takes the options of the class and opens nothing yet."""
+        """Return a saver for a path or ":memory:", without connecting yet.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            options: The options of the class.
+        """
         return cls(conn_string, **options)
 
 
 class AsyncSqliteSaver(SqliteSaver):
-    """`SqliteSaver` with LangGraph's other name for it: `setup()` is to be awaited. Sync methods work, too."""
+    """`SqliteSaver` under LangGraph's name for async programs: here you await `setup()`.
+
+    All other methods are those of `SqliteSaver`, sync ones included.
+    """
 
     setup = SqliteSaver.asetup  # type: ignore[assignment]

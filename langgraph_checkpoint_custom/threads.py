@@ -1,7 +1,7 @@
-"""What a saver has beyond LangGraph's methods, in sync/async pairs; no SQL and no connection is known here.
+"""The methods of a saver that LangGraph does not define, each in a sync and an async version.
 
-Threads and their runs without reading values; the inbox; labels; forks; deleting one checkpoint, or
-all behind one.
+They list threads and runs without reading values, list open interrupts, set labels, fork threads, and delete one
+checkpoint or everything after one. This module contains no SQL and opens no connection.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 
 
 class ThreadMethods(ABC):
-    """The methods of `CheckpointSaver` that LangGraph does not know."""
+    """The methods of `CheckpointSaver` that LangGraph does not define."""
 
     _dialect: SqlDialect
     _driver: Driver
@@ -66,37 +66,30 @@ class ThreadMethods(ABC):
     @abstractmethod
     def _codec(self) -> Values: ...
 
-    # Keeping the store small
+    # Retention
 
     def sweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
-        """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
+        """Delete what a retention does not keep, thread by thread.
 
-        What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
-        label stay, and so do their threads.
+        Each thread is one transaction. Runs may continue meanwhile. What stays resumes as before, including
+        `DeltaChannel`s, pending interrupts and the memory of subgraphs. A checkpoint with a label stays, and so does
+        its thread.
 
         Args:
             keep: What to keep.
-            dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
-                counted then, since only a prune finds out.
-            tenants: Whether to sweep the threads of all tenants, too, each with a `max_bytes` of its own. A tenant's
-                saver sweeps that tenant's.
+            dry_run: Only count. The counts are too low for namespaces of subgraph calls and for the bytes that
+                `keep_last` frees, because only a real prune can find these.
+            tenants: Whether to include the threads of all tenants, with a `max_bytes` of its own for each. The saver of
+                a tenant sweeps only that tenant's threads.
+
+        Returns:
+            The numbers of threads and checkpoints that were deleted, and the bytes that were freed.
         """
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
         return follow(operations, self._driver.run)
 
     async def asweep(self, keep: Retention, *, dry_run: bool = False, tenants: bool = True) -> Swept:
-        """Delete what a retention does not keep, thread by thread; runs may go on meanwhile.
-
-        What stays resumes as before: `DeltaChannel`s, pending interrupts, the memory of subgraphs. Checkpoints with a
-        label stay, and so do their threads.
-
-        Args:
-            keep: What to keep.
-            dry_run: Only count. Of namespaces of subgraph calls, and of bytes that `keep_last` frees, too little is
-                counted then, since only a prune finds out.
-            tenants: Whether to sweep the threads of all tenants, too, each with a `max_bytes` of its own. A tenant's
-                saver sweeps that tenant's.
-        """
+        """Async version of `sweep`."""
         operations = sweep_operations(self._dialect, self._codec, keep, now(), dry_run=dry_run, tenants=tenants)
         return await afollow(operations, self._driver.arun)
 
@@ -110,15 +103,17 @@ class ThreadMethods(ABC):
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[ThreadRecord]:
-        """Threads with their newest checkpoints, the newest first; no value is read, and nothing held between two.
+        """Iterate over threads with their newest checkpoint, the most recent first.
 
-        A thread that is written to meanwhile goes to the top, and so may not come any more.
+        It reads no channel values. Between two threads it holds no connection, lock or transaction. A thread that is
+        written to during the iteration moves to the front, so the iteration can miss it.
 
         Args:
-            prefix: What their ids begin with.
-            filter: What the metadata of the newest checkpoint has to hold, as in `list`.
-            before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
-            limit: How many at most.
+            prefix: Only threads whose ids start with this.
+            filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
+            before: The last thread of the previous page, or the config of a checkpoint; only threads whose newest
+                checkpoint is older are returned.
+            limit: The largest number of threads; None means all.
         """
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
@@ -135,16 +130,7 @@ class ThreadMethods(ABC):
         before: ThreadRecord | RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[ThreadRecord]:
-        """Threads with their newest checkpoints, the newest first; no value is read, and nothing held between two.
-
-        A thread that is written to meanwhile goes to the top, and so may not come any more.
-
-        Args:
-            prefix: What their ids begin with.
-            filter: What the metadata of the newest checkpoint has to hold, as in `list`.
-            before: The last thread that was seen, or a config: only threads whose newest checkpoint is older.
-            limit: How many at most.
-        """
+        """Async version of `threads`."""
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_threads(prefix, before, limit)
         while page is not None:
@@ -154,41 +140,49 @@ class ThreadMethods(ABC):
             page, limit = _next(reply.after, len(reply.threads), limit)
 
     def tenants(self) -> list[str]:
-        """The names of the tenants that have threads, for `for_tenant`, as far as the database's role sees them."""
+        """Return the names of the tenants that have threads, to pass to `for_tenant`.
+
+        On PostgreSQL, row-level security can hide tenants from a role; the saver logs a warning if it does.
+        """
         return self._driver.run(tenants(self._dialect))
 
     async def atenants(self) -> list[str]:
-        """The names of the tenants that have threads, for `for_tenant`, as far as the database's role sees them."""
+        """Async version of `tenants`."""
         return await self._driver.arun(tenants(self._dialect))
 
     def count_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
-        """The number of threads, or of those that `threads` would give with a prefix and a filter."""
+        """Count the threads, or those that match a prefix and a filter.
+
+        Args:
+            prefix: Only threads whose ids start with this.
+            filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
+        """
         texts = wanted(filter)
         if not self._is_decided_there(texts):
             return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
         return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
-        """The number of threads, or of those that `threads` would give with a prefix and a filter."""
+        """Async version of `count_threads`."""
         texts = wanted(filter)
         if not self._is_decided_there(texts):
             return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
         return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     def thread_exists(self, thread_id: str) -> bool:
-        """Whether a thread has a checkpoint."""
+        """Return whether a thread has a checkpoint."""
         return self._driver.run(thread_exists(self._dialect, thread_text(thread_id)))
 
     async def athread_exists(self, thread_id: str) -> bool:
-        """Whether a thread has a checkpoint."""
+        """Async version of `thread_exists`."""
         return await self._driver.arun(thread_exists(self._dialect, thread_text(thread_id)))
 
     def runs(self, thread_id: str) -> list[RunRecord]:
-        """The runs that have stored checkpoints of a thread's root graph, the one that began last first."""
+        """Return the runs that stored checkpoints of a thread's root graph; the run that began last comes first."""
         return self._driver.run(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
 
     async def aruns(self, thread_id: str) -> list[RunRecord]:
-        """The runs that have stored checkpoints of a thread's root graph, the one that began last first."""
+        """Async version of `runs`."""
         return await self._driver.arun(runs_of_thread(self._dialect, self._codec, thread_text(thread_id)))
 
     def history(
@@ -199,7 +193,14 @@ class ThreadMethods(ABC):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointRecord]:
-        """What `list` gives, as records without values and writes."""
+        """Iterate over the checkpoints that `list` returns, as records without values and writes.
+
+        Args:
+            config: The thread, and its namespace and checkpoint id if the config has them. None means all threads.
+            filter: Metadata keys and the values that they must have, as in `list`.
+            before: The config of a checkpoint; only checkpoints with lower ids are returned.
+            limit: The largest number of checkpoints; None means all.
+        """
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
@@ -215,7 +216,7 @@ class ThreadMethods(ABC):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointRecord]:
-        """What `list` gives, as records without values and writes."""
+        """Async version of `history`."""
         texts, limit = wanted(filter), limit_number(limit, self._dialect.negative_limit)
         page = _first_records(config, texts, before, limit)
         while page is not None:
@@ -227,81 +228,83 @@ class ThreadMethods(ABC):
     # Labels
 
     def label(self, config: RunnableConfig, name: str) -> RunnableConfig:
-        """Give the checkpoint that a config names, or the newest, a name in its thread; no prune takes it then.
+        """Give a checkpoint a name that is unique in its thread.
+
+        No prune deletes a checkpoint with a label.
+
+        Args:
+            config: The thread and namespace; the checkpoint id, by default the newest.
+            name: The label.
 
         Returns:
             The config that names the checkpoint by its id.
 
         Raises:
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
-            LabelExists: Another checkpoint of the thread has that name.
+            CheckpointNotFound: The checkpoint does not exist, or it was pruned.
+            LabelExists: Another checkpoint of the thread has this label.
         """
         return self._driver.run(label(self._dialect, key_of(config), label_text(name)))
 
     async def alabel(self, config: RunnableConfig, name: str) -> RunnableConfig:
-        """Give the checkpoint that a config names, or the newest, a name in its thread; no prune takes it then.
-
-        Returns:
-            The config that names the checkpoint by its id.
-
-        Raises:
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
-            LabelExists: Another checkpoint of the thread has that name.
-        """
+        """Async version of `label`."""
         return await self._driver.arun(label(self._dialect, key_of(config), label_text(name)))
 
     def unlabel(self, thread_id: str, name: str) -> bool:
-        """Take a name from its checkpoint; whether there was such a one, as `delete_checkpoint` tells it."""
+        """Remove a label from its checkpoint.
+
+        Returns:
+            Whether the label existed. This is also True if the call was repeated after a lost connection, and the first
+            attempt may have removed the label.
+        """
         return self._driver.run(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
     async def aunlabel(self, thread_id: str, name: str) -> bool:
-        """Take a name from its checkpoint; whether there was such a one, as `delete_checkpoint` tells it."""
+        """Async version of `unlabel`."""
         return await self._driver.arun(unlabel(self._dialect, thread_text(thread_id), label_text(name)))
 
     def labelled(self, thread_id: str, name: str) -> RunnableConfig:
-        """The config of the checkpoint with a name, to invoke or fork from; raises `CheckpointNotFound`."""
+        """Return the config of the checkpoint with a label, to invoke a graph or to fork from.
+
+        Raises:
+            CheckpointNotFound: No checkpoint of the thread has this label.
+        """
         return self._driver.run(labelled(self._dialect, thread_text(thread_id), label_text(name)))
 
     async def alabelled(self, thread_id: str, name: str) -> RunnableConfig:
-        """The config of the checkpoint with a name, to invoke or fork from; raises `CheckpointNotFound`."""
+        """Async version of `labelled`."""
         return await self._driver.arun(labelled(self._dialect, thread_text(thread_id), label_text(name)))
 
     def labels(self, thread_id: str) -> dict[str, RunnableConfig]:
-        """All labels of a thread, each with the config of its checkpoint."""
+        """Return all labels of a thread, each with the config of its checkpoint."""
         return self._driver.run(labels_of_thread(self._dialect, thread_text(thread_id)))
 
     async def alabels(self, thread_id: str) -> dict[str, RunnableConfig]:
-        """All labels of a thread, each with the config of its checkpoint."""
+        """Async version of `labels`."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
 
     def _write_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
-        """For an overlay, which has to bring its writes in among ours."""
+        """Path, task and index of each write of a checkpoint. An overlay needs them to sort its own writes in."""
         return self._driver.run(write_places(self._dialect, _exact(config)))
 
     async def _awrite_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
-        """For an overlay, which has to bring its writes in among ours."""
+        """Async version of `_write_places`."""
         return await self._driver.arun(write_places(self._dialect, _exact(config)))
 
-    # The inbox
+    # Interrupts
 
     def interrupts(self, *, prefix: str = "") -> list[WaitingThread]:
-        """The threads that wait for a human, since when and for what, those that have waited longest first.
+        """Return the threads that wait for a human, the one that has waited longest first.
 
-        That is what `interrupt()` asks, in subgraphs too; a run that was stopped by `interrupt_before` asks nothing.
+        These are the threads with an open `interrupt()`, in the root graph or in a subgraph. A run that
+        `interrupt_before` has stopped is not among them, because it asks nothing.
 
         Args:
-            prefix: Only threads whose ids begin so.
+            prefix: Only threads whose ids start with this.
         """
         return self._driver.run(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
 
     async def ainterrupts(self, *, prefix: str = "") -> list[WaitingThread]:
-        """The threads that wait for a human, since when and for what, those that have waited longest first.
-
-        That is what `interrupt()` asks, in subgraphs too; a run that was stopped by `interrupt_before` asks nothing.
-
-        Args:
-            prefix: Only threads whose ids begin so.
-        """
+        """Async version of `interrupts`."""
         return await self._driver.arun(waiting_threads(self._dialect, self._codec, prefix_text(prefix)))
 
     # Forks
@@ -314,14 +317,15 @@ class ThreadMethods(ABC):
         checkpoint_id: str | None = None,
         run_id: str | None = None,
     ) -> RunnableConfig:
-        """Start a thread from a checkpoint of another one's root graph, with all that it needs and nothing after it.
+        """Start a new thread from a checkpoint of another thread's root graph.
 
-        The checkpoint's metadata says where it comes from, in `forked_from_thread` and `forked_from_checkpoint`.
+        The new thread has this checkpoint and everything that it needs, and nothing that came after it. The metadata of
+        the checkpoint names its origin in `forked_from_thread` and `forked_from_checkpoint`.
 
         Args:
             source_thread_id: The thread to fork.
-            target_thread_id: A thread without checkpoints.
-            checkpoint_id: The checkpoint to start from; the newest one by default.
+            target_thread_id: The id of the new thread, which must not have checkpoints.
+            checkpoint_id: The checkpoint to start from; the newest by default.
             run_id: Start from the last checkpoint of this run instead.
 
         Returns:
@@ -329,7 +333,10 @@ class ThreadMethods(ABC):
 
         Raises:
             ThreadExists: The target has checkpoints.
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
+            CheckpointNotFound: The checkpoint does not exist, or it was pruned.
+            ConfigError: Both `checkpoint_id` and `run_id` are given.
+
+        Idempotent: yes, as long as the new thread has not gone on.
         """
         return self._driver.run(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
 
@@ -341,23 +348,7 @@ class ThreadMethods(ABC):
         checkpoint_id: str | None = None,
         run_id: str | None = None,
     ) -> RunnableConfig:
-        """Start a thread from a checkpoint of another one's root graph, with all that it needs and nothing after it.
-
-        The checkpoint's metadata says where it comes from, in `forked_from_thread` and `forked_from_checkpoint`.
-
-        Args:
-            source_thread_id: The thread to fork.
-            target_thread_id: A thread without checkpoints.
-            checkpoint_id: The checkpoint to start from; the newest one by default.
-            run_id: Start from the last checkpoint of this run instead.
-
-        Returns:
-            The config of the new thread's checkpoint.
-
-        Raises:
-            ThreadExists: The target has checkpoints.
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
-        """
+        """Async version of `fork_thread`."""
         return await self._driver.arun(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
 
     def _fork(
@@ -379,65 +370,56 @@ class ThreadMethods(ABC):
     # Deleting
 
     def delete_checkpoint(self, config: RunnableConfig) -> bool:
-        """Delete the checkpoint that a config names by its id, with the subgraph calls that it started.
+        """Delete one checkpoint, with the subgraph calls that it started.
 
-        One that a descendant's `DeltaChannel` goes back to is hidden instead, until nothing needs it. If it was the
-        newest, the thread goes on from its parent, whose tasks run again.
+        If a descendant's `DeltaChannel` needs the checkpoint, it is hidden until nothing needs it. If it was the
+        newest, the thread goes on from its parent, and the parent's tasks run again.
+
+        Args:
+            config: The thread, the namespace and the checkpoint id.
 
         Returns:
-            Whether there was such a checkpoint. True as well if it had to be tried again, after the connection was
-            lost, and the first attempt may have deleted it.
+            Whether the checkpoint existed. This is also True if the call was repeated after a lost connection, and the
+            first attempt may have deleted the checkpoint.
 
         Raises:
-            CheckpointLabelled: It has a label.
+            CheckpointLabelled: The checkpoint has a label.
+            ConfigError: The config has no checkpoint id.
+
+        Idempotent: yes.
         """
         return self._driver.run(self._deletion(config))
 
     async def adelete_checkpoint(self, config: RunnableConfig) -> bool:
-        """Delete the checkpoint that a config names by its id, with the subgraph calls that it started.
-
-        One that a descendant's `DeltaChannel` goes back to is hidden instead, until nothing needs it. If it was the
-        newest, the thread goes on from its parent, whose tasks run again.
-
-        Returns:
-            Whether there was such a checkpoint. True as well if it had to be tried again, after the connection was
-            lost, and the first attempt may have deleted it.
-
-        Raises:
-            CheckpointLabelled: It has a label.
-        """
+        """Async version of `delete_checkpoint`."""
         return await self._driver.arun(self._deletion(config))
 
     def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
-        """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
+        """Make an earlier checkpoint of the root graph the newest: delete everything after it, in all namespaces.
 
-        The thread goes on from there as if nothing had come behind: tasks that have run since run again.
+        The thread goes on as if nothing had come after that checkpoint. Tasks that have run since then run again.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_id: The checkpoint that becomes the newest.
 
         Returns:
             The config of that checkpoint.
 
         Raises:
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
-            CheckpointLabelled: One that would go has a label.
+            CheckpointNotFound: The checkpoint does not exist, or it was pruned.
+            CheckpointLabelled: A checkpoint that would be deleted has a label; nothing was deleted.
+
+        Idempotent: yes.
         """
         return self._driver.run(self._rollback(thread_id, checkpoint_id))
 
     async def arollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
-        """Make a checkpoint of the root graph the newest: all that came behind it goes, in all namespaces.
-
-        The thread goes on from there as if nothing had come behind: tasks that have run since run again.
-
-        Returns:
-            The config of that checkpoint.
-
-        Raises:
-            CheckpointNotFound: There is no such checkpoint, or it was pruned.
-            CheckpointLabelled: One that would go has a label.
-        """
+        """Async version of `rollback`."""
         return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
 
     def _is_decided_there(self, texts: Mapping[str, str]) -> bool:
-        """Whether the database compares all that a filter has."""
+        """Whether the database can compare everything in a filter."""
         return len(narrowing(texts, contains=self._dialect.filter_contains)) == len(texts)
 
     def _deletion(self, config: RunnableConfig) -> Operation[bool]:
@@ -452,7 +434,7 @@ class ThreadMethods(ABC):
 
 
 def _exact(config: RunnableConfig) -> Key:
-    """The key of a config that names its checkpoint."""
+    """The key of a config that names its checkpoint by id."""
     key = key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("the config has no checkpoint_id, and the newest one is not deleted by chance; name it")
@@ -492,10 +474,10 @@ AnyPage = TypeVar("AnyPage", ThreadPage, Page)
 
 
 def _next(after: AnyPage | None, found: int, limit: int | None) -> tuple[AnyPage | None, int | None]:
-    """The page after one on which so many were found, and what is left of the limit."""
+    """The page after one on which `found` were found, and what remains of the limit."""
     if limit is not None:
         limit -= found
     if after is None or (limit is not None and limit <= 0):
         return None, limit
-    # Where the database cannot decide a filter, a page holds fewer than were asked for, and the next one is a full one.
+    # If the database cannot evaluate a filter, a page may hold fewer matches than requested; then ask for a full page.
     return after._replace(limit=min(limit, RECORDS) if limit is not None and found == after.limit else RECORDS), limit

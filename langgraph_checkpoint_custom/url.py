@@ -1,4 +1,4 @@
-"""`open_saver`: the URL picks the database."""
+"""`open_saver`, which selects the database by a URL."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from langgraph_checkpoint_custom.sqlite import SqliteSaver
 
 
 def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
-    """The saver for a URL; opens nothing yet.
+    """Return the saver for a database URL, without connecting yet.
 
     Args:
-        url: `sqlite:///checkpoints.db` (relative), `sqlite:////var/lib/app/checkpoints.db` (absolute),
+        url: `sqlite:///checkpoints.db` (relative path), `sqlite:////var/lib/app/checkpoints.db` (absolute path),
             `sqlite:///:memory:`, or `postgresql://user:password@host/database`.
-        options: Those of `SqliteSaver` or `PostgresSaver`.
+        options: The options of `SqliteSaver` or `PostgresSaver`.
 
     Raises:
-        ConfigError: The URL names no database that this package knows.
+        ConfigError: The URL does not name a database that this package supports.
     """
     if not isinstance(url, str):
         raise ConfigError(f"a database URL is text, not {type(url).__name__}; for a path use SqliteSaver")
@@ -36,12 +36,12 @@ def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
             raise ConfigError(
                 "a sqlite:/// URL has no options; give them to open_saver, and write %3F for a question mark"
             )
-        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)  # type: ignore[misc]  # It refuses others.
+        return SqliteSaver(unquote(rest[3:]) or ":memory:", **options)  # type: ignore[misc]  # It raises for others.
     if scheme.partition("+")[0] in ("postgresql", "postgres"):
         from langgraph_checkpoint_custom.postgres import PostgresSaver
 
         return PostgresSaver.from_conn_string(url, **options)  # type: ignore[misc]
-    # What is no scheme may be a connection string with a password in it.
+    # Without a scheme it may be a connection string with a password.
     known = colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme)
     what = f"a URL that starts with {scheme!r}" if known else "a text that is no URL"
     raise ConfigError(f"no database is known for {what}; use sqlite:/// or postgresql://")

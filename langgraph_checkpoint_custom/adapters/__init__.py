@@ -1,1 +1,5 @@
-"""Bridges to things that this package does not own."""
+"""Other agent frameworks in the same store."""
+
+from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
+
+__all__ = ["thread_of"]

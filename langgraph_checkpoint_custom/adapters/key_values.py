@@ -1,7 +1,7 @@
-"""Values by namespace and key, in the shape of the TypeScript package `deepagentsdk`'s `KeyValueStore`.
+"""Values by namespace and key, with the methods of the TypeScript package `deepagentsdk`'s `KeyValueStore`.
 
-Each is the document of a thread, whose name begins with the length of the namespace: so what begins with a namespace
-and a slash are its own keys, and none of a longer one.
+Each value is the document of a thread. The thread's name begins with the length of the namespace, so a prefix of a
+namespace and a slash finds the keys of that namespace, and not those of longer ones.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ class Item(NamedTuple):
 
 
 class KeyValueStore:
-    """Dicts by namespace and key, sync and async; every put is a new version.
+    """Stores dicts by namespace and key; every put is a new version.
 
-    Older versions stay until the thread is pruned, by the saver's retention for instance.
+    Older versions stay until the thread is pruned, for example by the saver's retention. Every method has a sync and an
+    async version.
 
     Args:
-        saver: Where they are stored; it stays the caller's to close.
+        saver: The saver to store with; it stays yours to close.
     """
 
     def __init__(self, saver: CheckpointSaver) -> None:
@@ -53,12 +54,12 @@ class KeyValueStore:
         self._desk = Desk(saver)
 
     def get(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
-        """The value of a key; None if there is none."""
+        """Return the value of a key; None if there is none."""
         found = self._desk.run(read_value, _thread_id(namespace, key))
         return found and _value(found)
 
     async def aget(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
-        """The value of a key; None if there is none."""
+        """Async version of `get`."""
         found = await self._desk.arun(read_value, _thread_id(namespace, key))
         return found and _value(found)
 
@@ -67,23 +68,23 @@ class KeyValueStore:
         self._desk.run(put_value, attempt(), _thread_id(namespace, key), _plain(value))
 
     async def aput(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
-        """Store the value of a key."""
+        """Async version of `put`."""
         await self._desk.arun(put_value, attempt(), _thread_id(namespace, key), _plain(value))
 
     def delete(self, namespace: Sequence[str], key: str) -> None:
-        """Delete a key with its value and all earlier ones."""
+        """Delete a key, with its value and all earlier values."""
         self._saver.delete_thread(_thread_id(namespace, key))
 
     async def adelete(self, namespace: Sequence[str], key: str) -> None:
-        """Delete a key with its value and all earlier ones."""
+        """Async version of `delete`."""
         await self._saver.adelete_thread(_thread_id(namespace, key))
 
     def list(self, namespace: Sequence[str]) -> Sequence[Item]:
-        """The keys of a namespace and their values, not those of longer namespaces, ordered by key."""
+        """Return the keys of a namespace with their values, ordered by key; longer namespaces are not included."""
         return self._desk.run(list_values, _thread_id(namespace, ""))
 
     async def alist(self, namespace: Sequence[str]) -> Sequence[Item]:
-        """The keys of a namespace and their values, not those of longer namespaces, ordered by key."""
+        """Async version of `list`."""
         return await self._desk.arun(list_values, _thread_id(namespace, ""))
 
 

@@ -75,20 +75,20 @@ _NAMES = _Told._fields[1:]
 
 
 class DeepCheckpointStore:
-    """pydantic-deep's `CheckpointStore` of one session, for any number of workers.
+    """pydantic-deep's `CheckpointStore` for one session, for any number of workers.
 
     `create_deep_agent(include_checkpoints=True, checkpoint_store=DeepCheckpointStore(saver, session_id))`.
 
-    Checkpoints are in the order of `created_at`, and of equal ones in that in which their ids were saved first. A
-    retention of the saver's takes each for one checkpoint of the session's thread: `keep_last` should not be below the
-    middleware's limit. What has a label of the saver's is neither counted nor evicted, and `remove` refuses it.
+    Checkpoints are ordered by `created_at`; if it is equal, by when their ids were first saved. For a retention, each
+    is one checkpoint of the session's thread: `keep_last` should not be below the middleware's limit. A checkpoint with
+    a label of the saver is neither counted nor evicted, and `remove` raises `CheckpointLabelled` for it.
 
     Args:
-        saver: Where they are stored; it stays the caller's to close.
-        session_id: Whose checkpoints they are; no other session reads or removes them.
-        pin_labels: Whether `remove_oldest`, and so the middleware's limit, leaves alone what was saved again with
-            another label, which is what the tool `save_checkpoint` does. `count` counts only the others then: the limit
-            is one for automatic checkpoints, and the loop that enforces it ends.
+        saver: The saver to store with; it stays yours to close.
+        session_id: The owner of the checkpoints. Other sessions cannot read or remove them.
+        pin_labels: Whether `remove_oldest`, and so the middleware's limit, leaves checkpoints alone that were saved
+            again with another label, as the tool `save_checkpoint` does. `count` then counts only the others: the limit
+            applies to automatic checkpoints, and the loop that enforces it ends.
     """
 
     def __init__(self, saver: CheckpointSaver, session_id: str, *, pin_labels: bool = False) -> None:
@@ -100,7 +100,7 @@ class DeepCheckpointStore:
         self._counted: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        """Save a checkpoint; one with the same id is replaced and keeps its place."""
+        """Save a checkpoint; one with the same id is replaced and keeps its place in the order."""
         told = {
             "id": text("the id of a checkpoint", checkpoint.id, MAX_ID),
             "label": checkpoint.label,
@@ -113,34 +113,34 @@ class DeepCheckpointStore:
         await self._desk.arun(put_deep_checkpoint, attempt(), self._thread_id, told, _encoded(checkpoint.messages))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint with an id."""
+        """Return the checkpoint with an id, or None."""
         return next(iter(await self._read(id=checkpoint_id)), None)
 
     async def get_by_label(self, label: str) -> Checkpoint | None:
-        """The oldest checkpoint with a label."""
+        """Return the oldest checkpoint with a label, or None."""
         return next(iter(await self._read(label=label)), None)
 
     async def list_all(self) -> list[Checkpoint]:
-        """All checkpoints, the oldest first."""
+        """Return all checkpoints, oldest first."""
         return await self._read()
 
     async def remove(self, checkpoint_id: str) -> bool:
-        """Remove a checkpoint; of several who do, one is told that it was there."""
+        """Remove a checkpoint; return whether it existed. Of several callers at once, one gets True."""
         self._forget_count()
         return await self._desk.arun(remove_deep_checkpoint, attempt(), self._thread_id, wanted({"id": checkpoint_id}))
 
     async def remove_oldest(self) -> bool:
-        """Remove the oldest checkpoint; whether one was removed.
+        """Remove the oldest checkpoint; return whether one was removed.
 
-        None is if others have removed some since this task has counted them: so a loop that counts and removes never
-        removes more than it has counted.
+        None is removed if others have removed some since this task counted them. So a loop that counts and removes
+        never removes more than it has counted.
         """
         return await self._desk.arun(
             remove_deep_checkpoint, attempt(), self._thread_id, {}, pin=self._pin_labels, at_least=self._forget_count()
         )
 
     async def count(self) -> int:
-        """The number of checkpoints that may be evicted."""
+        """Return the number of checkpoints that may be evicted."""
         number = await self._desk.arun(count_deep_checkpoints, self._thread_id, pin=self._pin_labels)
         if task := asyncio.current_task():
             self._counted[task] = number

@@ -1,6 +1,6 @@
-"""Sessions of applications: each save of one is a version of the document in a thread of its own.
+"""Sessions of applications. Each session is a thread, and each save of a session is a new version in it.
 
-The contract is the simple one of the TypeScript package `deepagentsdk`: save, load, list, delete, exists.
+The methods are the simple ones of the TypeScript package `deepagentsdk`: save, load, list, delete, exists.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 @dataclass
 class SessionCheckpoint:
-    """Where a session is.
+    """The state of a session.
 
     Attributes:
         thread_id: The session.
-        step: How far its agent is.
+        step: The step that its agent has reached.
         messages: The conversation.
-        state: What the agent keeps besides, by name, such as `todos` and `files`.
-        interrupt: What waits for a human, if anything does.
-        created_at: When the session was saved first; by the clock then, if it came without. Text in ISO 8601 is taken.
-        updated_at: When it was saved last; what it comes with is not stored.
+        state: Other data of the agent, by name, such as `todos` and `files`.
+        interrupt: The request that waits for a human, if there is one.
+        created_at: When the session was first saved. If it is None then, the current time is stored. ISO 8601 text is
+            accepted.
+        updated_at: When the session was last saved; a value that you pass in is not stored.
     """
 
     thread_id: str
@@ -65,14 +66,14 @@ class SessionCheckpoint:
 
 
 class SessionVersion(NamedTuple):
-    """A version of a session, without what is in it.
+    """A version of a session, without its content.
 
     Attributes:
-        version: What `load` and `restore` know it by.
-        step: How far the agent was.
-        messages: How many there were.
-        interrupted: Whether something waited for a human.
-        updated_at: When it was saved.
+        version: The version's id, for `load` and `restore`.
+        step: The step that the agent had reached.
+        messages: The number of messages.
+        interrupted: Whether a request waited for a human.
+        updated_at: When the version was saved.
     """
 
     version: str
@@ -83,7 +84,7 @@ class SessionVersion(NamedTuple):
 
 
 class SessionEvent(NamedTuple):
-    """What was saved or loaded; `messages` is how many there are."""
+    """A session that was saved or loaded; `messages` is the number of messages."""
 
     thread_id: str
     step: int
@@ -95,15 +96,16 @@ OnSession = Callable[[SessionEvent], object]
 
 
 class SessionStore:
-    """Sessions by their thread ids, sync and async; every save is a new version.
+    """Stores sessions by thread id; every save is a new version.
 
-    Older versions stay until the thread is pruned, by the saver's retention for instance.
+    Older versions stay until the thread is pruned, for example by the saver's retention. Every method has a sync and an
+    async version.
 
     Args:
-        saver: Where they are stored; it stays the caller's to close.
-        namespace: Whose sessions they are; no other namespace reads, lists or deletes them.
-        on_saved: Called after each save and restore; what it raises is logged and changes nothing.
-        on_loaded: Called after each load that has found a session, in the same way.
+        saver: The saver to store with; it stays yours to close.
+        namespace: The owner of the sessions. Other namespaces cannot read, list or delete them.
+        on_saved: Called with a `SessionEvent` after each save and restore. Errors in it are logged and change nothing.
+        on_loaded: Called with a `SessionEvent` after each load that finds a session, in the same way.
     """
 
     def __init__(
@@ -122,20 +124,20 @@ class SessionStore:
         self._on_loaded = on_loaded
 
     def save(self, checkpoint: SessionCheckpoint) -> None:
-        """Save a session; `created_at` stays that of the first save."""
+        """Save a session as a new version; `created_at` stays that of the first save."""
         hook = _sync("on_saved", self._on_saved)
         event = _event(checkpoint)
         self._desk.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
         _call(hook, event)
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
-        """Save a session; `created_at` stays that of the first save."""
+        """Async version of `save`."""
         event = _event(checkpoint)
         await self._desk.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
         await _acall(self._on_saved, event)
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
-        """A session as it was saved last, or a version of it; None if there is none."""
+        """Return a session as it was last saved, or one of its versions; None if there is none."""
         hook = _sync("on_loaded", self._on_loaded)
         found = self._desk.run(read_session, self._thread_id(thread_id), "", version and _version(version))
         if found is None:
@@ -145,7 +147,7 @@ class SessionStore:
         return checkpoint
 
     async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
-        """A session as it was saved last, or a version of it; None if there is none."""
+        """Async version of `load`."""
         found = await self._desk.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
         if found is None:
             return None
@@ -154,11 +156,11 @@ class SessionStore:
         return checkpoint
 
     def list(self) -> Sequence[str]:
-        """The thread ids of all sessions, the one that was saved last first; none of them is read."""
+        """Return the thread ids of all sessions, the one that was saved last first, without reading the sessions."""
         return [found.name[-1] for found in self._desk.run(threads_under, self._prefix)]
 
     async def alist(self) -> Sequence[str]:
-        """The thread ids of all sessions, the one that was saved last first; none of them is read."""
+        """Async version of `list`."""
         return [found.name[-1] for found in await self._desk.arun(threads_under, self._prefix)]
 
     def delete(self, thread_id: str) -> None:
@@ -166,27 +168,31 @@ class SessionStore:
         self._saver.delete_thread(self._thread_id(thread_id))
 
     async def adelete(self, thread_id: str) -> None:
-        """Delete a session with all its versions."""
+        """Async version of `delete`."""
         await self._saver.adelete_thread(self._thread_id(thread_id))
 
     def exists(self, thread_id: str) -> bool:
-        """Whether there is a session; it is not read."""
+        """Return whether a session exists, without reading it."""
         return self._saver.thread_exists(self._thread_id(thread_id))
 
     async def aexists(self, thread_id: str) -> bool:
-        """Whether there is a session; it is not read."""
+        """Async version of `exists`."""
         return await self._saver.athread_exists(self._thread_id(thread_id))
 
     def history(self, thread_id: str) -> Sequence[SessionVersion]:
-        """The versions of a session, the newest first; none of them is read."""
+        """Return the versions of a session, newest first, without reading their content."""
         return [_told(found) for found in self._saver.history(_config(self._thread_id(thread_id)))]
 
     async def ahistory(self, thread_id: str) -> Sequence[SessionVersion]:
-        """The versions of a session, the newest first; none of them is read."""
+        """Async version of `history`."""
         return [_told(found) async for found in self._saver.ahistory(_config(self._thread_id(thread_id)))]
 
     def restore(self, thread_id: str, version: str) -> SessionCheckpoint:
-        """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
+        """Save the content of a version as the newest version.
+
+        Raises:
+            CheckpointNotFound: The session does not have this version.
+        """
         hook = _sync("on_saved", self._on_saved)
         found = self._desk.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
         checkpoint = _decoded(thread_id, found)
@@ -194,7 +200,7 @@ class SessionStore:
         return checkpoint
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
-        """Save what a version holds as the newest one; raises `CheckpointNotFound` if there is no such version."""
+        """Async version of `restore`."""
         found = await self._desk.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
         checkpoint = _decoded(thread_id, found)
         await _acall(self._on_saved, _event(checkpoint))

@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
 
 def thread_of(kind: str, *name: str) -> str:
-    """The id of a thread of a kind."""
+    """Return the id of another framework's thread, from its kind, such as "cubeloop", and the parts of its name."""
     for part in name:
         if not isinstance(part, str):
             raise ConfigError(f"the name of a {kind} must be text, not {type(part).__name__}")

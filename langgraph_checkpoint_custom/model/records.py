@@ -1,4 +1,4 @@
-"""What is told of threads, runs and checkpoints without reading their values.
+"""Threads, runs and checkpoints as records, without their values.
 
 Must not know: SQL, connections, serializers.
 """
@@ -19,7 +19,7 @@ RECORDS = 200
 
 
 class CheckpointRecord(NamedTuple):
-    """A checkpoint without its values; `metadata` is as in a `CheckpointTuple`."""
+    """A checkpoint without its values; `metadata` is the same as in a `CheckpointTuple`."""
 
     thread_id: str
     checkpoint_ns: str
@@ -30,12 +30,12 @@ class CheckpointRecord(NamedTuple):
 
     @property
     def config(self) -> RunnableConfig:
-        """What names this checkpoint."""
+        """The config that names this checkpoint."""
         return config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
 
     @property
     def parent_config(self) -> RunnableConfig | None:
-        """What names the checkpoint that it went on from."""
+        """The config that names the parent checkpoint, or None if it has none."""
         return config_of(self.thread_id, self.checkpoint_ns, self.parent_id) if self.parent_id else None
 
 
@@ -47,25 +47,25 @@ class ThreadRecord(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        """The framework whose thread it is; None if it is LangGraph's."""
+        """The framework that the thread belongs to; None for LangGraph."""
         return kind_of(self.thread_id)
 
     @property
     def name(self) -> tuple[str, ...]:
-        """What that framework calls it; for LangGraph its id."""
+        """The name of the thread in that framework; for LangGraph, its id."""
         return name_of(self.thread_id)
 
 
 class RunRecord(NamedTuple):
-    """What one run has stored of the root graph.
+    """A run, by the checkpoints of the root graph that it has stored.
 
     Attributes:
-        run_id: The run; None for checkpoints whose metadata name none.
-        first_id: Its first checkpoint.
-        last_id: Its last one.
-        checkpoints: How many there are.
-        finished: Whether the last one has nothing left to do. False for a run that goes on, waits for a human, has
-            failed, or was killed.
+        run_id: The run; None for checkpoints whose metadata names no run.
+        first_id: The id of its first checkpoint.
+        last_id: The id of its last checkpoint.
+        checkpoints: The number of its checkpoints.
+        finished: Whether nothing is left to do after the last one. False for a run that continues, waits for a human,
+            has failed, or was killed.
     """
 
     run_id: str | None
@@ -89,9 +89,10 @@ class WaitingThread(NamedTuple):
 
     Attributes:
         thread_id: The thread.
-        checkpoint_id: Its newest checkpoint.
-        since: When that was made, and the superstep began that asks; None if LangGraph has not noted it.
-        interrupts: What is asked, as LangGraph's `Interrupt`s; each has an `id` for the answer and a `value`.
+        checkpoint_id: The id of its newest checkpoint.
+        since: When that checkpoint was made, which is when the superstep with the interrupts began; None if the
+            checkpoint has no time.
+        interrupts: The open interrupts, as LangGraph's `Interrupt`s; each has an `id` for the answer and a `value`.
     """
 
     thread_id: str
@@ -101,7 +102,7 @@ class WaitingThread(NamedTuple):
 
     @property
     def config(self) -> RunnableConfig:
-        """What to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
+        """The config to answer with: `graph.invoke(Command(resume={id: …}), waiting.config)`."""
         return {"configurable": {"thread_id": self.thread_id}}
 
 

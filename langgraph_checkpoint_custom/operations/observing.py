@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OperationEvent:
-    """An operation that has ended.
+    """An operation that has ended; `on_operation` gets one for each.
 
     Attributes:
         name: `put`, `get_tuple`, `list_page` and so on.
         database: "postgresql" or "sqlite".
-        seconds: From the call to its end, with all waiting.
-        round_trips: Trips to the database, those of failed attempts included.
-        rows: Rows that came back.
-        bytes: Bytes of values that were sent and came back.
+        seconds: The time from the call to its end, including all waiting.
+        round_trips: Round trips to the database, including those of failed attempts.
+        rows: Rows that the database returned.
+        bytes: Bytes of values that were sent and returned.
         retries: Attempts after the first one.
-        thread_id: The thread, if it is about one.
-        checkpoint_ns: The namespace, if it is about one.
-        error: The class of the error that it ended with; None if it succeeded.
+        thread_id: The thread, if the operation is about one thread.
+        checkpoint_ns: The namespace, if the operation is about one namespace.
+        error: The class of the error that ended the operation; None if it succeeded.
     """
 
     name: str

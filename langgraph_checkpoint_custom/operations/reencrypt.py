@@ -42,7 +42,13 @@ Key = Mapping[str, Any]
 
 
 class Renewal(NamedTuple):
-    """What `reencrypt` did, or would: rows that it saw, that it stored anew, and those that no key decrypts."""
+    """The result of `reencrypt`: how many rows it read and stored again, and those that no key decrypts.
+
+    Attributes:
+        rows: Rows that were read.
+        renewed: Rows that were stored again, or that a dry run would store again.
+        unreadable: Errors for up to 100 rows that no key decrypts.
+    """
 
     rows: int
     renewed: int

@@ -1,6 +1,6 @@
-"""Files that any of our databases can be written to and filled from: `export_file` and `import_file`.
+"""Files that any supported database can be written to and filled from: `export_file` and `import_file`.
 
-Such a file holds JSON lines, compressed with Zstandard:
+A file holds JSON lines, compressed with Zstandard:
 
     {"langgraph-checkpoint-custom":2}
     {"thread":"1"}
@@ -9,10 +9,10 @@ Such a file holds JSON lines, compressed with Zstandard:
     …
     {"threads":1}
 
-The rows of a thread are the columns of the tables, bytes as base64; all are of one point in time. `sha256` is that of
-their lines, each with its line feed. Where the threads of all tenants were exported, `tenant` in the lines `thread` and
-`end` says whose they are; version 1 had no such threads. After a thread a frame of Zstandard may end, and the next one
-begin. Values stay as they are stored, compressed or encrypted.
+The rows of a thread are the columns of the tables, with bytes as base64. All rows of a thread are of one point in time.
+`sha256` is the hash of their lines, each with its line feed. If the threads of all tenants were exported, `tenant` in
+the lines `thread` and `end` names the tenant of the thread; version 1 had no such threads. After a thread, a Zstandard
+frame may end and the next one begin. Values stay as they are stored, compressed or encrypted.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ FORMAT = "langgraph-checkpoint-custom"
 VERSION = 2
 READABLE = (1, 2)
 END = b'{"end":'
-# Bytes of lines after which a frame ends with its thread: what a resumed export has to write again at most, but for the
+# Bytes of lines after which a frame ends at the end of its thread. A resumed export writes at most this again, plus the
 # thread. Smaller frames compress less.
 FRAME = 4_000_000
 LEVEL = 3
-# Bytes of a thread that are in memory until all of it is read; more goes to a temporary file.
+# Bytes of a thread that are held in memory until all of it is read; a larger one goes to a temporary file.
 SPOOL = 32_000_000
-# Bytes of a row in a file that are read; larger ones have to be expected, since a few bytes can unpack to any number.
+# The largest row of a file, in bytes: a few bytes can unpack to any number, so there has to be a limit.
 LARGEST_ROW = 256_000_000
 # Why a thread may not be stored while the others are.
 REFUSALS = (ThreadExists, ThreadBusy)
 
-# Told after each thread how many are done.
+# Called after each thread with the number of threads that are done.
 Progress = Callable[[int], None]
 
 
 @dataclass
 class Exchanged:
-    """What an export or an import has done.
+    """What an export, an import or a transfer has done.
 
     Attributes:
-        threads: Threads that were written or stored, and checked.
-        rows: Their rows.
-        problems: By thread, why it was not stored.
+        threads: Threads that were written, or stored and checked.
+        rows: The rows of these threads.
+        problems: By thread id, why a thread was not stored.
     """
 
     threads: int = 0
@@ -75,7 +75,7 @@ class Exchanged:
 
 
 class BrokenExport(CheckpointError):
-    """A file is not what an export has written, or not all of it."""
+    """A file was not written by an export, is damaged, or is not complete."""
 
 
 def export_file(
@@ -85,15 +85,23 @@ def export_file(
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> Exchanged:
-    """Write all threads of a saver to a file, while runs go on.
+    """Write all threads of a saver to a file; runs may continue meanwhile.
 
-    Until it is complete the file's name ends with `.part`. An export that was killed goes on where that ends.
+    Until the file is complete, its name ends with `.part`. If the export was killed, the next call continues where that
+    file ends.
 
     Args:
-        saver: Whose threads; those of its tenant, if it has one, who is not named in the file then.
-        path: The file, which must not be there yet.
-        progress: Told after each thread.
-        tenants: Whether the threads of all tenants go along.
+        saver: The saver whose threads are written. The saver of a tenant exports that tenant's threads, and the file
+            does not name the tenant.
+        path: The file, which must not exist.
+        progress: Called after each thread with the number of threads that are done.
+        tenants: Whether to include the threads of all tenants.
+
+    Returns:
+        What was written.
+
+    Raises:
+        ConfigError: The file exists.
     """
     flag("tenants", tenants)
     path = Path(path)
@@ -113,7 +121,7 @@ def export_file(
             end = _told(own, thread_id, spool)
             size += spool.tell()
             spool.seek(0)
-            # A tenant's saver does not tell whose they are: they may become another one's.
+            # The export of a tenant's saver does not name the tenant: its threads may become another's.
             whose = {} if saver is own else {"tenant": own._dialect._tenant}
             packed.write(_line({"thread": thread_id, **whose}))
             copyfileobj(spool, packed)
@@ -138,20 +146,25 @@ def import_file(
     progress: Progress = lambda threads: None,
     largest_row: int = LARGEST_ROW,
 ) -> Exchanged:
-    """Store the threads of a file, each whole and checked, or not at all; one that was killed may be started again.
+    """Store the threads of a file; each is checked, and stored completely or not at all.
 
-    A thread that has other rows than the file has, or that somebody has claimed, is a problem, and stays as it is. What
-    the file says to be a tenant's becomes that tenant's, and is a problem for the saver of a tenant.
+    If the import was killed, call it again. A thread that has other rows in the target, or that somebody has claimed,
+    stays as it is and is in `problems`. A thread that the file assigns to a tenant is stored for that tenant; the saver
+    of another tenant does not store it, and it is in `problems`.
 
     Args:
-        saver: Where to.
+        saver: The saver to store to.
         path: The file.
-        progress: Told after each thread.
-        largest_row: How many bytes a row of the file may have. A small file can unpack to any number of them.
+        progress: Called after each thread with the number of threads that are done.
+        largest_row: The largest number of bytes that a row of the file may have. A small file can unpack to any number
+            of bytes.
+
+    Returns:
+        What was stored.
 
     Raises:
-        BrokenExport: The file is of another kind or of a later version, it has a line that no export writes, or its end
-            is missing; the threads before that are stored.
+        BrokenExport: The file is of another kind or of a later version, has a line that no export writes, or is not
+            complete. The threads before that point are stored.
     """
     done = Exchanged()
     lines = _Lines(Path(path), largest_row)
@@ -186,7 +199,7 @@ def import_file(
 
 
 def count_exported(path: str | Path) -> int:
-    """The number of threads in a file, which is read for that to its end."""
+    """Return the number of threads in a file; reads the whole file."""
     return sum(line.startswith(b'{"thread":') for line in _Lines(Path(path), LARGEST_ROW))
 
 
@@ -197,20 +210,24 @@ def transfer(
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> Exchanged:
-    """Store the threads of a saver with another one, of whatever database, each whole and checked, or not at all.
+    """Store the threads of one saver with another, on any database; each completely or not at all.
 
-    May run beside live traffic on the source and be started again: a thread that has changed since is stored anew, and
-    what was written or labelled in the target goes. One that has checkpoints of its own in the target, or is claimed
-    there, is a problem, and stays as it is.
+    You may run it next to live traffic on the source and run it again. A thread that has changed since is then stored
+    again; what was written or labelled in its copy is deleted. A thread that has checkpoints of its own in the target,
+    or is claimed there, stays as it is and is in `problems`.
 
     Args:
-        source: Where from. Of a tenant's saver, that tenant's threads.
-        target: Where to. What a tenant's saver gives becomes whosever the target is.
-        progress: Told after each thread.
-        tenants: Whether the threads of all tenants go along, to the same tenants.
+        source: The saver to read from. The saver of a tenant transfers that tenant's threads.
+        target: The saver to store to. Threads from the saver of a tenant become those of the target's tenant, if it has
+            one.
+        progress: Called after each thread with the number of threads that are done.
+        tenants: Whether to include the threads of all tenants, which keep their tenant.
+
+    Returns:
+        What was stored.
 
     Raises:
-        ConfigError: The threads of several tenants would become one tenant's.
+        ConfigError: The target is the saver of one tenant, and the source has threads of tenants.
     """
     done = Exchanged()
     flag("tenants", tenants)
@@ -241,7 +258,7 @@ def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bo
 def _threads(
     saver: CheckpointSaver, tenants: bool, after: tuple[str, str] = ("", "")
 ) -> Iterator[tuple[CheckpointSaver, str]]:
-    """All threads, each with the saver of its tenant or, without one, the saver; those behind a tenant and thread."""
+    """The threads after a tenant and thread id, each with the saver of its tenant; without one, the saver."""
     names = sorted(saver.tenants()) if tenants and not saver._dialect._tenant else []
     for name in ["", *names]:
         if name >= after[0]:
@@ -252,7 +269,7 @@ def _threads(
 
 
 def _named(thread_id: str, tenant: str) -> str:
-    """What to call a thread among those of all tenants."""
+    """The name of a thread among those of all tenants."""
     return f"{thread_id} (tenant {tenant})" if tenant else thread_id
 
 
@@ -263,7 +280,10 @@ def _import(
     broken: Callable[[int, Exception], BrokenExport],
     number: int = 0,
 ) -> int:
-    """Store the thread whose lines come until its end; the number of its rows. `number` is that of the line before."""
+    """Store the thread whose lines come next; return the number of its rows.
+
+    `number` is that of the line before.
+    """
     with SpooledTemporaryFile(SPOOL) as spool:
         rows, digest = 0, sha256()
         for line in lines:
@@ -276,7 +296,7 @@ def _import(
             raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
         end = _end(thread_id, rows, digest.hexdigest())
         if line not in (_line(end), _line({**end, "tenant": saver._dialect._tenant})):
-            for _ in _rows(spool, broken, number):  # It may be one of them that nobody can read.
+            for _ in _rows(spool, broken, number):  # If one of them cannot be read, this names it.
                 pass
             raise BrokenExport(f"the lines of thread {thread_id!r} are not those that were exported")
         _store(saver, thread_id, end, lambda: _rows(spool, broken, number))
@@ -300,7 +320,7 @@ def _broken_row(number: int, error: Exception) -> BrokenExport:
 def _rows(
     spool: IO[bytes], broken: Callable[[int, Exception], BrokenExport] = _broken_row, number: int = 0
 ) -> Iterator[ImportedRow]:
-    """The rows of a thread, from its first line on."""
+    """The rows of a thread, from its first line."""
     spool.seek(0)
     for place, line in enumerate(spool, number + 1):
         try:
@@ -318,7 +338,7 @@ def _end(thread_id: str, rows: int, digest: str) -> dict[str, Any]:
 
 
 def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) -> dict[str, Any]:
-    """Read a thread, and write its lines to `out`; what ends them."""
+    """Read a thread and write its lines to `out`; return its last line."""
     rows = 0
     digest = sha256()
 
@@ -343,7 +363,7 @@ def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) 
 
 
 class _Lines:
-    """The lines of a file; `number` is that of the last one, from 1."""
+    """The lines of a file; `number` is that of the last one, counted from 1."""
 
     def __init__(self, path: Path, largest: int) -> None:
         self.number = 0
@@ -360,7 +380,7 @@ class _Lines:
         return line
 
     def told(self, line: bytes) -> dict[str, Any]:
-        """What a line between threads says."""
+        """The content of a line between threads."""
         try:
             what = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -368,7 +388,7 @@ class _Lines:
         return what if isinstance(what, dict) else {}
 
     def broken(self, number: int, error: Exception) -> BrokenExport:
-        """The error for a line that no export has written."""
+        """The error for a line that no export writes."""
         return BrokenExport(f"{self._path}, line {number}: {error or type(error).__name__}")
 
     def _read(self) -> Iterator[bytes]:
@@ -397,7 +417,7 @@ def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
 
 
 def _whole_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
-    """Cut a file behind its last whole frame; the last tenant and thread before that, and what there is."""
+    """Cut a file after its last complete frame; return the last tenant and thread in it, and the counts."""
     done = Exchanged()
     last: tuple[str, str] | None = None
     if not part.exists():
@@ -421,7 +441,7 @@ def _whole_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
 
 
 def _frame(file: BinaryIO) -> bytes | None:
-    """The content of the frame that begins here, or None if it is not whole; the file is behind it then."""
+    """The content of the frame that begins here, and the file is then after it; None if it is not complete."""
     unpacker = ZstdDecompressor().decompressobj()
     content = []
     try:

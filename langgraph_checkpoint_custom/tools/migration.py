@@ -1,8 +1,9 @@
-"""Moving in: from the official savers' tables, or from any saver object.
+"""Migration from the official savers' tables, and copying from any saver object.
 
 `migrate` reads the tables of LangGraph's own PostgreSQL and SQLite savers and stores the values as they are, without
-making objects of them. It runs beside live traffic and may be killed: what is there already is not stored again, so a
-second pass, or a second run, takes only what came meanwhile. Then each checkpoint is read from both sides and compared.
+making objects of them. It runs next to live traffic, and you may kill it at any time. It does not store again what the
+target already has, so a second pass or a second run takes only what is new. Then it reads each checkpoint from both
+sides and compares them.
 
 `copy_from` takes what any saver returns, decoded, and stores it again.
 """
@@ -36,22 +37,22 @@ from langgraph_checkpoint_custom.tools.foreign import (
 )
 from langgraph_checkpoint_custom.tools.official import OfficialStore, Places, open_official
 
-# Times that a thread is moved and compared again if it differs, since a run may have gone on in between.
+# How often a thread that differs is moved and compared again: a run may have continued in between.
 ATTEMPTS = 3
-# Checkpoints whose versions are remembered, to see what is new in a child: parents are mostly the ones just before.
+# Checkpoints whose versions are remembered, to see what is new in a child. Parents mostly come shortly before it.
 REMEMBERED = 200
 
 
 @dataclass
 class Moved:
-    """What a move has done.
+    """What a migration or a copy has done.
 
     Attributes:
-        threads: Threads that were looked at.
-        checkpoints: Checkpoints that were stored; those that were there already are not counted.
+        threads: Threads that were examined.
+        checkpoints: Checkpoints that were stored; those that `migrate` found in the target are not counted.
         writes: Writes that were stored, or stored again.
         verified: Checkpoints that were read from both sides and are the same.
-        problems: By thread, what could not be moved or differs.
+        problems: By thread id, what could not be moved or differs.
     """
 
     threads: int = 0
@@ -66,7 +67,7 @@ class Moved:
         self.writes += len(one.writes)
 
 
-# Told after each thread: the pass ("copy", "catch up", "verify"), and how many threads it has done.
+# Called after each thread with the pass ("copy", "catch up", "verify") and the number of threads that it has done.
 Progress = Callable[[str, int], None]
 
 
@@ -78,34 +79,38 @@ def migrate(
     verify: bool = True,
     progress: Progress = lambda what, threads: None,
 ) -> Moved:
-    """Move everything from an official saver's database, while runs may go on there.
+    """Move everything from the database of an official LangGraph saver; runs may continue there.
 
     Args:
-        source_url: Where the official saver's tables are, see `open_official`.
-        target: Where to. Threads of the same id must not have gone on there by themselves.
-        serde: The serializer of the source; with an `EncryptedSerializer` its values are decrypted, and encrypted again
-            if the target has one.
-        verify: Whether to read everything once more, from both sides, and compare: checkpoints, values, metadata,
-            writes, and what is rebuilt of `DeltaChannel`s.
-        progress: Told after each thread.
+        source_url: The database with the official saver's tables; see `open_official`.
+        target: The saver to store to. A thread that is in both databases must not have continued in the target.
+        serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
+            if the target's serializer encrypts.
+        verify: Whether to read everything again from both sides and compare it: checkpoints, values, metadata, writes,
+            and what `DeltaChannel`s are rebuilt from.
+        progress: Called after each thread with the name of the pass and the number of threads that it has done.
 
     Returns:
-        What was moved. A thread that could not be is among its problems, and the others are moved all the same.
+        What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
     """
     with open_official(source_url, verbatim(serde or JsonPlusSerializer())) as source:
         return _Move(source, target, progress).run(verify=verify)
 
 
 def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None) -> Moved:
-    """Store what another saver returns, thread by thread; what is there already is stored again.
+    """Store what another saver returns, thread by thread; what the target already has is stored again.
 
     Args:
-        source: Any saver with sync methods; of ours, see `transfer`, which takes the threads of tenants along.
-        target: Where to.
-        threads: The threads; all by default, if the source can list them.
+        source: Any saver with sync methods. If it is one of this package, `transfer` also copies the threads of
+            tenants.
+        target: The saver to store to.
+        threads: The ids of the threads. The default is all threads, if the source can list them.
+
+    Returns:
+        What was copied.
 
     Raises:
-        ConfigError: The source has tenants, whose threads would be left behind.
+        ConfigError: The source has tenants, whose threads would be left out.
     """
     if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
         _check_tenants(source.tenants())
@@ -124,16 +129,7 @@ def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads
 async def acopy_from(
     source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None
 ) -> Moved:
-    """Store what another saver returns, thread by thread; what is there already is stored again.
-
-    Args:
-        source: Any saver with async methods; of ours, see `transfer`, which takes the threads of tenants along.
-        target: Where to.
-        threads: The threads; all by default, if the source can list them.
-
-    Raises:
-        ConfigError: The source has tenants, whose threads would be left behind.
-    """
+    """Async version of `copy_from`."""
     if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
         _check_tenants(await source.atenants())
     moved = Moved()
@@ -173,13 +169,13 @@ def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[HeldCheckpoint]
 
 
 class _Known:
-    """The versions in the checkpoints of a thread that were stored last: what is not among its parent's is new."""
+    """The channel versions of the checkpoints that were stored last: a version that the parent does not have is new."""
 
     def __init__(self) -> None:
         self._versions: OrderedDict[tuple[str, str | None], Mapping[str, Any]] = OrderedDict()
 
     def note(self, one: HeldCheckpoint) -> None:
-        """Remember a checkpoint that is stored."""
+        """Remember a checkpoint that was stored."""
         self._versions[one.checkpoint_ns, one.checkpoint_id] = one.versions
         if len(self._versions) > REMEMBERED:
             self._versions.popitem(last=False)
@@ -203,9 +199,10 @@ _Ours = Mapping[tuple[str, str], int]
 
 
 def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
-    """The checkpoints that are not there as they should be, older ones first, and whether anything is known to be new.
+    """The checkpoints that may differ in the target, older ones first, and whether each certainly does.
 
-    Otherwise it is the newest of its namespace, where a question, an answer or an error may have replaced another one.
+    One that may only differ is the newest of its namespace: there, a question, an answer or an error may have
+    replaced another one.
     """
     heads = dict(theirs.keys())
     found = {}
@@ -226,7 +223,7 @@ def _is_key(thread_id: str) -> bool:
 
 
 class _Move:
-    """A move from an official store."""
+    """A migration from an official saver's database."""
 
     def __init__(self, source: OfficialStore, target: CheckpointSaver, progress: Progress) -> None:
         self._source = source
@@ -238,7 +235,7 @@ class _Move:
         self._moved = Moved()
 
     def run(self, *, verify: bool) -> Moved:
-        """Copy, take what came meanwhile if that took a while, and compare."""
+        """Copy, copy again what came meanwhile, and compare."""
         self._pass("copy", self._copy, self._changed)
         if self._moved.checkpoints:
             self._pass("catch up", self._copy, self._changed)
@@ -247,8 +244,8 @@ class _Move:
         return self._moved
 
     def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
-        """Do something with those threads of each page that are chosen."""
-        self._moved.problems = {}  # A later pass meets them again, or they are gone.
+        """Do some work for the chosen threads of each page."""
+        self._moved.problems = {}  # A later pass finds them again if they remain.
         number = 0
         for page in self._source.threads():
             concerned = chosen(page)
@@ -265,12 +262,12 @@ class _Move:
         self._moved.threads = number
 
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
-        """The threads of which the target may not have all; no value is read for that."""
+        """The threads that the target may not have completely; this reads no value."""
         theirs, ours = self._source.places(thread_ids), self._ours(thread_ids)
         return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
 
     def _copy(self, thread_id: str) -> None:
-        """Store what the target has not."""
+        """Store what the target does not have."""
         with self._source.snapshot():
             theirs = self._source.places([thread_id]).get(thread_id, {})
             ours = self._ours([thread_id]).get(thread_id, {})
@@ -287,7 +284,7 @@ class _Move:
                     self._put_writes(one.key, one.writes)
 
     def _replaced(self, place: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
-        """Those of the writes that have taken the place of others since they were stored; looking costs no commit."""
+        """The writes that have replaced others since these were stored; checking costs no commit."""
         found = self._target.get_tuple(config_of(*place))
         ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
         return [
@@ -324,7 +321,7 @@ class _Move:
         self._moved.problems[thread_id] = problem or ""
 
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
-        """The number of checkpoints that are the same, or what is not."""
+        """The number of checkpoints that are the same, or a description of what differs."""
         with self._source.snapshot():
             missing = dict(self._source.places([thread_id]).get(thread_id, {}))
             count = len(missing)
@@ -353,7 +350,7 @@ class _Move:
 
 
 class _Walk(BaseCheckpointSaver[Any]):
-    """LangGraph's own walk over the source."""
+    """Walks over the ancestors in the source as LangGraph does."""
 
     def __init__(self, source: OfficialStore) -> None:
         super().__init__()

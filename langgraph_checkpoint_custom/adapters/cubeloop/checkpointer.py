@@ -41,13 +41,13 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimina
 
 
 class CubeLoopCheckpointer:
-    """A `Checkpointer` for CubeLoop's agents, on the tables of a saver.
+    """A `Checkpointer` for CubeLoop's agents that stores with a saver.
 
-    Nothing is done before the first call. The saver stays its owner's to set up and to close: `async with` is not
-    needed here, and closes nothing.
+    It does nothing before the first call. Its owner sets up and closes the saver: `async with` on the checkpointer is
+    not needed, and closes nothing.
 
     Args:
-        saver: Where to store; `saver.for_tenant(…)` has threads of its own.
+        saver: The saver to store with. `saver.for_tenant(…)` has threads of its own.
     """
 
     def __init__(self, saver: CheckpointSaver) -> None:
@@ -60,7 +60,7 @@ class CubeLoopCheckpointer:
         """Nothing was opened."""
 
     async def load(self, thread_id: str) -> base.CheckpointData | None:
-        """Messages and extra of a thread; None if it has neither."""
+        """Return the messages and the extra of a thread; None if it has neither."""
         found = await self._do(read_messages, stored(thread_id))
         if found is None or found[0].keys().isdisjoint(("extra", "log")):
             return None
@@ -69,7 +69,7 @@ class CubeLoopCheckpointer:
         return base.CheckpointData(_messages(thread_id, entries), extra, channels.get("parent"))
 
     async def append(self, thread_id: str, messages: list[Message]) -> None:
-        """Append messages in one piece, unless one is of a completed run."""
+        """Append messages, all or none; raise an error if one belongs to a completed run."""
         runs: list[str | None] = [getattr(message, "run_id", None) for message in messages]
         entries = [{"run": run, "message": _json(message)} for run, message in zip(runs, messages, strict=True)]
 
@@ -83,21 +83,21 @@ class CubeLoopCheckpointer:
             await self._change(thread_id, check, entries)
 
     async def save_extra(self, thread_id: str, extra: JsonObject) -> None:
-        """Merge into what is there."""
+        """Merge values into the extra of a thread."""
         new = _by_key(extra)
         await self._change(thread_id, lambda channels: {"extra": {**channels.get("extra", {}), **new}})
 
     async def save_pending_request(
         self, thread_id: str, request: HitlRequest | None, *, run_id: str | None = None
     ) -> None:
-        """Put a request with its run in place of the one that waits; none to take that away."""
+        """Store a request with its run in place of the pending one; None removes the pending one."""
         pending = request and {"question": request.question_id, "run": run_id, "request": _json(request)}
         await self._change(
             thread_id, lambda channels: {"pending": pending} if pending or channels.get("pending") else None
         )
 
     async def load_pending(self, thread_id: str) -> tuple[HitlRequest, str | None] | None:
-        """The request that waits, and its run."""
+        """Return the pending request and its run."""
         pending = (await self._do(read_thread, stored(thread_id))).get("pending")
         if pending is None:
             return None
@@ -107,17 +107,17 @@ class CubeLoopCheckpointer:
             raise corrupt(thread_id, "the pending request", error) from error
 
     async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
-        """The request that waits."""
+        """Return the pending request."""
         pending = await self.load_pending(thread_id)
         return pending and pending[0]
 
     async def load_pending_run_id(self, thread_id: str) -> str | None:
-        """The run of the request that waits; not in the protocol, but in each of the framework's own stores."""
+        """Return the run of the pending request. Not in the protocol, but in each of the framework's own stores."""
         pending = await self.load_pending(thread_id)
         return pending and pending[1]
 
     async def clear_pending_request_if_matches(self, thread_id: str, *, question_id: str, run_id: str) -> bool:
-        """Take away the request that waits if it is this one; returns whether it was."""
+        """Remove the pending request if it is this one; return whether it was."""
 
         def clear(channels: Channels) -> Channels | None:
             pending = channels.get("pending")
@@ -129,7 +129,7 @@ class CubeLoopCheckpointer:
     async def save_hitl_answer(
         self, thread_id: str, question_id: str, answer: StructuredValue, *, run_id: str | None = None
     ) -> None:
-        """Note the answer to a question of a run."""
+        """Store the answer to a question of a run."""
         new, run = _json(answer), run_id or ""
 
         def note(channels: Channels) -> Channels:
@@ -141,7 +141,7 @@ class CubeLoopCheckpointer:
     async def load_hitl_answer(
         self, thread_id: str, question_id: str, *, run_id: str | None = None
     ) -> StructuredValue | None:
-        """The answer that was noted, or None."""
+        """Return the stored answer, or None."""
         answers = (await self._do(read_thread, stored(thread_id))).get("answers", {})
         answer: StructuredValue = _read(answers.get(run_id or "", {}).get(question_id, "null"))
         return answer
@@ -149,7 +149,7 @@ class CubeLoopCheckpointer:
     async def clear_hitl_answers(
         self, thread_id: str, question_ids: Iterable[str] | None = None, *, run_id: str | None = None
     ) -> None:
-        """Forget the answers to some questions of a run, or to all."""
+        """Delete the answers to some questions of a run, or to all."""
         gone, run = None if question_ids is None else set(question_ids), run_id or ""
 
         def forget(channels: Channels) -> Channels | None:
@@ -165,7 +165,7 @@ class CubeLoopCheckpointer:
             await self._change(thread_id, forget)
 
     async def claim_run(self, thread_id: str, run_id: str) -> None:
-        """Begin a run, which nobody else has begun."""
+        """Begin a run that nobody else has begun."""
         _check_run(run_id)
 
         def claim(channels: Channels) -> Channels:
@@ -181,7 +181,7 @@ class CubeLoopCheckpointer:
         await self._change(thread_id, claim)
 
     async def mark_run_complete(self, thread_id: str, run_id: str) -> None:
-        """End a run; one that has ended stays as it is."""
+        """End a run; a run that has ended stays as it is."""
         _check_run(run_id)
 
         def complete(channels: Channels) -> Channels | None:
@@ -197,7 +197,7 @@ class CubeLoopCheckpointer:
         await self._change(thread_id, complete)
 
     async def snapshot(self, thread_id: str, *, after_run_id: str) -> list[Message]:
-        """The messages of the runs that were completed up to one, and those of no run."""
+        """Return the messages of the runs that were completed up to this run, and those of no run."""
         found = await self._do(read_messages, stored(thread_id))
         if found is None:
             raise not_found(thread_id)
@@ -207,7 +207,7 @@ class CubeLoopCheckpointer:
     async def fork(
         self, src_thread_id: str, new_thread_id: str, *, after_run_id: str, metadata: JsonObject | None = None
     ) -> None:
-        """Begin a new thread with what `snapshot` gives, the extra and the runs."""
+        """Start a new thread with the messages that `snapshot` returns, the extra and the runs."""
         extra = {} if metadata is None else _by_key({"fork": metadata})
         await self._do(fork_thread, attempt(), stored(src_thread_id), stored(new_thread_id), after_run_id, extra)
 

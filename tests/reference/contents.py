@@ -1,0 +1,189 @@
+"""The names in docs/api.md, in order.
+
+Each has a document and a text in it. The link leads to the section in which the text comes first.
+"""
+
+from __future__ import annotations
+
+# Name: (document, a text that is in the section).
+Links = dict[str, tuple[str, str]]
+
+PACKAGE = "langgraph_checkpoint_custom"
+
+# Sections of the page: the module of the names, and the names.
+SECTIONS: dict[str, list[tuple[str, Links]]] = {
+    "Savers": [
+        (
+            PACKAGE,
+            {
+                "open_saver": ("quick-start.md", "open_saver("),
+                "PostgresSaver": ("quick-start.md", "PostgresSaver("),
+                "SqliteSaver": ("quick-start.md", "SqliteSaver("),
+                "CheckpointSaver": ("architecture.md", "`CheckpointSaver`"),
+                "overlay": ("threads.md", "overlay(saver)"),
+                "OverlaySaver": ("threads.md", "overlay(saver)"),
+            },
+        ),
+        (
+            f"{PACKAGE}.aio",
+            {
+                "AsyncPostgresSaver": ("switching.md", "AsyncPostgresSaver.from_conn_string("),
+                "AsyncSqliteSaver": ("switching.md", "import AsyncSqliteSaver"),
+            },
+        ),
+        (f"{PACKAGE}.server", {"checkpointer": ("agent-server.md", ".server.checkpointer")}),
+    ],
+    "Arguments and results": [
+        (
+            PACKAGE,
+            {
+                "Retention": ("retention.md", "Retention("),
+                "Swept": ("retention.md", "saver.sweep("),
+                "ThreadRecord": ("threads.md", "saver.threads("),
+                "CheckpointRecord": ("threads.md", "saver.history("),
+                "RunRecord": ("threads.md", "saver.runs("),
+                "WaitingThread": ("threads.md", "saver.interrupts("),
+                "OperationEvent": ("observing.md", "OperationEvent"),
+                "log_slow_operations": ("observing.md", "log_slow_operations("),
+            },
+        ),
+        (f"{PACKAGE}.otel", {"instrumentation": ("observing.md", "instrumentation()")}),
+        (f"{PACKAGE}.lease", {"Lease": ("threads.md", "saver.claim(")}),
+        (f"{PACKAGE}.operations.reencrypt", {"Renewal": ("encryption.md", "saver.reencrypt()")}),
+    ],
+    "Moving data": [
+        (
+            f"{PACKAGE}.tools.migration",
+            {
+                "migrate": ("migration.md", "migrate("),
+                "copy_from": ("migration.md", "copy_from("),
+                "acopy_from": ("migration.md", "acopy_from("),
+                "Moved": ("migration.md", "moved.problems"),
+            },
+        ),
+        (
+            f"{PACKAGE}.tools.exchange",
+            {
+                "export_file": ("export.md", "export_file("),
+                "import_file": ("export.md", "import_file("),
+                "transfer": ("export.md", "transfer("),
+                "count_exported": ("export.md", '"threads":'),
+                "Exchanged": ("export.md", ".problems"),
+                "BrokenExport": ("export.md", "import_file("),
+            },
+        ),
+    ],
+    "Other frameworks": [
+        (
+            f"{PACKAGE}.adapters.cubeloop",
+            {"CubeLoopCheckpointer": ("adapters.md", "CubeLoopCheckpointer(")},
+        ),
+        (
+            f"{PACKAGE}.adapters.pydantic_deep",
+            {"DeepCheckpointStore": ("adapters.md", "DeepCheckpointStore(")},
+        ),
+        (
+            f"{PACKAGE}.adapters.sessions",
+            {
+                "SessionStore": ("adapters.md", "sessions = SessionStore("),
+                "SessionCheckpoint": ("adapters.md", "sessions.save("),
+                "SessionVersion": ("adapters.md", "sessions.history("),
+                "SessionEvent": ("adapters.md", "on_saved="),
+            },
+        ),
+        (
+            f"{PACKAGE}.adapters.key_values",
+            {
+                "KeyValueStore": ("adapters.md", "values = KeyValueStore("),
+                "Item": ("adapters.md", "values.list("),
+            },
+        ),
+        (f"{PACKAGE}.adapters", {"thread_of": ("adapters.md", "thread_of(")}),
+    ],
+    "Errors": [
+        (
+            PACKAGE,
+            {
+                name: ("troubleshooting.md", f"`{name}`")
+                for name in (
+                    "CheckpointError",
+                    "ConfigError",
+                    "ClosedError",
+                    "CheckpointEncodeError",
+                    "CheckpointNotFound",
+                    "CheckpointConflict",
+                    "CheckpointLabelled",
+                    "LabelExists",
+                    "ThreadExists",
+                    "ThreadBusy",
+                    "ClaimLost",
+                    "StaleInterrupt",
+                    "CorruptCheckpoint",
+                    "SchemaError",
+                    "SchemaMissing",
+                    "SchemaOutdated",
+                    "SchemaTooNew",
+                    "SchemaForeign",
+                    "StorageError",
+                    "RetryableError",
+                    "ConnectionLost",
+                    "Contention",
+                )
+            },
+        ),
+    ],
+}
+
+# The methods of every saver; an async one is with the sync one that it is the version of.
+METHODS: dict[str, Links] = {
+    "Opening and closing": {
+        "setup": ("quick-start.md", "saver.asetup()"),
+        "close": ("frameworks.md", "saver.close()"),
+        "conn": ("switching.md", "`saver.conn`"),
+        "stats": ("observing.md", "saver.stats()"),
+    },
+    "Storing": {
+        "put": ("storage-format.md", "saver.put("),
+        "put_writes": ("switching.md", "put_writes("),
+        "get_next_version": ("glossary.md", "**channel version**"),
+    },
+    "Reading": {
+        "get_tuple": ("quick-start.md", "get_tuple("),
+        "list": ("encryption.md", "saver.list("),
+        "history": ("threads.md", "saver.history("),
+        "get_delta_channel_history": ("comparison.md", "`get_delta_channel_history`"),
+    },
+    "Threads and runs": {
+        "threads": ("threads.md", "saver.threads("),
+        "count_threads": ("threads.md", "saver.count_threads("),
+        "thread_exists": ("threads.md", "saver.thread_exists("),
+        "runs": ("threads.md", "saver.runs("),
+        "copy_thread": ("threads.md", "`copy_thread`"),
+        "fork_thread": ("threads.md", "saver.fork_thread("),
+        "interrupts": ("threads.md", "saver.interrupts("),
+        "check_interrupt": ("guarantees.md", "`check_interrupt`"),
+        "claim": ("threads.md", "saver.claim("),
+    },
+    "Labels": {
+        "label": ("threads.md", "saver.label("),
+        "labelled": ("threads.md", "saver.labelled("),
+        "labels": ("threads.md", "saver.label("),
+        "unlabel": ("threads.md", "saver.unlabel("),
+    },
+    "Deleting": {
+        "delete_thread": ("threads.md", "saver.delete_thread("),
+        "delete_checkpoint": ("threads.md", "saver.delete_checkpoint("),
+        "delete_for_runs": ("threads.md", "`delete_for_runs`"),
+        "rollback": ("threads.md", "saver.rollback("),
+        "prune": ("threads.md", "saver.prune("),
+        "sweep": ("retention.md", "saver.sweep("),
+    },
+    "Tenants and keys": {
+        "for_tenant": ("frameworks.md", ".for_tenant("),
+        "tenants": ("command-line.md", "`tenants`"),
+        "reencrypt": ("encryption.md", "saver.reencrypt()"),
+    },
+}
+
+# Methods of LangGraph's base class that savers have as they are there.
+LANGGRAPHS = ("get", "aget", "with_allowlist", "config_specs", "serde")
