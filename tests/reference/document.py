@@ -26,6 +26,7 @@ from tests.reference.source import (
     signature,
     summary,
 )
+from tests.test_architecture import PURE
 
 FOLDER = Path(__file__).parents[2] / "docs"
 DOCUMENT = FOLDER / "api.md"
