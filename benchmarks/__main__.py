@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks import reports
 from benchmarks.cases import (
-    COLOURS,
+    APIS,
     DATABASES,
     Arena,
     Case,
@@ -34,7 +34,7 @@ from benchmarks.cases import (
     scale,
     sizes,
 )
-from benchmarks.contestants import Place, contestants, official_synchronous
+from benchmarks.contestants import Location, contestants, official_synchronous
 from benchmarks.measuring import Result
 from benchmarks.reports import amount
 from benchmarks.stores import Server, folder, started_server
@@ -55,7 +55,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--postgres-only", action="store_true")
     parser.add_argument("--sqlite-only", action="store_true")
-    parser.add_argument("--colour", choices=COLOURS, help="sync or async only")
+    parser.add_argument("--api", choices=APIS, help="sync or async only")
     parser.add_argument("--scale", action="store_true", help="only the large stores, which take long to make")
     parser.add_argument("--threads", type=int, default=1_000_000, help="threads of the large store, of 10 checkpoints")
     parser.add_argument("--few", type=int, default=1_000, help="threads of the small store")
@@ -87,33 +87,35 @@ async def run(options: argparse.Namespace, cases: Sequence[Case], where: Path, s
         for group in dict.fromkeys(each.group for each in cases):
             mine = [each for each in cases if each.group == group and database in each.databases]
             if mine:
-                await run_group(options, mine, Place(database, where / f"{database}_{group}", server), results)
+                await run_group(options, mine, Location(database, where / f"{database}_{group}", server), results)
     return results
 
 
-async def run_group(options: argparse.Namespace, cases: Sequence[Case], place: Place, results: list[Result]) -> None:
-    """Run the cases of a group in both colours."""
-    place.where.mkdir()
-    place.make()
+async def run_group(
+    options: argparse.Namespace, cases: Sequence[Case], location: Location, results: list[Result]
+) -> None:
+    """Run the cases of a group sync and async."""
+    location.where.mkdir()
+    location.make()
     try:
-        for colour in COLOURS:
-            mine = [each for each in cases if colour in each.colours and options.colour in (None, colour)]
+        for api in APIS:
+            mine = [each for each in cases if api in each.apis and options.api in (None, api)]
             if not mine:
                 continue
             async with AsyncExitStack() as stack:
-                entrants = await stack.enter_async_context(contestants(place, colour))
+                entrants = await stack.enter_async_context(contestants(location, api))
                 for case in mine:
                     before, started = len(results), time.monotonic()
                     sizes = {"threads": options.threads, "few": options.few}
-                    await case.run(Arena(place, colour, entrants, options.quick, results, sizes), case.name)
+                    await case.run(Arena(location, api, entrants, options.quick, results, sizes), case.name)
                     for result in results[before:]:
                         tell(result, time.monotonic() - started)
                     if any(each.error for result in results[before:] for each in result.figures):
                         # A connection may be in a state that is the next case's affair no more.
                         await stack.aclose()
-                        entrants = await stack.enter_async_context(contestants(place, colour))
+                        entrants = await stack.enter_async_context(contestants(location, api))
     finally:
-        place.drop()
+        location.drop()
 
 
 def tell(result: Result, seconds: float) -> None:
@@ -122,7 +124,7 @@ def tell(result: Result, seconds: float) -> None:
     said = " ".join("met" if verdict.met else "NOT MET" for verdict in verdicts(result))
     ratio = result.ratio("official") if result.unit != "×" else None
     print(
-        f"{result.database:8} {result.colour:5} {result.case:32} {'' if ratio is None else f'{ratio:.3f}':>8}"
+        f"{result.database:8} {result.api:5} {result.case:32} {'' if ratio is None else f'{ratio:.3f}':>8}"
         f" {said:8} {', '.join(medians)} ({seconds:.1f} s)",
         flush=True,
     )
@@ -149,7 +151,7 @@ def about(options: argparse.Namespace, server: Server | None, where: Path, secon
         "run": {"kind": "quick" if options.quick else "full", "seconds": round(seconds), "only": options.only or "all"},
         "SQLite": {
             "ours": "synchronous=FULL",
-            "official": f"synchronous={official_synchronous(Place('sqlite', where, None))}",
+            "official": f"synchronous={official_synchronous(Location('sqlite', where, None))}",
         },
     }
     if server:

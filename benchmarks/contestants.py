@@ -1,6 +1,6 @@
 """Our savers and the official ones behind the same calls.
 
-A call is a coroutine for both colours; that of a sync saver never waits, so it costs a microsecond more than the bare
+A call is a coroutine for both apis; that of a sync saver never waits, so it costs a microsecond more than the bare
 method. What the official savers lack is done as an Agent Server does it: list, delete, and put again one by one.
 """
 
@@ -56,12 +56,12 @@ def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
 
 
 class Contestant:
-    """A saver in one colour."""
+    """A saver in one api."""
 
-    def __init__(self, name: str, role: Role, colour: str, saver: BaseCheckpointSaver[Any]) -> None:
+    def __init__(self, name: str, role: Role, api: str, saver: BaseCheckpointSaver[Any]) -> None:
         self.name = name
         self.role: Role = role
-        self.colour = colour
+        self.api = api
         self.saver = saver
         self.going_on: set[object] = set()
         self.since = 0.0
@@ -86,7 +86,7 @@ class Contestant:
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         with self.watched():
-            if self.colour == "async":
+            if self.api == "async":
                 return await getattr(self.saver, f"a{name}")(*args, **kwargs)
             return getattr(self.saver, name)(*args, **kwargs)
 
@@ -109,7 +109,7 @@ class Contestant:
         """Checkpoints, newest first."""
         where = None if thread_id is None else config(thread_id)
         with self.watched():
-            if self.colour == "async":
+            if self.api == "async":
                 async for found in self.saver.alist(where, **narrowing):
                     yield found
             else:
@@ -159,7 +159,7 @@ class Contestant:
         await self._put_again(thread_id, [newest])
 
     def _has(self, method: str) -> bool:
-        name = f"a{method}" if self.colour == "async" else method
+        name = f"a{method}" if self.api == "async" else method
         return getattr(type(self.saver), name) is not getattr(BaseCheckpointSaver, name)
 
     async def _put_again(self, thread_id: str, found: Iterable[CheckpointTuple]) -> None:
@@ -200,8 +200,8 @@ def _watch() -> None:
 threading.Thread(target=_watch, daemon=True).start()
 
 
-class Place:
-    """Fresh databases for ours, the official savers and the floor; filled once, for both colours."""
+class Location:
+    """Fresh databases for ours, the official savers and the floor; filled once, for both apis."""
 
     def __init__(self, database: str, where: Path, server: Server | None) -> None:
         self.database = database
@@ -264,7 +264,7 @@ class Place:
 
 @dataclass
 class Field:
-    """All contestants on one place in one colour."""
+    """All contestants on one place in one api."""
 
     savers: list[Contestant]
     floor: Floor
@@ -272,16 +272,18 @@ class Field:
 
 
 @asynccontextmanager
-async def contestants(place: Place, colour: str, *, through: dict[str, str] | None = None) -> AsyncIterator[Field]:
+async def contestants(location: Location, api: str, *, through: dict[str, str] | None = None) -> AsyncIterator[Field]:
     """Open them; `through` has other URLs for the databases of ours, the official savers and the floor."""
     async with AsyncExitStack() as stack:
-        if place.database == "sqlite":
-            savers = await _sqlite(place, colour, stack)
-            floor = Floor(Sqlite(place.path("floor"), colour))
+        if location.database == "sqlite":
+            savers = await _sqlite(location, api, stack)
+            floor = Floor(Sqlite(location.path("floor"), api))
         else:
-            urls = through or {whose: place.server.of(place.name(whose)) for whose in ("ours", "official", "floor")}
-            savers = await _postgres(urls, colour, stack)
-            if colour == "async":
+            urls = through or {
+                whose: location.server.of(location.name(whose)) for whose in ("ours", "official", "floor")
+            }
+            savers = await _postgres(urls, api, stack)
+            if api == "async":
                 floor = Floor(await AsyncPostgres.open(urls["floor"], CONNECTIONS))
             else:
                 floor = Floor(Postgres(urls["floor"], CONNECTIONS))
@@ -289,12 +291,12 @@ async def contestants(place: Place, colour: str, *, through: dict[str, str] | No
         yield Field(savers, floor)
 
 
-async def _postgres(urls: dict[str, str], colour: str, stack: AsyncExitStack) -> list[Contestant]:
+async def _postgres(urls: dict[str, str], api: str, stack: AsyncExitStack) -> list[Contestant]:
     ours = await stack.enter_async_context(PostgresSaver(urls["ours"], max_size=CONNECTIONS))
-    found = [Contestant("ours", "ours", colour, ours)]
+    found = [Contestant("ours", "ours", api, ours)]
     official: BaseCheckpointSaver[Any]
     for name, pipeline in (("connection", False), ("pipeline", True)):
-        if colour == "async":
+        if api == "async":
             tasks_of_one = AsyncPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline)
             official = await tasks_of_one.__aenter__()
             stack.push_async_callback(_aclose, tasks_of_one)
@@ -302,10 +304,10 @@ async def _postgres(urls: dict[str, str], colour: str, stack: AsyncExitStack) ->
             made = OfficialPostgresSaver.from_conn_string(urls["official"], pipeline=pipeline)
             official = made.__enter__()
             stack.callback(_close, made)
-        found.append(Contestant(f"official {name}", "official", colour, official))
+        found.append(Contestant(f"official {name}", "official", api, official))
     # As the official documentation says: these three settings are needed.
     needed: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    if colour == "async":
+    if api == "async":
         tasks: AsyncConnectionPool[Any] = AsyncConnectionPool(
             urls["official"], max_size=CONNECTIONS, kwargs=needed, open=False
         )
@@ -313,7 +315,7 @@ async def _postgres(urls: dict[str, str], colour: str, stack: AsyncExitStack) ->
     else:
         threads: ConnectionPool[Any] = ConnectionPool(urls["official"], max_size=CONNECTIONS, kwargs=needed, open=False)
         official = OfficialPostgresSaver(stack.enter_context(threads))
-    found.append(Contestant("official pool", "official", colour, official))
+    found.append(Contestant("official pool", "official", api, official))
     return found
 
 
@@ -330,12 +332,12 @@ async def _aclose(made: AbstractAsyncContextManager[AsyncPostgresSaver]) -> None
         await made.__aexit__(None, None, None)
 
 
-async def _sqlite(place: Place, colour: str, stack: AsyncExitStack) -> list[Contestant]:
-    ours = await stack.enter_async_context(SqliteSaver(place.path("ours")))
-    found = [Contestant("ours", "ours", colour, ours)]
-    path = str(place.path("official"))
+async def _sqlite(location: Location, api: str, stack: AsyncExitStack) -> list[Contestant]:
+    ours = await stack.enter_async_context(SqliteSaver(location.path("ours")))
+    found = [Contestant("ours", "ours", api, ours)]
+    path = str(location.path("official"))
     official: BaseCheckpointSaver[Any]
-    if colour == "async":
+    if api == "async":
         tasks = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(path))
         await tasks.setup()
         official = tasks
@@ -343,16 +345,16 @@ async def _sqlite(place: Place, colour: str, stack: AsyncExitStack) -> list[Cont
         threads = stack.enter_context(OfficialSqliteSaver.from_conn_string(path))
         threads.setup()
         official = threads
-    found.append(Contestant("official", "official", colour, official))
-    if (theirs := official_synchronous(place)) != "FULL":
-        same = await stack.enter_async_context(SqliteSaver(place.path("ours"), synchronous=theirs))
-        found.append(Contestant(f"ours, synchronous={theirs}", "same", colour, same))
+    found.append(Contestant("official", "official", api, official))
+    if (theirs := official_synchronous(location)) != "FULL":
+        same = await stack.enter_async_context(SqliteSaver(location.path("ours"), synchronous=theirs))
+        found.append(Contestant(f"ours, synchronous={theirs}", "same", api, same))
     return found
 
 
-def official_synchronous(place: Place) -> Synchronous:
+def official_synchronous(location: Location) -> Synchronous:
     """When the official SQLite saver waits for the disk: it leaves that to how SQLite was built."""
-    with OfficialSqliteSaver.from_conn_string(str(place.path("probe"))) as saver:
+    with OfficialSqliteSaver.from_conn_string(str(location.path("probe"))) as saver:
         saver.setup()
         (number,) = saver.conn.execute("PRAGMA synchronous").fetchone()
     return ("OFF", "NORMAL", "FULL", "EXTRA")[number]

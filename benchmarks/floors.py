@@ -133,10 +133,10 @@ class AsyncPostgres:
 class Sqlite:
     """One connection, called in place or, for tasks, on one worker."""
 
-    def __init__(self, path: Path, colour: str) -> None:
+    def __init__(self, path: Path, api: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
         self._connection.execute("PRAGMA journal_mode = WAL")
-        self._worker = ThreadPoolExecutor(1) if colour == "async" else None
+        self._worker = ThreadPoolExecutor(1) if api == "async" else None
         self._turn: queue.Queue[None] = queue.Queue()
         self._turn.put(None)
 

@@ -55,11 +55,11 @@ class Figures:
 
 @dataclass
 class Result:
-    """A case on one database in one colour."""
+    """A case on one database in one api."""
 
     case: str
     database: str
-    colour: str
+    api: str
     unit: str
     figures: list[Figures]
     note: str = ""

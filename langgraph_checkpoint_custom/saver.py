@@ -61,7 +61,7 @@ from langgraph_checkpoint_custom.model.keys import (
 )
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.observed import ObservedDriver, OnOperation
-from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Place, must_be_newest, note_read
+from langgraph_checkpoint_custom.operations.conflicts import ConcurrentWriters, Location, must_be_newest, note_read
 from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.operations.delete import delete_for_runs, delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delta_history import get_delta_channel_history
@@ -103,7 +103,7 @@ _INSTEAD = {
 }
 
 # Metadata that stays readable with an encrypting serializer: LangGraph's own words, and an id that is a column anyway.
-CLEAR_METADATA = ("source", "step", "run_id")
+PLAINTEXT_METADATA = ("source", "step", "run_id")
 
 
 class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
@@ -122,8 +122,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         previous_serdes: `EncryptedSerializer`s with earlier keys, which the saver also uses for reading. Add a
             `JsonPlusSerializer` if some rows may not be encrypted yet. You need them until `reencrypt()` has stored all
             rows again with `serde`.
-        clear_metadata: Metadata keys that stay readable in the database although the serializer encrypts, in addition
-            to `source`, `step` and `run_id`. Filters on these keys do not have to decrypt.
+        plaintext_metadata: Metadata keys that stay readable in the database although the serializer encrypts, in
+            addition to `source`, `step` and `run_id`. Filters on these keys do not have to decrypt.
         strict: Whether to read only objects of types that are known to be safe, and of the types in `allow`. Without
             it, anyone who can write to the database can have any constructor called with any arguments.
         allow: Further types for `strict`, as classes or as pairs `("module", "Name")`; `with_allowlist` adds more.
@@ -169,7 +169,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         *,
         serde: SerializerProtocol | None = None,
         previous_serdes: Sequence[SerializerProtocol] = (),
-        clear_metadata: Sequence[str] = (),
+        plaintext_metadata: Sequence[str] = (),
         strict: bool = False,
         allow: Sequence[Allowed] = (),
         on_unreadable: OnUnreadable = "raise",
@@ -187,7 +187,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
         self._recent = Recent()
         self._earlier = ciphers_of(previous_serdes)
-        self._clear = (*CLEAR_METADATA, *clear_metadata)
+        self._clear = (*PLAINTEXT_METADATA, *plaintext_metadata)
         self._on_unreadable = on_unreadable
         self._on_inexact = on_inexact
         self._on_load = dict(on_load or {})
@@ -695,8 +695,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the values of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        place = self._dialect.stored_thread(thread_id), checkpoint_ns
-        self._recent.note(Key(*place, checkpoint_id), self._codec.cipher, encoded.known, Key(*place, parent_id))
+        location = self._dialect.stored_thread(thread_id), checkpoint_ns
+        self._recent.note(Key(*location, checkpoint_id), self._codec.cipher, encoded.known, Key(*location, parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:
@@ -712,15 +712,15 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         here = key_of(found.config) if found else key_of(config)
         parent_id = key_of(found.parent_config).checkpoint_id if found and found.parent_config else None
         run_id = run_of(merge_metadata(config, {}))
-        note_read(self._place(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
+        note_read(self._location(here), run_id, here.checkpoint_id, parent_id, older=reading.is_older)
         return found
 
     def _must_be_newest(self, encoded: Encoded) -> bool:
         """Whether the checkpoint may be stored only if its parent is the newest of its namespace."""
         row = encoded.row
-        return self._concurrent_writers == "reject" and must_be_newest(self._place(row), row.run_id, row.parent_id)
+        return self._concurrent_writers == "reject" and must_be_newest(self._location(row), row.run_id, row.parent_id)
 
-    def _place(self, key: Key | CheckpointRow) -> Place:
+    def _location(self, key: Key | CheckpointRow) -> Location:
         return self._number, self._dialect.stored_thread(key.thread_id), key.checkpoint_ns
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Operation[Mapping[str, DeltaChannelHistory]]:

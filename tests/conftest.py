@@ -26,10 +26,10 @@ from typing_extensions import LiteralString
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from tests.faults.cluster import programs
 from tests.invariants import has_tables, named_blobs, read_tables, violations
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 BACKENDS = ("sqlite", "postgres")
-COLOURS = ("sync", "async")
+APIS = ("sync", "async")
 
 # Those that take from fifteen seconds to a minute.
 LONG = {
@@ -218,10 +218,10 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield opened
 
 
-@pytest.fixture(params=COLOURS)
-def face(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Face:
-    """The methods of a saver on an empty store, once for each database and colour."""
-    return Face(saver, request.param)
+@pytest.fixture(params=APIS)
+def client(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Client:
+    """The methods of a saver on an empty store, once for each database and api."""
+    return Client(saver, request.param)
 
 
 def reason_of(request: pytest.FixtureRequest, mark: str) -> str | None:

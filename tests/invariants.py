@@ -29,7 +29,7 @@ from psycopg import sql
 
 from tests.stores import Store
 
-Place = tuple[str, str]
+Location = tuple[str, str]
 """A thread and a namespace."""
 
 FORMAT_WITH_SENDS = 4
@@ -149,8 +149,8 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
             yield f"the label {tuple(label)} names no checkpoint that can be seen"
 
     there = {row[:3] for row in tables.checkpoints}
-    for place in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
-        yield f"writes of a checkpoint that is not there: {place}"
+    for location in sorted({write[:3] for write in tables.writes} - there - set(early_writes)):
+        yield f"writes of a checkpoint that is not there: {location}"
 
 
 def without_old_parts(tables: Tables) -> Tables:
@@ -172,7 +172,7 @@ def named_blobs(tables: Tables) -> set[BlobKey]:
 def needed(tables: Tables) -> set[tuple[str, str, str]]:
     """The checkpoints that a visible one needs, by walking up from each one."""
     rows = {row[:3]: row for row in tables.checkpoints}
-    delta: defaultdict[Place, set[str]] = defaultdict(set)
+    delta: defaultdict[Location, set[str]] = defaultdict(set)
     for row in tables.checkpoints:
         delta[row[:2]].update(row.delta_channels)
     with_sends = {write[:3] for write in tables.writes if write.channel == TASKS}
@@ -216,11 +216,11 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
             file.execute("BEGIN")
             checkpoints, blobs, writes, labels = (file.execute(query.format("")).fetchall() for query in _QUERIES)
     else:
-        place = sql.Identifier(schema) + sql.SQL(".")
+        location = sql.Identifier(schema) + sql.SQL(".")
         with psycopg.connect(store.url) as server:
             server.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             checkpoints, blobs, writes, labels = (
-                server.execute(sql.SQL(query).format(place)).fetchall() for query in _QUERIES
+                server.execute(sql.SQL(query).format(location)).fetchall() for query in _QUERIES
             )
     return Tables(
         [CheckpointRow._make([*row[:5], bool(row[5]), bool(row[6]), *map(_names, row[7:])]) for row in checkpoints],

@@ -32,7 +32,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self.trips = 0
+        self.round_trips = 0
         self.connections = 0
         self.prepares = 0
         self.statements: list[str] = []
@@ -105,7 +105,7 @@ class Proxy:
         yield head + _exactly(source, struct.unpack("!i", head)[0] - 4)  # The start-up message has no type.
         for kind, message in _messages(source):
             with self._lock:
-                self.trips += kind in b"QS"
+                self.round_trips += kind in b"QS"
                 # A statement with a name is a prepared one.
                 self.prepares += kind == b"P" and message[5] != 0
                 if kind in b"PQ":  # Of a statement that is planned, its name comes before the text.

@@ -1,4 +1,4 @@
-"""Fresh stores for tests, and one way to call a saver in both colours."""
+"""Fresh stores for tests, and one way to call a saver sync and async."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Store:
         return open_saver(self.url, **options)
 
 
-class Face:
+class Client:
     """A saver's methods as coroutines, run through its async methods or through its sync ones on an OS thread.
 
     Works for any saver, so that `InMemorySaver` can be called the same way.
     """
 
-    def __init__(self, saver: BaseCheckpointSaver[str], colour: str) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[str], api: str) -> None:
         self.saver = saver
-        self.colour = colour
+        self.api = api
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if self.colour == "async":
+        if self.api == "async":
             return await getattr(self.saver, f"a{name}")(*args, **kwargs)
         return await asyncio.to_thread(getattr(self.saver, name), *args, **kwargs)
 
@@ -57,7 +57,7 @@ class Face:
 
     async def collect(self, name: str, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """All that an iterator gives."""
-        if self.colour == "async":
+        if self.api == "async":
             return [found async for found in getattr(self.saver, f"a{name}")(*args, **kwargs)]
         return await asyncio.to_thread(lambda: list(getattr(self.saver, name)(*args, **kwargs)))
 
@@ -79,7 +79,7 @@ class Face:
         return await self._call("get_tuple", config)  # type: ignore[no-any-return]
 
     async def list(self, config: RunnableConfig | None, **kwargs: Any) -> AsyncIterator[CheckpointTuple]:
-        if self.colour == "async":
+        if self.api == "async":
             async for found in self.saver.alist(config, **kwargs):
                 yield found
         else:

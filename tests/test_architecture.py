@@ -127,13 +127,13 @@ ACROSS_THREADS = {
 }
 # What goes on with the thread of the block before it, or names its threads otherwise.
 GOES_ON = (
-    "schema_", "searchable_", "enter_", "leave_", "sweep_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
-    "store_fork_", "erase_superseded",
+    "schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
+    "store_fork_", "delete_all_but_newest",
 )  # fmt: skip
-GOING_ON = {"delta_lineage", "select_fork_point", "candidate_heads", "recent_page", "limit_waiting"}
+GOING_ON = {"delta_ancestors", "select_fork_point", "candidate_heads", "recent_page", "limit_waiting"}
 # What only the command line sends (`verify`, `stats` and `doctor` look at everything), and what asks for the role's
 # rights when a saver opens.
-LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "mend_", "hides_tenants")
+LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
 
 
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:

@@ -1,4 +1,4 @@
-"""The cases: each is a race of all contestants on one database in one colour, and a look at what they have stored."""
+"""The cases: each is a race of all contestants on one database in one api, and a look at what they have stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from benchmarks.contestants import Contestant, Field, Place
+from benchmarks.contestants import Contestant, Field, Location
 from benchmarks.floors import Floor
 from benchmarks.measuring import WARM, Entry, Figures, Lap, Result, check, race
 from benchmarks.states import Put, Writes
@@ -14,15 +14,15 @@ from benchmarks.states import Put, Writes
 Call = TypeVar("Call", Put, Put | Writes)
 
 DATABASES = ("postgres", "sqlite")
-COLOURS = ("sync", "async")
+APIS = ("sync", "async")
 
 
 @dataclass
 class Arena:
     """What a case needs: the contestants, how long it may take, and where its results go."""
 
-    place: Place
-    colour: str
+    location: Location
+    api: str
     entrants: Field
     quick: bool
     results: list[Result]
@@ -35,7 +35,7 @@ class Arena:
 
     def thread(self, case: str, name: str) -> str:
         """A thread of a contestant's own."""
-        return f"{case}, {name}, {self.colour}"
+        return f"{case}, {name}, {self.api}"
 
     async def race(
         self,
@@ -89,14 +89,14 @@ class Arena:
 
     def record(self, case: str, figures: Sequence[Figures], *, unit: str = "s", note: str = "") -> None:
         """Keep a result."""
-        self.results.append(Result(case, self.place.database, self.colour, unit, list(figures), note))
+        self.results.append(Result(case, self.location.database, self.api, unit, list(figures), note))
 
     async def fill(self, thread_id: str, calls: Callable[[], Sequence[Call]]) -> Sequence[Call]:
         """A thread in the stores of ours and of the official savers, which all cases of this place only read."""
-        found: Sequence[Call] | None = self.place.filled.get(thread_id)
+        found: Sequence[Call] | None = self.location.filled.get(thread_id)
         if found is None:
-            found = self.place.filled[thread_id] = calls()
-            async with self.place.fillers() as fillers:
+            found = self.location.filled[thread_id] = calls()
+            async with self.location.fillers() as fillers:
                 for filler in fillers:
                     await do(filler, thread_id, found)
         return found
@@ -120,7 +120,7 @@ class Case:
     run: Callable[[Arena, str], Awaitable[None]]
     quick: bool = True
     databases: Sequence[str] = DATABASES
-    colours: Sequence[str] = COLOURS
+    apis: Sequence[str] = APIS
 
 
 def case(name: str, run: Callable[[Arena, str], Awaitable[None]], **options: Any) -> Case:

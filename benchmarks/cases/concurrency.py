@@ -64,10 +64,10 @@ def of_floor(floor: Floor, calls: Script) -> Steps:
     return steps
 
 
-async def together(steps: Steps, colour: str, number: int, thread: str) -> list[float]:
+async def together(steps: Steps, api: str, number: int, thread: str) -> list[float]:
     """Do the steps on that many threads at a time; returns how long each took."""
     taken: list[float] = []
-    if colour == "async":
+    if api == "async":
         await asyncio.gather(*(steps(f"{thread}, {each}", taken) for each in range(number)))
     else:
         with ThreadPoolExecutor(number) as workers:
@@ -80,12 +80,12 @@ async def concurrent(arena: Arena, name: str, *, number: int, delay: float = 0) 
     if not delay:
         return await measure(arena, name, arena.entrants, number, delay)
     with ExitStack() as stack:
-        server, place = arena.place.server, arena.place
+        server, location = arena.location.server, arena.location
         urls = {
-            whose: stack.enter_context(delayed(server.of(place.name(whose)), delay))
+            whose: stack.enter_context(delayed(server.of(location.name(whose)), delay))
             for whose in ("ours", "official", "floor")
         }
-        async with contestants(place, arena.colour, through=urls) as far:
+        async with contestants(location, arena.api, through=urls) as far:
             await measure(arena, name, far, number, delay)
 
 
@@ -102,7 +102,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
     entries.append((Figures("floor", "floor"), of_floor(field.floor, calls)))
     latencies: dict[str, list[float]] = {each.name: [] for each, _ in entries}
     used: dict[str, list[tuple[float, float]]] = {each.name: [] for each, _ in entries}
-    server = arena.place.server if arena.place.database == "postgres" else None
+    server = arena.location.server if arena.location.database == "postgres" else None
     # The first round opens connections and does not count.
     for turn in range(1 + arena.size(3, 1 if delay else 2)):
         random.shuffle(entries)
@@ -112,7 +112,7 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
             gc.collect()  # A full collection takes 0.1 s, and would meet whoever is at it when it is due.
             cpu, server_cpu, started = time.process_time(), server.cpu() if server else 0, time.perf_counter()
             try:
-                taken = await together(work, arena.colour, number, f"{arena.thread(name, mine.name)}, {turn}")
+                taken = await together(work, arena.api, number, f"{arena.thread(name, mine.name)}, {turn}")
             except Exception as error:
                 mine.fail(error)
                 continue

@@ -76,7 +76,7 @@ def begin() -> Any:
 
 async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
     """Run it up to the question."""
-    if saver.colour == "async":
+    if saver.api == "async":
         await graph.ainvoke(input, config(thread), durability=durability)
     else:
         graph.invoke(input, config(thread), durability=durability)
@@ -102,7 +102,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
 
         return lap
 
-    memory = Contestant("memory", "floor", arena.colour, InMemorySaver())
+    memory = Contestant("memory", "floor", arena.api, InMemorySaver())
     entries = [Entry(saver.name, saver.role, lap_of(saver)) for saver in (*arena.entrants.savers, memory)]
     *figures, floor = await race(entries, laps=arena.size(20, 12), seconds=1.6 if arena.quick else 6, warm=2)
 
@@ -113,8 +113,8 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
     async def lap_checked(saver: Contestant, thread: str) -> None:
         graph = build(saver.saver, steps, schema)
         await invoke(saver, graph, begin(), thread, durability)
-        of = graph.aget_state(config(thread)) if saver.colour == "async" else graph.get_state(config(thread))
-        values = (await of if saver.colour == "async" else of).values
+        of = graph.aget_state(config(thread)) if saver.api == "async" else graph.get_state(config(thread))
+        values = (await of if saver.api == "async" else of).values
         assert (len(values["messages"]), values["count"]) == (steps + 1, steps), "the run is not as it was"
 
     await arena.check(figures, checks)
@@ -126,11 +126,11 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
 
 async def resume(arena: Arena, name: str, *, steps: int) -> None:
     """Answer the question that a thread of so many supersteps has, up to the next one."""
-    if name not in arena.place.filled:
-        async with arena.place.fillers() as fillers:
+    if name not in arena.location.filled:
+        async with arena.location.fillers() as fillers:
             for filler in fillers:
                 await invoke(filler, build(filler.saver, steps), begin(), name, "sync")
-        arena.place.filled[name] = True
+        arena.location.filled[name] = True
 
     def lap_of(saver: Contestant) -> Lap:
         graph = build(saver.saver, steps)

@@ -25,9 +25,9 @@ async def history(
     """The history `steps` long, at a checkpoint of a thread with `length` of them."""
     length = arena.size(length, quick_length)
     thread = f"{length} steps, snapshots {snapshots}, branches {branches}"
-    made: Deltas | None = arena.place.filled.get(f"deltas of {thread}")
+    made: Deltas | None = arena.location.filled.get(f"deltas of {thread}")
     if made is None:
-        made = arena.place.filled[f"deltas of {thread}"] = Deltas(length, snapshots=snapshots, branches=branches)
+        made = arena.location.filled[f"deltas of {thread}"] = Deltas(length, snapshots=snapshots, branches=branches)
     deltas = made
     await arena.fill(thread, lambda: deltas.calls)
     # The history is of the ancestors; of those without a value the first one is the root.

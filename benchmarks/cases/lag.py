@@ -68,4 +68,4 @@ async def lap(saver: Contestant, put: Put, thread: str, saved: Figures, loaded: 
         loaded.fail(error)
 
 
-CASES = [case("loop lag, 10 MB", lag, colours=["async"])]
+CASES = [case("loop lag, 10 MB", lag, apis=["async"])]

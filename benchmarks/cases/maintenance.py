@@ -20,7 +20,7 @@ async def maintain(arena: Arena, name: str, *, work: Work, left: Callable[[int],
     """Do it to a fresh thread in each lap; `left` are the checkpoints that the thread `result` has then, of so many."""
     length, laps = arena.size(1000, 250), arena.size(3, 1)
     calls = list(islice(long_thread(), length))
-    async with arena.place.fillers() as fillers:
+    async with arena.location.fillers() as fillers:
         ours, official = fillers
         for saver in arena.entrants.savers:
             for number in range(laps):
@@ -71,7 +71,7 @@ async def delete_runs(arena: Arena, name: str) -> None:
     """Delete a hundred runs of a thread in which each checkpoint has a run of its own."""
     length, laps = arena.size(1000, 250), arena.size(3, 1)
     made = {}
-    async with arena.place.fillers() as fillers:
+    async with arena.location.fillers() as fillers:
         ours, official = fillers
         for saver in arena.entrants.savers:
             for number in range(laps):

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.cases import Arena, case, do
-from benchmarks.contestants import Contestant, Place, contestants
+from benchmarks.contestants import Contestant, Location, contestants
 from benchmarks.measuring import Entry, Figures, Result, race
 from benchmarks.states import Deltas, Put, Writes, small
 
@@ -35,13 +35,13 @@ def seed() -> list[Put | Writes]:
     return calls
 
 
-def multiply(place: Place, whose: str, threads: int) -> None:
+def multiply(location: Location, whose: str, threads: int) -> None:
     """Make so many threads of the seed, called "thread 1" and so on."""
-    if place.database == "sqlite":
+    if location.database == "sqlite":
         series = (
             f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {threads}) SELECT n FROM s)"
         )
-        with closing(sqlite3.connect(place.path(whose), isolation_level=None)) as file:
+        with closing(sqlite3.connect(location.path(whose), isolation_level=None)) as file:
             file.execute("PRAGMA synchronous = OFF")
             names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (table,) in names:
@@ -49,7 +49,7 @@ def multiply(place: Place, whose: str, threads: int) -> None:
                 if text := _insert(table, columns, f"{series} AS s"):
                     file.execute(text)
         return
-    with psycopg.connect(place.server.of(place.name(whose)), autocommit=True) as server:
+    with psycopg.connect(location.server.of(location.name(whose)), autocommit=True) as server:
         tables: dict[str, list[tuple[str, str]]] = {}
         for schema, name, column in server.execute(
             "SELECT table_schema, table_name, column_name FROM information_schema.columns"
@@ -80,20 +80,22 @@ def _insert(table: str, columns: list[tuple[str, str]], series: str) -> str | No
 
 async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
     """What operations take in a store of so many threads."""
-    where = arena.place.where / f"threads_{threads}_{arena.colour}"
+    where = arena.location.where / f"threads_{threads}_{arena.api}"
     where.mkdir()
-    place = Place(arena.place.database, where, arena.place.server if arena.place.database == "postgres" else None)
-    place.make()
+    location = Location(
+        arena.location.database, where, arena.location.server if arena.location.database == "postgres" else None
+    )
+    location.make()
     found: dict[str, list[Figures]] = {}
     deltas = Deltas(100)
     calls = list(islice(small(), 200))
     try:
-        async with place.fillers() as fillers:
+        async with location.fillers() as fillers:
             for filler in fillers:
                 await do(filler, SEED, seed())
-                multiply(place, filler.name, threads)
+                multiply(location, filler.name, threads)
                 await do(filler, "deltas", deltas.calls)
-        async with contestants(place, arena.colour) as field:
+        async with contestants(location, arena.api) as field:
             # The pool is the official form that is measured: one is enough to see what grows.
             savers = [field.savers[0], field.savers[-1]]
 
@@ -127,7 +129,7 @@ async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
                 assert await saver.count("thread 1") == 0, "the run is still there"
                 assert (await saver.get(f"thread {threads}")).metadata["step"] == STEPS - 2
     finally:
-        place.drop()
+        location.drop()
         for file in where.glob("*"):
             file.unlink()
     return found
@@ -143,7 +145,7 @@ async def scale(arena: Arena, name: str) -> None:
             if one.median and other.median:
                 one.extras = {"ms": one.median * 1000, f"ms with {few:,}": other.median * 1000}
                 one.samples = [one.median / other.median]
-        arena.results.append(Result(f"{name}, {what}", arena.place.database, arena.colour, "×", figures, note))
+        arena.results.append(Result(f"{name}, {what}", arena.location.database, arena.api, "×", figures, note))
 
 
 CASES = [case("scale", scale, quick=False)]

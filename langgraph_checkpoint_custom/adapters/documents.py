@@ -124,8 +124,8 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
         before = yield from _caught(read_document(d, codec, thread_id))
         return before and before._replace(values={}, versions={})
     except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
-        (places,) = yield from threads_places(d, [thread_id]).start()
-        ids = [row[1] for row in places if row[0] == ""]
+        (locations,) = yield from threads_places(d, [thread_id]).start()
+        ids = [row[1] for row in locations if row[0] == ""]
         newest = first_page(thread_id, "", max(ids), None, {}, 1)
         try:
             (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
@@ -171,7 +171,7 @@ def store_document(
     d: SqlDialect,
     codec: Values,
     attempt: Attempt[Any],
-    place: tuple[str, str],
+    location: tuple[str, str],
     before: Document | None,
     changed: Mapping[str, Any],
     metadata: Mapping[str, Any] | None = None,
@@ -184,13 +184,13 @@ def store_document(
         d: The dialect.
         codec: What encodes values.
         attempt: The change that this is a part of.
-        place: The thread and the namespace.
+        location: The thread and the namespace.
         before: The version before, as it was read by the same operation.
         changed: The values that are new, by channel; the others stay as they are.
         metadata: What is told about this version.
     """
     checkpoint_id = _behind(attempt.checkpoint_id, before)
-    key = Key(*place, checkpoint_id)
+    key = Key(*location, checkpoint_id)
     new: ChannelVersions = dict.fromkeys(changed, checkpoint_id)  # Never a version that was used before.
     checkpoint = Checkpoint(
         v=FORMAT_WITH_SENDS,
@@ -203,10 +203,10 @@ def store_document(
     )
     told: dict[str, Any] = {**(metadata or {}), "source": "update", "step": before.step + 1 if before else 0}
     parent = before.key.checkpoint_id if before else None
-    config = config_of(*place, parent) if parent else {"configurable": dict(zip(_PLACE, place, strict=True))}
+    config = config_of(*location, parent) if parent else {"configurable": dict(zip(_PLACE, location, strict=True))}
     encoded = encode_checkpoint(
         codec,
-        Key(*place, parent),
+        Key(*location, parent),
         config,
         checkpoint,
         CheckpointMetadata(**told),  # type: ignore[typeddict-item]  # It takes more keys than it names.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
@@ -21,6 +20,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
     threads_under,
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -51,25 +51,25 @@ class KeyValueStore:
 
     def __init__(self, saver: CheckpointSaver) -> None:
         self._saver = saver
-        self._desk = Desk(saver)
+        self._runner = OperationRunner(saver)
 
     def get(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
         """Return the value of a key; None if there is none."""
-        found = self._desk.run(read_value, _thread_id(namespace, key))
+        found = self._runner.run(read_value, _thread_id(namespace, key))
         return found and _value(found)
 
     async def aget(self, namespace: Sequence[str], key: str) -> dict[str, Any] | None:
         """Async version of `get`."""
-        found = await self._desk.arun(read_value, _thread_id(namespace, key))
+        found = await self._runner.arun(read_value, _thread_id(namespace, key))
         return found and _value(found)
 
     def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
         """Store the value of a key."""
-        self._desk.run(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+        self._runner.run(put_value, attempt(), _thread_id(namespace, key), _plain(value))
 
     async def aput(self, namespace: Sequence[str], key: str, value: Mapping[str, Any]) -> None:
         """Async version of `put`."""
-        await self._desk.arun(put_value, attempt(), _thread_id(namespace, key), _plain(value))
+        await self._runner.arun(put_value, attempt(), _thread_id(namespace, key), _plain(value))
 
     def delete(self, namespace: Sequence[str], key: str) -> None:
         """Delete a key, with its value and all earlier values."""
@@ -81,11 +81,11 @@ class KeyValueStore:
 
     def list(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Return the keys of a namespace with their values, ordered by key; longer namespaces are not included."""
-        return self._desk.run(list_values, _thread_id(namespace, ""))
+        return self._runner.run(list_values, _thread_id(namespace, ""))
 
     async def alist(self, namespace: Sequence[str]) -> Sequence[Item]:
         """Async version of `list`."""
-        return await self._desk.arun(list_values, _thread_id(namespace, ""))
+        return await self._runner.arun(list_values, _thread_id(namespace, ""))
 
 
 read_value = operation("read")(read_document)

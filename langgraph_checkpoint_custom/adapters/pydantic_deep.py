@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     misshapen,
@@ -22,6 +21,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
     store_document,
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import ConfigError
@@ -66,7 +66,7 @@ class _Told(NamedTuple):
     pinned: bool
 
     @property
-    def place(self) -> tuple[datetime, str]:
+    def location(self) -> tuple[datetime, str]:
         """Where it is among the others, of which the oldest is the first."""
         return self.created_at.replace(tzinfo=self.created_at.tzinfo or timezone.utc), self.first
 
@@ -93,7 +93,7 @@ class DeepCheckpointStore:
 
     def __init__(self, saver: CheckpointSaver, session_id: str, *, pin_labels: bool = False) -> None:
         self._saver = saver
-        self._desk = Desk(saver)
+        self._runner = OperationRunner(saver)
         self._thread_id = thread_of("pydantic-deep", session_id)
         self._pin_labels = pin_labels
         # The middleware counts and then removes. When several of them have counted one too many, each would remove one.
@@ -110,7 +110,7 @@ class DeepCheckpointStore:
             "metadata": checkpoint.metadata,
         }
         told = plain("what is told of a checkpoint", told)
-        await self._desk.arun(put_deep_checkpoint, attempt(), self._thread_id, told, _encoded(checkpoint.messages))
+        await self._runner.arun(put_deep_checkpoint, attempt(), self._thread_id, told, _encoded(checkpoint.messages))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None."""
@@ -127,7 +127,9 @@ class DeepCheckpointStore:
     async def remove(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; return whether it existed. Of several callers at once, one gets True."""
         self._forget_count()
-        return await self._desk.arun(remove_deep_checkpoint, attempt(), self._thread_id, wanted({"id": checkpoint_id}))
+        return await self._runner.arun(
+            remove_deep_checkpoint, attempt(), self._thread_id, wanted({"id": checkpoint_id})
+        )
 
     async def remove_oldest(self) -> bool:
         """Remove the oldest checkpoint; return whether one was removed.
@@ -135,13 +137,13 @@ class DeepCheckpointStore:
         None is removed if others have removed some since this task counted them. So a loop that counts and removes
         never removes more than it has counted.
         """
-        return await self._desk.arun(
+        return await self._runner.arun(
             remove_deep_checkpoint, attempt(), self._thread_id, {}, pin=self._pin_labels, at_least=self._forget_count()
         )
 
     async def count(self) -> int:
         """Return the number of checkpoints that may be evicted."""
-        number = await self._desk.arun(count_deep_checkpoints, self._thread_id, pin=self._pin_labels)
+        number = await self._runner.arun(count_deep_checkpoints, self._thread_id, pin=self._pin_labels)
         if task := asyncio.current_task():
             self._counted[task] = number
         return number
@@ -152,7 +154,7 @@ class DeepCheckpointStore:
         await self._saver.adelete_thread(self._thread_id)
 
     async def _read(self, **told: str) -> list[Checkpoint]:
-        return await self._desk.arun(read_deep_checkpoints, self._thread_id, wanted(told))
+        return await self._runner.arun(read_deep_checkpoints, self._thread_id, wanted(told))
 
     def _forget_count(self) -> int:
         task = asyncio.current_task()
@@ -254,7 +256,7 @@ def tell_deep_checkpoints(
         reply = yield from history_page(d, codec, page, filter or {}).start()
         found += (_told(key_of(record.config), record.metadata) for record in reply.records)
         page = reply.after
-    return sorted(found, key=lambda one: one.place)
+    return sorted(found, key=lambda one: one.location)
 
 
 @operation("snapshot")
@@ -274,7 +276,7 @@ def read_deep_checkpoints(
             told = _told(key_of(one.config), one.metadata)
             found.append((told, _checkpoint(told, one.checkpoint["channel_values"])))
         page = reply.after
-    return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].place)]
+    return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].location)]
 
 
 def _told(key: Key, metadata: Mapping[str, Any]) -> _Told:

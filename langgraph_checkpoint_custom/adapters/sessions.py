@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
@@ -27,6 +26,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
     threads_under,
 )
 from langgraph_checkpoint_custom.adapters.json_values import plain
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
@@ -117,7 +117,7 @@ class SessionStore:
         on_loaded: OnSession | None = None,
     ) -> None:
         self._saver = saver
-        self._desk = Desk(saver)
+        self._runner = OperationRunner(saver)
         self._namespace = namespace
         self._prefix = thread_of(_KIND, namespace, "")
         self._on_saved = on_saved
@@ -127,19 +127,19 @@ class SessionStore:
         """Save a session as a new version; `created_at` stays that of the first save."""
         hook = _sync("on_saved", self._on_saved)
         event = _event(checkpoint)
-        self._desk.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        self._runner.run(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
         _call(hook, event)
 
     async def asave(self, checkpoint: SessionCheckpoint) -> None:
         """Async version of `save`."""
         event = _event(checkpoint)
-        await self._desk.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
+        await self._runner.arun(save_session, attempt(), self._thread_id(checkpoint.thread_id), *_encoded(checkpoint))
         await _acall(self._on_saved, event)
 
     def load(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Return a session as it was last saved, or one of its versions; None if there is none."""
         hook = _sync("on_loaded", self._on_loaded)
-        found = self._desk.run(read_session, self._thread_id(thread_id), "", version and _version(version))
+        found = self._runner.run(read_session, self._thread_id(thread_id), "", version and _version(version))
         if found is None:
             return None
         checkpoint = _decoded(thread_id, found)
@@ -148,7 +148,7 @@ class SessionStore:
 
     async def aload(self, thread_id: str, version: str | None = None) -> SessionCheckpoint | None:
         """Async version of `load`."""
-        found = await self._desk.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
+        found = await self._runner.arun(read_session, self._thread_id(thread_id), "", version and _version(version))
         if found is None:
             return None
         checkpoint = _decoded(thread_id, found)
@@ -157,11 +157,11 @@ class SessionStore:
 
     def list(self) -> Sequence[str]:
         """Return the thread ids of all sessions, the one that was saved last first, without reading the sessions."""
-        return [found.name[-1] for found in self._desk.run(threads_under, self._prefix)]
+        return [found.name[-1] for found in self._runner.run(threads_under, self._prefix)]
 
     async def alist(self) -> Sequence[str]:
         """Async version of `list`."""
-        return [found.name[-1] for found in await self._desk.arun(threads_under, self._prefix)]
+        return [found.name[-1] for found in await self._runner.arun(threads_under, self._prefix)]
 
     def delete(self, thread_id: str) -> None:
         """Delete a session with all its versions."""
@@ -194,14 +194,14 @@ class SessionStore:
             CheckpointNotFound: The session does not have this version.
         """
         hook = _sync("on_saved", self._on_saved)
-        found = self._desk.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
+        found = self._runner.run(restore_session, attempt(), self._thread_id(thread_id), _version(version))
         checkpoint = _decoded(thread_id, found)
         _call(hook, _event(checkpoint))
         return checkpoint
 
     async def arestore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Async version of `restore`."""
-        found = await self._desk.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
+        found = await self._runner.arun(restore_session, attempt(), self._thread_id(thread_id), _version(version))
         checkpoint = _decoded(thread_id, found)
         await _acall(self._on_saved, _event(checkpoint))
         return checkpoint

@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_ID, Key, confi
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.operations.delete import delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delete import rollback as rollback_thread
-from langgraph_checkpoint_custom.operations.sizes import Rehearsed, ThreadSize, rehearse, sizes_of_threads
+from langgraph_checkpoint_custom.operations.sizes import DryRunResult, ThreadSize, dry_run_of, sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()
@@ -232,8 +232,8 @@ def _rehearse(
         for number, one in enumerate(threads, 1):
             thread_id = thread_text(one.thread_id)
             try:
-                one.saver._driver.run(rehearse(one.saver._dialect, thread_id, operation(one.saver, thread_id)))
-            except Rehearsed as told:
+                one.saver._driver.run(dry_run_of(one.saver._dialect, thread_id, operation(one.saver, thread_id)))
+            except DryRunResult as told:
                 sizes.append((one.tenant, told.before, told.after))
             report(number, "dry run")
     if as_json:

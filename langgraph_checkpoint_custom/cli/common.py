@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.encoding.raw import verbatim
+from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
@@ -144,7 +144,7 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
 def without_classes(saver: S) -> S:
     """The same saver, reading values without importing or making anything."""
     clone = copy(saver)
-    clone.serde = verbatim(saver.serde)
+    clone.serde = raw_reader(saver.serde)
     return clone
 
 

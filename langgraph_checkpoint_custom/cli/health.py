@@ -10,7 +10,7 @@ import typer
 
 from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, Yes, confirm, mention_tenants, opened, rows_of
 from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, table, tell
-from langgraph_checkpoint_custom.operations.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, mend
+from langgraph_checkpoint_custom.operations.doctor import CHECKS, NAMES, TABLES, Bloat, Finding, bloat, look, repair
 from langgraph_checkpoint_custom.operations.verify import Verified, verify
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -86,7 +86,7 @@ def _look_through(
                         if len(examples.setdefault(one.check, [])) < EXAMPLES:
                             examples[one.check].append(one)
                     if fix and mended:
-                        went = saver._driver.run(mend(saver._dialect, mended))
+                        went = saver._driver.run(repair(saver._dialect, mended))
                         fixed += went
                         again = again or (went > 0 and any(one.check == "value of nobody" for one in mended))
                 first = False

@@ -190,8 +190,8 @@ def history(
         names = saver.labels(thread)
     labels: dict[tuple[str, str], list[str]] = {}
     for name, config in names.items():
-        place = config["configurable"]
-        labels.setdefault((place["checkpoint_ns"], place["checkpoint_id"]), []).append(name)
+        location = config["configurable"]
+        labels.setdefault((location["checkpoint_ns"], location["checkpoint_id"]), []).append(name)
     if not found and not before and not where:
         raise _nothing(thread, namespace, None)
     if as_json:
@@ -339,8 +339,8 @@ def diff(
     """Show where two states differ: the newest of two threads, or those of two checkpoints of one."""
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
-        places = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
-        both = [_read(saver, one, at, namespace) for one, at in places]
+        locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
+        both = [_read(saver, one, at, namespace) for one, at in locations]
     left, right = (one.checkpoint["channel_values"] for one in both)
     elsewhere = sorted({name for one in both for name in _rebuilt(one)})
     found = list(islice(differences(left, right), limit + 1))
@@ -467,9 +467,11 @@ def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json
     with opened(url, tenant) as saver:
         found = {name: config["configurable"] for name, config in saver.labels(thread).items()}
     if as_json:
-        tell({n: {part: place[part] for part in ("checkpoint_ns", "checkpoint_id")} for n, place in found.items()})
+        tell(
+            {n: {part: location[part] for part in ("checkpoint_ns", "checkpoint_id")} for n, location in found.items()}
+        )
     else:
-        rows = ((name, place["checkpoint_id"], place["checkpoint_ns"]) for name, place in found.items())
+        rows = ((name, location["checkpoint_id"], location["checkpoint_ns"]) for name, location in found.items())
         table(("label", "checkpoint", "namespace"), rows)
 
 

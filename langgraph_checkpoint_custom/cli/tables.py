@@ -70,12 +70,12 @@ def verify(url: Url = None, as_json: Json = False) -> None:
     """Compare the tables with those that this package ships, and see what this role may do; changes nothing."""
     with opened(url, may_be_anothers=True) as saver:
         found = saver._driver.look(verify_tables(saver._dialect))
-        database, place = saver._dialect.system, saver._dialect.place
+        database, location = saver._dialect.system, saver._dialect.location
     found = found._replace(privileges=[*found.privileges, *_of_file(given(url))])
     if as_json:
         _tell(found, database)
     else:
-        _show(found, database, place)
+        _show(found, database, location)
     if not found.holds:
         raise typer.Exit(1)
 
@@ -111,7 +111,7 @@ def _tell(found: Verified, database: str) -> None:
     )
 
 
-def _show(found: Verified, database: str, place: str) -> None:
+def _show(found: Verified, database: str, location: str) -> None:
     rows: list[tuple[str, str, str]] = []
     styles: list[Style] = []
 
@@ -120,11 +120,11 @@ def _show(found: Verified, database: str, place: str) -> None:
         styles.append("plain" if good else "bad" if good is False else "dim")
 
     if found.foreign is not None:
-        row(False, "tables", f"{place} has a table {found.foreign!r} of somebody else's; nothing of ours is there")
+        row(False, "tables", f"{location} has a table {found.foreign!r} of somebody else's; nothing of ours is there")
     elif found.version is None:
-        row(False, "tables", f"there are none in {place}; run setup")
+        row(False, "tables", f"there are none in {location}; run setup")
     else:
-        row(True, "tables", place)
+        row(True, "tables", location)
         older = "run setup" if found.version < found.shipped else "upgrade langgraph-checkpoint-custom"
         what = f"{found.version}, this package has {found.shipped}" + ("" if found.is_current else f"; {older}")
         row(found.is_current, "version", what)

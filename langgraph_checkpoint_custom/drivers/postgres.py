@@ -23,21 +23,21 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from langgraph_checkpoint_custom.drivers.postgres_batching import LoopSharing, WorkerSharing
+from langgraph_checkpoint_custom.drivers.postgres_batching import LoopBatching, WorkerBatching
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
 from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
-from langgraph_checkpoint_custom.drivers.postgres_waiting import without_hurry
+from langgraph_checkpoint_custom.drivers.postgres_waiting import no_timeout
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
-from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES
+from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
+    Batchable,
     Offload,
     Operation,
+    RoundTrip,
     Row,
-    Share,
     Statement,
-    Trip,
     adrive,
     drive,
 )
@@ -96,10 +96,10 @@ _COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_COMPILER = "SET LOCAL jit = off"
 
 # What nothing would be compiled for; it needs no transaction for that.
-_SMALL = (HOT | MANY) - {"select_delta_values", "erase_superseded"}
+_SMALL = (HOT | MANY) - {"select_delta_values", "delete_all_but_newest"}
 
 # What has all its trips in one transaction.
-_TOGETHER = frozenset({"migrate", "rehearsal", "snapshot", "exclusive"})
+_TOGETHER = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -140,7 +140,7 @@ class PostgresDriver:
         self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
         self._given_up: set[Process] = set()  # Still to be ended: they may not have read yet what they were sent.
         self._workers: ThreadPoolExecutor | None = None
-        self._share_anew()
+        self._reset_batching()
         tell_of_forks(self)
 
     def before_fork(self) -> None:
@@ -150,7 +150,7 @@ class PostgresDriver:
         """Leave the connections to the parent; its workers are not in the child either."""
         self._connections.forget()
         self._workers = None
-        self._share_anew()
+        self._reset_batching()
 
     # Sync
 
@@ -219,16 +219,16 @@ class PostgresDriver:
                     _cursor(connection).execute(setting, prepare=False)
                 return drive(op, lambda request: self._inside(connection, request))
 
-    def _perform(self, name: str, request: Trip | Offload) -> Any:
+    def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        if self._shares(request.share):
-            return self._worker_sharing.send(name, request, request.share)
+        if self._shares(request.batchable):
+            return self._worker_sharing.send(name, request, request.batchable)
         return self._send(name, request.statements, request)
 
-    def _send(self, name: str, statements: Sequence[Statement], trip: Trip) -> Any:
+    def _send(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
         with self._borrow(name, statements) as connection:
-            return self._reply(connection, trip)
+            return self._reply(connection, round_trip)
 
     @contextmanager
     def _borrow(self, name: str, statements: Sequence[Statement]) -> Iterator[Connection[Any]]:
@@ -255,7 +255,7 @@ class PostgresDriver:
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise self._wrapped(error, None, name, statements) from error
 
-    def _reply(self, connection: Connection[Any], request: Trip | Offload) -> Any:
+    def _reply(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
@@ -295,7 +295,7 @@ class PostgresDriver:
                 raise
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    def _inside(self, connection: Connection[Any], request: Trip | Offload) -> Any:
+    def _inside(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
         """Send what is a part of a transaction that begins and ends elsewhere."""
         if isinstance(request, Offload):
             return request.work()
@@ -368,16 +368,16 @@ class PostgresDriver:
                         await _acursor(connection).execute(setting, prepare=False)
                     return await adrive(op, lambda request: self._ainside(connection, request))
 
-    async def _aperform(self, name: str, request: Trip | Offload) -> Any:
+    async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work() if request.size < OFFLOAD_BYTES else await self._aside(request)
-        if self._shares(request.share):
-            return await self._loop_sharing().send(name, request, request.share)
+        if self._shares(request.batchable):
+            return await self._loop_sharing().send(name, request, request.batchable)
         return await self._asend(name, request.statements, request)
 
-    async def _asend(self, name: str, statements: Sequence[Statement], trip: Trip) -> Any:
+    async def _asend(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
         async with self._aborrow(name, statements) as connection:
-            return await self._areply(connection, trip)
+            return await self._areply(connection, round_trip)
 
     @asynccontextmanager
     async def _aborrow(self, name: str, statements: Sequence[Statement]) -> AsyncIterator[AsyncConnection[Any]]:
@@ -401,7 +401,7 @@ class PostgresDriver:
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise self._wrapped(error, None, name, statements) from error
 
-    async def _areply(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
+    async def _areply(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
@@ -439,7 +439,7 @@ class PostgresDriver:
                 raise
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    async def _ainside(self, connection: AsyncConnection[Any], request: Trip | Offload) -> Any:
+    async def _ainside(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
         cursors = []
@@ -451,23 +451,23 @@ class PostgresDriver:
 
     # What both colours share
 
-    def _share_anew(self) -> None:
-        self._worker_sharing = WorkerSharing(self._send)
-        self._loops_sharing: dict[asyncio.AbstractEventLoop, LoopSharing] = {}
+    def _reset_batching(self) -> None:
+        self._worker_sharing = WorkerBatching(self._send)
+        self._loops_sharing: dict[asyncio.AbstractEventLoop, LoopBatching] = {}
 
-    def _loop_sharing(self) -> LoopSharing:
+    def _loop_sharing(self) -> LoopBatching:
         loop = asyncio.get_running_loop()
         found = self._loops_sharing.get(loop)
         if found is None:
             for other in list(self._loops_sharing):  # Other OS threads come and go meanwhile.
                 if other.is_closed():
                     self._loops_sharing.pop(other, None)
-            found = self._loops_sharing[loop] = LoopSharing(self._asend)
+            found = self._loops_sharing[loop] = LoopBatching(self._asend)
         return found
 
-    def _shares(self, share: Share | None) -> TypeGuard[Share]:
+    def _shares(self, batchable: Batchable | None) -> TypeGuard[Batchable]:
         """Whether a trip may be one with others: not on a caller's one connection."""
-        return share is not None and share.size <= GROUP_BYTES and self._connections.replaceable
+        return batchable is not None and batchable.size <= BATCH_BYTES and self._connections.replaceable
 
     def _check_open(self) -> None:
         if self._closed:
@@ -601,7 +601,7 @@ def _tell(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
 
 def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
     """A migration may take its time."""
-    return without_hurry(connection) if op.access == "migrate" else nullcontext()
+    return no_timeout(connection) if op.access == "migrate" else nullcontext()
 
 
 def _in_transaction(connection: AnyConnection) -> bool:

@@ -37,7 +37,7 @@ from psycopg import AsyncConnection, Connection, Error, OperationalError
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address
-from langgraph_checkpoint_custom.drivers.postgres_waiting import PatientAsyncConnection, PatientConnection
+from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection
 from langgraph_checkpoint_custom.drivers.workers import warn_unclosed
 from langgraph_checkpoint_custom.errors import closed
 
@@ -201,7 +201,7 @@ class OwnPools:
             await entry.close()
         await asyncio.to_thread(self._held.close)
 
-    def _open(self) -> ConnectionPool[PatientConnection]:
+    def _open(self) -> ConnectionPool[TimedConnection]:
         since = time.monotonic()
         with self._opening:
             self._held.check_open()
@@ -214,11 +214,11 @@ class OwnPools:
                     self._held.check_open()
             return pool
 
-    def _opened(self, first: PatientConnection) -> ConnectionPool[PatientConnection]:
+    def _opened(self, first: TimedConnection) -> ConnectionPool[TimedConnection]:
         made = [first]
         pool = ConnectionPool(
             **_beginning_with(made, self._options),
-            connection_class=PatientConnection,
+            connection_class=TimedConnection,
             configure=partial(_give_patience, self._answer_timeout),
             reconnect_failed=_begin_anew,
         )
@@ -231,14 +231,14 @@ class OwnPools:
                 made.pop().close()
         return pool
 
-    def _connect(self) -> PatientConnection:
-        return PatientConnection.connect(**self._options["kwargs"])
+    def _connect(self) -> TimedConnection:
+        return TimedConnection.connect(**self._options["kwargs"])
 
-    async def _aconnect(self) -> PatientAsyncConnection:
-        return await PatientAsyncConnection.connect(**self._options["kwargs"])
+    async def _aconnect(self) -> TimedAsyncConnection:
+        return await TimedAsyncConnection.connect(**self._options["kwargs"])
 
 
-def _give_patience(answer_timeout: float | None, connection: PatientConnection | PatientAsyncConnection) -> None:
+def _give_patience(answer_timeout: float | None, connection: TimedConnection | TimedAsyncConnection) -> None:
     connection.answer_timeout = answer_timeout
     connection.made_at = time.monotonic()
 
@@ -248,13 +248,13 @@ def _beginning_with(made: list[Any], options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "kwargs": {**options["kwargs"], "made": made}}
 
 
-def _begin_anew(pool: ConnectionPool[PatientConnection]) -> None:
+def _begin_anew(pool: ConnectionPool[TimedConnection]) -> None:
     """Let a pool try on for as long as somebody waits."""
     if pool.get_stats().get("requests_waiting"):
         pool.check()
 
 
-async def _abegin_anew(pool: AsyncConnectionPool[PatientAsyncConnection]) -> None:
+async def _abegin_anew(pool: AsyncConnectionPool[TimedAsyncConnection]) -> None:
     """Let a pool try on for as long as somebody waits."""
     if pool.get_stats().get("requests_waiting"):
         await pool.check()
@@ -320,17 +320,17 @@ class _LoopEntry:
         self.connections: weakref.WeakSet[LoopConnection] = weakref.WeakSet()
         self.lent: set[LoopConnection] = set()
         self.drained_at = 0.0
-        self.pool: AsyncConnectionPool[PatientAsyncConnection]
+        self.pool: AsyncConnectionPool[TimedAsyncConnection]
         self._options = options
         self._answer_timeout = answer_timeout
 
-    async def open(self, first: PatientAsyncConnection) -> None:
+    async def open(self, first: TimedAsyncConnection) -> None:
         """Open the pool for as long as the loop runs."""
         made = [first]
         logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)  # Once, however often it is said.
         pool = AsyncConnectionPool(
             **_beginning_with(made, self._options),
-            connection_class=PatientAsyncConnection,
+            connection_class=TimedAsyncConnection,
             configure=self._remember,
             reconnect_failed=_abegin_anew,
         )
@@ -366,7 +366,7 @@ class _LoopEntry:
                     connection.pgconn.finish()
             raise
 
-    async def _remember(self, connection: PatientAsyncConnection) -> None:
+    async def _remember(self, connection: TimedAsyncConnection) -> None:
         _give_patience(self._answer_timeout, connection)
         self.connections.add(connection)
 
@@ -402,7 +402,7 @@ class _Held:
 
     def __init__(self) -> None:
         self.closed = False
-        self.pool: ConnectionPool[PatientConnection] | None = None
+        self.pool: ConnectionPool[TimedConnection] | None = None
         self.loops: dict[asyncio.AbstractEventLoop, _LoopEntry] = {}
         _ALL.add(self)
 

@@ -35,7 +35,7 @@ HOT = frozenset(
     {
         "insert_checkpoint",
         "put_checkpoint",
-        "erase_superseded",
+        "delete_all_but_newest",
         "share_thread",
         "lock_thread",
         "insert_few_writes",

@@ -29,7 +29,7 @@ class NoAnswer(OperationalError):
     """The server has said nothing for `answer_timeout`."""
 
 
-class _Patience:
+class _AnswerTimeout:
     """What both colours share."""
 
     pgconn: Any
@@ -76,7 +76,7 @@ class _Patience:
         return min(timeout, CANCEL_TIMEOUT)
 
 
-class PatientConnection(_Patience, Connection[Any]):
+class TimedConnection(_AnswerTimeout, Connection[Any]):
     """A connection that is closed when the server says nothing for `answer_timeout`."""
 
     @classmethod
@@ -97,7 +97,7 @@ class PatientConnection(_Patience, Connection[Any]):
         super().cancel_safe(timeout=self._cancelling(timeout))
 
 
-class PatientAsyncConnection(_Patience, AsyncConnection[Any]):
+class TimedAsyncConnection(_AnswerTimeout, AsyncConnection[Any]):
     """A connection that is closed when the server says nothing for `answer_timeout`."""
 
     @classmethod
@@ -119,9 +119,9 @@ class PatientAsyncConnection(_Patience, AsyncConnection[Any]):
 
 
 @contextmanager
-def without_hurry(connection: Connection[Any] | AsyncConnection[Any]) -> Iterator[None]:
+def no_timeout(connection: Connection[Any] | AsyncConnection[Any]) -> Iterator[None]:
     """Let a connection wait for as long as it takes: `setup()` waits for others that are at it."""
-    if not isinstance(connection, _Patience):
+    if not isinstance(connection, _AnswerTimeout):
         yield
         return
     usual, connection.answer_timeout = connection.answer_timeout, None

@@ -25,16 +25,24 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import LONGEST, MOST, Call, Hops, Line, calls_of, within
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import (
+    LONGEST,
+    MOST,
+    QueuedOperation,
+    WorkerBatch,
+    WriteQueue,
+    calls_of,
+    within,
+)
 from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Access,
     Offload,
     Operation,
+    RoundTrip,
     Row,
     Steps,
-    Trip,
     drive,
 )
 from langgraph_checkpoint_custom.errors import (
@@ -64,7 +72,7 @@ FORK_WAITS = 5.0
 IDLE = 32
 # What stands in line at the writer.
 _IN_LINE = frozenset({"write", "exclusive", "migrate"})
-_WRITES = _IN_LINE | {"rehearsal"}
+_WRITES = _IN_LINE | {"dry_run"}
 # The methods that are called by who has the lock; a signal handler may come in any of them.
 _LOCKED = ("_writer", "_transaction", "_together", "_close")
 # What gives its connection back before it decodes; the others' trips are one transaction.
@@ -139,8 +147,8 @@ class SqliteDriver:
         self._synchronous = synchronous.upper()
         self._lock = threading.Lock()  # Guards the writer, and opening and closing.
         self._held = _Held()
-        self._workers: dict[Access, Hops] = {}
-        self._line = Line()
+        self._workers: dict[Access, WorkerBatch] = {}
+        self._queue = WriteQueue()
         self._patience = self._busy_timeout  # The writer's `busy_timeout` at present.
         self._finalizer = weakref.finalize(self, _close_in_the_end, self._held, self._lock)
         if not self._given:  # What the caller has opened is the caller's to close.
@@ -168,7 +176,7 @@ class SqliteDriver:
     def after_fork(self) -> None:
         """Begin anew: there are no workers in the child, and the file is opened again when it is needed."""
         self._workers = {}
-        self._line = Line()
+        self._queue = WriteQueue()
         self._held.readers.clear()
         if self._of_caller:  # It is open here, too, so the child can use neither it nor its file.
             self._held.writer = None
@@ -191,7 +199,7 @@ class SqliteDriver:
             return drive(op, partial(self._read, op.name, None))
         if self._lock.locked():
             self._check_outside()
-        call = Call(op)
+        call = QueuedOperation(op)
         if op.access not in _IN_LINE:
             return self._alone(call)
         self._store([call])
@@ -220,7 +228,7 @@ class SqliteDriver:
         self._held.closed = True
         for worker in list(self._workers.values()):
             worker.executor.shutdown()
-        self._line.run((), self._write)
+        self._queue.run((), self._write)
         self._close()
 
     def _close(self) -> None:
@@ -235,21 +243,21 @@ class SqliteDriver:
         """Connections that read, and those that wait to."""
         return {"reading": self._held.reading, "idle": len(self._held.idle)}
 
-    def _worker(self, access: Access) -> Hops:
+    def _worker(self, access: Access) -> WorkerBatch:
         if self._held.closed:
             raise closed()
         access = "write" if access in _IN_LINE else "read"
         worker = self._workers.get(access)
         if worker is None:
             if access == "write":
-                made = Hops(1, "checkpoint-write", most=MOST, seconds=0)
+                made = WorkerBatch(1, "checkpoint-write", most=MOST, seconds=0)
             else:
-                made = Hops(1 if self._shared else READERS, "checkpoint-read", most=1, seconds=LONGEST)
+                made = WorkerBatch(1 if self._shared else READERS, "checkpoint-read", most=1, seconds=LONGEST)
             # setdefault is atomic: of two threads that come here at once both use the same one.
             worker = self._workers.setdefault(access, made)
         return worker
 
-    def _alone(self, call: Call[T], *, in_line: bool = False) -> T:
+    def _alone(self, call: QueuedOperation[T], *, in_line: bool = False) -> T:
         """Run an operation by itself; what has work to do beside the database leaves the line for it."""
         op = call.op
         if op.access == "read" and not self._shared:
@@ -282,7 +290,7 @@ class SqliteDriver:
         finally:
             steps.close()
 
-    def _read(self, operation: str, call: Call[Any] | None, request: Trip | Offload) -> Any:
+    def _read(self, operation: str, call: QueuedOperation[Any] | None, request: RoundTrip | Offload) -> Any:
         """A trip of a read is one statement, which needs no transaction."""
         if isinstance(request, Offload):
             return _work(call, request) if call else request.work()
@@ -296,7 +304,13 @@ class SqliteDriver:
         return reply
 
     def _transaction(
-        self, connection: sqlite3.Connection, call: Call[Any], steps: Steps[Any], request: Trip, *, in_line: bool
+        self,
+        connection: sqlite3.Connection,
+        call: QueuedOperation[Any],
+        steps: Steps[Any],
+        request: RoundTrip,
+        *,
+        in_line: bool,
     ) -> Offload:
         """Go on with an operation until it has work to do for which it lets the connection go.
 
@@ -306,8 +320,8 @@ class SqliteDriver:
         try:
             self._prepare(op, connection, call.since)
             try:
-                asked: Trip | Offload = request
-                while isinstance(asked, Trip) or op.access not in _LETS_GO:
+                asked: RoundTrip | Offload = request
+                while isinstance(asked, RoundTrip) or op.access not in _LETS_GO:
                     if isinstance(asked, Offload):
                         asked = steps.send(_work(call, asked))
                         continue
@@ -352,7 +366,7 @@ class SqliteDriver:
         elif op.access == "snapshot":
             connection.execute("BEGIN")
 
-    def _each(self, calls: Iterable[Call[Any]], *, in_line: bool = False) -> None:
+    def _each(self, calls: Iterable[QueuedOperation[Any]], *, in_line: bool = False) -> None:
         """Run operations one by one."""
         for call in calls:
             call.error = None
@@ -362,14 +376,14 @@ class SqliteDriver:
                 call.error = error
             call.done = (True,)
 
-    def _store(self, calls: Sequence[Call[Any]]) -> None:
+    def _store(self, calls: Sequence[QueuedOperation[Any]]) -> None:
         """Run writes together with those of others, and then by themselves those that had to leave the line."""
-        self._line.run(calls, self._write)
+        self._queue.run(calls, self._write)
         for call in calls:
             if isinstance(call.error, _Leaves):
                 self._each([call])
 
-    def _write(self, calls: Sequence[Call[Any]]) -> None:
+    def _write(self, calls: Sequence[QueuedOperation[Any]]) -> None:
         """Run writes in as few transactions as can be."""
         if len(calls) == 1:
             self._each(calls, in_line=True)
@@ -378,7 +392,7 @@ class SqliteDriver:
         while left:
             self._each(self._together(left), in_line=True)
 
-    def _together(self, left: deque[Call[Any]]) -> Sequence[Call[Any]]:
+    def _together(self, left: deque[QueuedOperation[Any]]) -> Sequence[QueuedOperation[Any]]:
         """Take writes and run them in one transaction; returns them if it fails and each has to have its own."""
         with self._lock:
             connection = self._held.writer
@@ -395,7 +409,7 @@ class SqliteDriver:
                 return []
             except StorageError:  # Each has an error of its own.
                 return [left.popleft() for _ in range(len(left))]
-            taken: list[Call[Any]] = []
+            taken: list[QueuedOperation[Any]] = []
             committed: list[object] = []
             try:
                 ends = time.monotonic() + LONGEST
@@ -411,8 +425,8 @@ class SqliteDriver:
                     connection.rollback()
         return []
 
-    def _member(self, connection: sqlite3.Connection, call: Call[Any]) -> None:
-        def perform(request: Trip | Offload) -> Any:
+    def _member(self, connection: sqlite3.Connection, call: QueuedOperation[Any]) -> None:
+        def perform(request: RoundTrip | Offload) -> Any:
             if not isinstance(request, Offload):
                 return self._send(connection, call.op.name, request)
             if call.op.access in _LETS_GO:
@@ -428,11 +442,11 @@ class SqliteDriver:
             connection.execute("ROLLBACK TO member")  # Fails if all is rolled back, as with a full disk.
         connection.execute("RELEASE member")
 
-    def _send(self, connection: sqlite3.Connection, operation: str, trip: Trip) -> Any:
+    def _send(self, connection: sqlite3.Connection, operation: str, round_trip: RoundTrip) -> Any:
         try:
-            return _reply(connection, trip)
+            return _reply(connection, round_trip)
         except sqlite3.Error as error:
-            names = {statement.name for statement in trip.statements}
+            names = {statement.name for statement in round_trip.statements}
             raise self._wrapped(error, operation, names.pop() if len(names) == 1 else None) from error
         except OverflowError as error:  # As Python says of what has more than 2 GB.
             raise StorageError(f"{operation}: {_WAY_OUT[18]}", operation=operation) from error
@@ -447,7 +461,7 @@ class SqliteDriver:
                 self._held.writer = self._patiently(lambda: self._open(operation), _UNSETTLED, OPENINGS)
             except sqlite3.Error as error:
                 raise self._wrapped(error, operation, None) from error
-            self._held.place = _place(self.path)
+            self._held.location = _location(self.path)
             self._patience = self._busy_timeout
         return self._held.writer
 
@@ -498,8 +512,8 @@ class SqliteDriver:
 
     def _check_place(self, operation: str) -> None:
         """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""
-        opened = self._held.place
-        if opened is None or self._shared or opened == _place(self.path):
+        opened = self._held.location
+        if opened is None or self._shared or opened == _location(self.path):
             return
         raise StorageError(
             f"{operation}: {self.path} was moved, deleted or replaced while it was open; nothing was stored. Put it "
@@ -632,7 +646,7 @@ class _Held:
     def __init__(self) -> None:
         self.closed = False
         self.writer: sqlite3.Connection | None = None
-        self.place: tuple[int, int] | None = None  # Of the file, once it is open.
+        self.location: tuple[int, int] | None = None  # Of the file, once it is open.
         self.idle: list[sqlite3.Connection] = []
         # All readers that are open or being opened.
         self.readers: weakref.WeakSet[object] = weakref.WeakSet()
@@ -673,11 +687,11 @@ class _Leaves(Exception):
     """A write has something to do that others in line should not wait for, nor other processes with the lock."""
 
 
-def _is_whole(op: Operation[Any], trip: Trip) -> bool:
+def _is_whole(op: Operation[Any], round_trip: RoundTrip) -> bool:
     """Whether a trip is one statement that needs no transaction around it."""
-    if op.access != "write" or len(trip.statements) != 1:
+    if op.access != "write" or len(round_trip.statements) != 1:
         return False
-    (statement,) = trip.statements
+    (statement,) = round_trip.statements
     return statement.name in _WHOLE and not isinstance(statement.params, list)
 
 
@@ -695,7 +709,7 @@ def _close_in_the_end(held: _Held, lock: threading.Lock) -> None:
             lock.release()
 
 
-def _place(path: str) -> tuple[int, int] | None:
+def _location(path: str) -> tuple[int, int] | None:
     """What tells a file from others; None if there is none at the path."""
     try:
         found = os.stat(path)
@@ -704,7 +718,7 @@ def _place(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _work(call: Call[Any], request: Offload) -> Any:
+def _work(call: QueuedOperation[Any], request: Offload) -> Any:
     """Do work that needs no connection."""
     if request.size >= OFFLOAD_BYTES:
         call.takes_long()
@@ -718,7 +732,7 @@ def _commit(connection: sqlite3.Connection, committed: list[object]) -> None:
     committed.extend(map(connection.execute, ("COMMIT",)))
 
 
-def _reply(connection: sqlite3.Connection, request: Trip | Offload) -> Any:
+def _reply(connection: sqlite3.Connection, request: RoundTrip | Offload) -> Any:
     if isinstance(request, Offload):
         return request.work()
     replies: list[list[Row]] = []

@@ -33,7 +33,7 @@ LONGEST = 0.01
 PATIENCE = 1.0
 
 
-class Call(Generic[T]):
+class QueuedOperation(Generic[T]):
     """An operation and what came of it; `since` when it waits for the file.
 
     `done` is not empty once it must not be done again: one list for all that share a transaction, from its commit on.
@@ -62,10 +62,10 @@ class Call(Generic[T]):
             del error  # It has this frame in its traceback.
 
 
-Perform = Callable[[Sequence[Call[Any]]], None]
+Perform = Callable[[Sequence[QueuedOperation[Any]]], None]
 
 
-class Line:
+class WriteQueue:
     """OS threads in line: whoever leads does its own calls and those of all that wait, then the next one leads.
 
     An interrupt (Ctrl-C) may come at any moment, in a `finally` too. Only the lock of a `with` is released whatever
@@ -76,7 +76,7 @@ class Line:
         self._leads = threading.Lock()
         self._waiting: deque[_Turn] = deque()
 
-    def run(self, calls: Sequence[Call[Any]], perform: Perform) -> None:
+    def run(self, calls: Sequence[QueuedOperation[Any]], perform: Perform) -> None:
         """Have calls done, here or by another thread in line, once those before are."""
         if not self._waiting and not self._leads.locked():  # Nobody is at work.
             try:
@@ -177,7 +177,7 @@ class _Turn:
 
     __slots__ = ("calls", "done", "waits")
 
-    def __init__(self, calls: Sequence[Call[Any]]) -> None:
+    def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
         self.calls = calls
         self.done = False
         self.waits = threading.Lock()  # A queue would wait for ever if a signal handler took longer than its timeout.
@@ -188,7 +188,7 @@ class _Turn:
             self.waits.release()
 
 
-class Hops:
+class WorkerBatch:
     """Workers for async calls; those that come while a worker is on its way share its way there and back.
 
     Args:
@@ -270,7 +270,7 @@ class Hops:
         return calls
 
 
-class _Awaited(Call[T]):
+class _Awaited(QueuedOperation[T]):
     """A call that a task waits for."""
 
     __slots__ = ("future", "let_others_go")

@@ -70,7 +70,7 @@ _DIGEST_HEAD = bytes([0xC4, DIGEST])  # In msgpack, so that a part is msgpack fr
 _BODY = len(_DIGEST_HEAD) + DIGEST
 
 
-class Part(NamedTuple):
+class Chunk(NamedTuple):
     """A part of a value.
 
     Attributes:
@@ -90,23 +90,23 @@ class Part(NamedTuple):
     objects: Sequence[Any] = ()
     same: Unchanged | None = None
 
-    def of(self, objects: Sequence[Any]) -> Part:
+    def of(self, objects: Sequence[Any]) -> Chunk:
         """The same part, made of these objects."""
         same = unchanged(objects)
         return self._replace(objects=objects, same=same) if same else self
 
 
-class Divided(NamedTuple):
+class ChunkedValue(NamedTuple):
     """The value of a version, in parts."""
 
     version: str
     is_dict: bool
-    parts: Sequence[Part]
+    chunks: Sequence[Chunk]
 
     @property
     def names(self) -> str:
         """The names of the parts, as JSON."""
-        return '["' + '","'.join(map(_NAME, self.parts)) + '"]'  # They have no character that JSON would change.
+        return '["' + '","'.join(map(_NAME, self.chunks)) + '"]'  # They have no character that JSON would change.
 
     @property
     def begins(self) -> str:
@@ -116,16 +116,16 @@ class Divided(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes of its parts."""
-        return sum(map(_SIZE, self.parts))
+        return sum(map(_SIZE, self.chunks))
 
     @property
     def pieces(self) -> int:
         """How many things are known of it when its objects are forgotten."""
-        return len(self.parts)
+        return len(self.chunks)
 
-    def without_objects(self) -> Divided:
+    def without_objects(self) -> ChunkedValue:
         """The same, but to find a part it has to be encoded."""
-        return self._replace(parts=[part._replace(objects=(), same=None) for part in self.parts])
+        return self._replace(chunks=[chunk._replace(objects=(), same=None) for chunk in self.chunks])
 
 
 class Whole(NamedTuple):
@@ -141,11 +141,11 @@ class Whole(NamedTuple):
 
     @property
     def pieces(self) -> int:
-        """As `Divided` has it: what as many bytes would be."""
+        """As `ChunkedValue` has it: what as many bytes would be."""
         return self.size // 300
 
     def without_objects(self) -> Whole:
-        """As `Divided` has it."""
+        """As `ChunkedValue` has it."""
         return self
 
     def is_like(self, data: bytes) -> bool:
@@ -153,7 +153,7 @@ class Whole(NamedTuple):
         return any(sample in data for sample in self.samples)
 
 
-Known = Divided | Whole
+Known = ChunkedValue | Whole
 
 
 def is_large(value: Any, size: int) -> bool:
@@ -161,9 +161,9 @@ def is_large(value: Any, size: int) -> bool:
     return size >= SPLIT_FROM and type(value) in (list, dict) and size >= ELEMENT * len(value)
 
 
-def divide(
-    value: Any, version: str, before: Divided | None, pack: Callable[[Any], bytes]
-) -> tuple[Divided, Mapping[str, bytes]] | None:
+def chunk_value(
+    value: Any, version: str, before: ChunkedValue | None, pack: Callable[[Any], bytes]
+) -> tuple[ChunkedValue, Mapping[str, bytes]] | None:
     """Cut a value; also those parts, by name, that are to be stored.
 
     None if that makes no parts, or none of the value is in the one before.
@@ -176,37 +176,37 @@ def divide(
         return None
     cutting = _Cutting(objects, step, before, pack)
     cutting.run()
-    divided = Divided(version, step == 2, cutting.parts)
-    if divided.size < SPLIT_FROM or (before is not None and not cutting.shares):
+    chunked = ChunkedValue(version, step == 2, cutting.chunks)
+    if chunked.size < SPLIT_FROM or (before is not None and not cutting.shares):
         return None
-    used = set(map(_NAME, cutting.parts))  # An open part may have become one with what follows.
-    return divided, {name: data for name, data in cutting.new.items() if name in used}
+    used = set(map(_NAME, cutting.chunks))  # An open part may have become one with what follows.
+    return chunked, {name: data for name, data in cutting.new.items() if name in used}
 
 
-def is_still(divided: Divided, value: Any, pack: Callable[[Any], bytes]) -> bool:
+def is_still(chunked: ChunkedValue, value: Any, pack: Callable[[Any], bytes]) -> bool:
     """Whether a value is what it was when it was divided."""
-    objects = list(chain.from_iterable(value.items())) if divided.is_dict else value
-    starts = accumulate(map(_LENGTH, divided.parts), initial=0)
-    return sum(map(_LENGTH, divided.parts)) == len(objects) and all(
-        _digest_of(b"".join(map(pack, objects[start : start + part.length]))) == part.digest
-        for part, start in zip(divided.parts, starts, strict=False)
+    objects = list(chain.from_iterable(value.items())) if chunked.is_dict else value
+    starts = accumulate(map(_LENGTH, chunked.chunks), initial=0)
+    return sum(map(_LENGTH, chunked.chunks)) == len(objects) and all(
+        _digest_of(b"".join(map(pack, objects[start : start + chunk.length]))) == chunk.digest
+        for chunk, start in zip(chunked.chunks, starts, strict=False)
     )
 
 
-def contents(divided: Divided) -> bytes:
+def contents(chunked: ChunkedValue) -> bytes:
     """What the blob of the version holds: all but the names of the parts, which the database has to read."""
-    parts = divided.parts
+    chunks = chunked.chunks
     return ormsgpack.packb(
         [
-            divided.is_dict,
-            sum(1 for _ in takewhile(_is_open, reversed(parts))),
-            [part.length for part in parts],
-            [part.size for part in parts],
+            chunked.is_dict,
+            sum(1 for _ in takewhile(_is_open, reversed(chunks))),
+            [chunk.length for chunk in chunks],
+            [chunk.size for chunk in chunks],
         ]
     )
 
 
-class Together(NamedTuple):
+class JoinedChunks(NamedTuple):
     """A value that was put together, and what it was made of."""
 
     value: Any
@@ -216,24 +216,26 @@ class Together(NamedTuple):
     sizes: Sequence[int]
     digests: Sequence[bytes]
 
-    def divided(self, version: str, names: str) -> Divided:
+    def chunked(self, version: str, names: str) -> ChunkedValue:
         """What is known of it for the next value."""
         objects = list(chain.from_iterable(self.value.items())) if self.is_dict else self.value
-        parts = []
+        chunks = []
         start = 0
         for number, name in enumerate(json.loads(names)):
             length = self.lengths[number]
             own = objects[start : start + length]
             same = unchanged(own)
             ends = number < len(self.sizes) - self.opened
-            parts.append(Part(name, self.digests[number], self.sizes[number], length, ends, own if same else (), same))
+            chunks.append(
+                Chunk(name, self.digests[number], self.sizes[number], length, ends, own if same else (), same)
+            )
             start += length
-        return Divided(version, self.is_dict, parts)
+        return ChunkedValue(version, self.is_dict, chunks)
 
 
-def put_together(
-    stored: bytes, parts: Sequence[T], opened: Callable[[T], bytes], loads: Callable[[bytes], Any]
-) -> Together:
+def join_chunks(
+    stored: bytes, chunks: Sequence[T], opened: Callable[[T], bytes], loads: Callable[[bytes], Any]
+) -> JoinedChunks:
     """The value of parts.
 
     They are opened and decoded one by one, while they are in the processor's cache: a quarter less time.
@@ -243,17 +245,17 @@ def put_together(
     is_dict, open_ones, lengths, sizes = ormsgpack.unpackb(stored)
     objects: list[Any] = []
     digests = []
-    if len(parts) != len(sizes):
+    if len(chunks) != len(sizes):
         raise UnreadableValue(_FOREIGN)
-    for part, length, size in zip(parts, lengths, sizes, strict=True):
-        data = opened(part)
+    for chunk, length, size in zip(chunks, lengths, sizes, strict=True):
+        data = opened(chunk)
         if len(data) != _BODY + size or not data.startswith(_DIGEST_HEAD):
             raise UnreadableValue(_FOREIGN)
         digests.append(data[len(_DIGEST_HEAD) : _BODY])
         objects += loads(_head(length) + memoryview(data)[_BODY:])
     # An array of keys and values, and no map: versions before stored keys with half a character, which are extensions.
     value = dict(zip(objects[::2], objects[1::2], strict=True)) if is_dict else objects
-    return Together(value, is_dict, open_ones, lengths, sizes, digests)
+    return JoinedChunks(value, is_dict, open_ones, lengths, sizes, digests)
 
 
 def as_whole(version: str, data: bytes) -> Whole:
@@ -270,22 +272,24 @@ def as_whole(version: str, data: bytes) -> Whole:
 class _Cutting:
     """A value that is being cut: what it may have of the one before, and its parts so far."""
 
-    def __init__(self, objects: Sequence[Any], step: int, before: Divided | None, pack: Callable[[Any], bytes]) -> None:
-        self.parts: list[Part] = []
+    def __init__(
+        self, objects: Sequence[Any], step: int, before: ChunkedValue | None, pack: Callable[[Any], bytes]
+    ) -> None:
+        self.chunks: list[Chunk] = []
         self.new: dict[str, bytes] = {}
         self.shares = False  # Whether anything of it was in the value before.
         self._objects = objects
         self._step = step
         self._pack = pack
         # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
-        self._before = before.parts if before is not None and before.is_dict == (step == 2) else ()
+        self._before = before.chunks if before is not None and before.is_dict == (step == 2) else ()
         # Not of small parts: what they begin with may be a text that is everywhere, and each time one would be found.
         self._by_object = {
-            id(part.objects[0]): number
-            for number, part in enumerate(self._before)
-            if part.objects and part.size >= FINDABLE
+            id(chunk.objects[0]): number
+            for number, chunk in enumerate(self._before)
+            if chunk.objects and chunk.size >= FINDABLE
         }
-        self._by_digest = {part.digest: number for number, part in enumerate(self._before)}
+        self._by_digest = {chunk.digest: number for number, chunk in enumerate(self._before)}
         self._names: dict[bytes, str] = {}  # Of new parts; some may be alike.
         self._token = NAME_MARK + token_urlsafe(9)
         self._start = 0
@@ -296,10 +300,10 @@ class _Cutting:
         """Cut it."""
         while self._start < len(self._objects):
             found = self._unchanged() or [self._open_again() or self._cut()]
-            self.parts += found
+            self.chunks += found
             self._start += sum(map(_LENGTH, found))
 
-    def _unchanged(self) -> Sequence[Part]:
+    def _unchanged(self) -> Sequence[Chunk]:
         """The parts from here on that are made of the same objects as before, if none of these has been changed."""
         first = self._objects[self._start]
         number = self._next
@@ -317,27 +321,27 @@ class _Cutting:
             return self._unchanged()
         self._span *= 2
         self.shares = True
-        if number != self._next and self.parts and _is_open(self.parts[-1]):  # It goes on with something else.
-            for place in range(len(self.parts) - len(self._opened()), len(self.parts)):
-                self.parts[place] = self.parts[place]._replace(ends=True)
+        if number != self._next and self.chunks and _is_open(self.chunks[-1]):  # It goes on with something else.
+            for location in range(len(self.chunks) - len(self._opened()), len(self.chunks)):
+                self.chunks[location] = self.chunks[location]._replace(ends=True)
         self._next = number + len(found)
         return found
 
-    def _open_again(self) -> Part | None:
+    def _open_again(self) -> Chunk | None:
         """The open part that goes on from here, if its bytes are those of before."""
         if self._next == len(self._before):
             return None
-        part = self._before[self._next]
-        end = self._start + part.length
-        if part.ends or end > len(self._objects):
+        chunk = self._before[self._next]
+        end = self._start + chunk.length
+        if chunk.ends or end > len(self._objects):
             return None
         data = self._packed(self._start, end)
-        if _digest_of(data) != part.digest:
+        if _digest_of(data) != chunk.digest:
             return None
         self._next += 1
-        return self._part(data, end, ends=False)
+        return self._chunk(data, end, ends=False)
 
-    def _cut(self) -> Part:
+    def _cut(self) -> Chunk:
         """The part from here to the next cut, with the open ones before it if there is one, or if they are many."""
         opened = self._opened()
         size = sum(map(_SIZE, opened))
@@ -350,22 +354,22 @@ class _Cutting:
             if ends := crc32(piece) * PART**2 < len(piece) * size * 2**32:
                 break
         if opened and (ends or len(opened) >= OPEN):
-            del self.parts[-len(opened) :]
+            del self.chunks[-len(opened) :]
             first = self._start - sum(map(_LENGTH, opened))
             pieces.insert(0, self._packed(first, self._start))
             self._start = first
-        part = self._part(b"".join(pieces), end, ends=ends)
-        self._next = self._by_digest.get(part.digest, self._next - 1) + 1
-        return part
+        chunk = self._chunk(b"".join(pieces), end, ends=ends)
+        self._next = self._by_digest.get(chunk.digest, self._next - 1) + 1
+        return chunk
 
-    def _opened(self) -> Sequence[Part]:
+    def _opened(self) -> Sequence[Chunk]:
         """The open parts at the end, the last one first."""
-        return list(takewhile(_is_open, reversed(self.parts)))
+        return list(takewhile(_is_open, reversed(self.chunks)))
 
     def _packed(self, start: int, end: int) -> bytes:
         return b"".join(map(self._pack, self._objects[start:end]))
 
-    def _part(self, data: bytes, end: int, *, ends: bool) -> Part:
+    def _chunk(self, data: bytes, end: int, *, ends: bool) -> Chunk:
         """A part, which is to be stored if it is new."""
         digest = _digest_of(data)
         number = self._by_digest.get(digest)
@@ -377,25 +381,25 @@ class _Cutting:
             name = self._names[digest] = f"{self._token}{len(self.new)}"
             self.new[name] = _DIGEST_HEAD + digest + data
         objects = self._objects[self._start : end]
-        return Part(name, digest, len(data), len(objects), ends).of(objects)
+        return Chunk(name, digest, len(data), len(objects), ends).of(objects)
 
 
-def _still_there(held: Iterable[Part], objects: Sequence[Any], start: int) -> Sequence[Part]:
+def _still_there(held: Iterable[Chunk], objects: Sequence[Any], start: int) -> Sequence[Chunk]:
     """Of parts that followed one another, those whose objects a value has from one of its own on, changed or not."""
     known = list(takewhile(_SAME, held))
-    others = map(is_not, chain.from_iterable([part.objects for part in known]), objects[start:])
+    others = map(is_not, chain.from_iterable([chunk.objects for chunk in known]), objects[start:])
     end = next(compress(count(start), others), len(objects))  # Of those that are the same objects.
-    found: list[Part] = []
-    for part in known:
-        start += part.length
+    found: list[Chunk] = []
+    for chunk in known:
+        start += chunk.length
         if start > end:
             break
-        found.append(part)
+        found.append(chunk)
     return found
 
 
-def _is_open(part: Part) -> bool:
-    return not part.ends
+def _is_open(chunk: Chunk) -> bool:
+    return not chunk.ends
 
 
 def _digest_of(data: bytes) -> bytes:

@@ -21,12 +21,12 @@ from langgraph_checkpoint_custom.encoding.serde import MSGPACK, forget_interrupt
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import (
-    Place,
+    Location,
     TupleRow,
-    place_of_blob,
-    place_of_checkpoint,
-    place_of_metadata,
-    place_of_write,
+    location_of_blob,
+    location_of_checkpoint,
+    location_of_metadata,
+    location_of_write,
 )
 
 # What the bytes of small values were called in documents that were written before these had the values themselves.
@@ -58,7 +58,7 @@ class Decoder:
         self, codec: Values, thread_id: str, checkpoint_ns: str, checkpoint_id: str, *, learns: bool = False
     ) -> None:
         self._codec = codec
-        self._place = (thread_id, checkpoint_ns, checkpoint_id)
+        self._location = (thread_id, checkpoint_ns, checkpoint_id)
         self._learns = learns
         self._large: dict[str, Known] = {}
         self._document = b""
@@ -73,14 +73,14 @@ class Decoder:
         """The value of a channel; `find` gives a part of it, by channel and name."""
         self._is_whole = False
         channel, version = row.name or "", row.key or ""
-        place = place_of_blob(self._place[1], channel, version)
+        location = location_of_blob(self._location[1], channel, version)
         if row.path is None:
             if row.type is None or row.value is None:
                 raise self._without_bytes(channel, row.type)
             try:
-                value, known = self._codec.loads_blob(row.type, row.value, place)
+                value, known = self._codec.loads_blob(row.type, row.value, location)
             except Exception as error:
-                again = partial(self._codec.loads_blob, row.type, row.value, place)
+                again = partial(self._codec.loads_blob, row.type, row.value, location)
                 self._fail(error, channel, row.type, row.value, again)
             if known:
                 self._large[channel] = known
@@ -88,13 +88,13 @@ class Decoder:
         names = row.path
         whole = self._stored(channel, row)
         # Parts that are alike have one name.
-        parts = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
+        chunks = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
         try:
-            together = self._codec.loads_parts(whole, names, parts, place)
+            together = self._codec.loads_chunks(whole, names, chunks, location)
         except Exception as error:
-            self._fail(error, channel, *whole, partial(self._codec.loads_parts, whole, names, parts, place))
+            self._fail(error, channel, *whole, partial(self._codec.loads_chunks, whole, names, chunks, location))
         if self._learns:
-            self._large[channel] = together.divided(version, names)
+            self._large[channel] = together.chunked(version, names)
         return together.value
 
     def _names(self, channel: str, names: str) -> list[str]:
@@ -109,10 +109,10 @@ class Decoder:
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
         """The value of a write, which may be another checkpoint's."""
-        _, checkpoint_ns, own = self._place
+        _, checkpoint_ns, own = self._location
         channel = row.name or ""
-        place = checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel
-        return self._value(channel, row.type, row.value, place_of_write, *place)
+        location = checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel
+        return self._value(channel, row.type, row.value, location_of_write, *location)
 
     def writes(self, rows: Sequence[TupleRow]) -> list[PendingWrite]:
         """The pending writes in rows of this checkpoint's."""
@@ -134,7 +134,7 @@ class Decoder:
         return Stored(row.type, row.value)
 
     def _value(
-        self, channel: str, type_: str | None, data: bytes | None, place: Callable[..., Place], *args: Any
+        self, channel: str, type_: str | None, data: bytes | None, location: Callable[..., Location], *args: Any
     ) -> Any:
         """The value of bytes, which are bound to a place if they are encrypted."""
         if type_ is None or data is None:
@@ -142,9 +142,9 @@ class Decoder:
         try:
             if type_ == MSGPACK and (plain := self._codec.plain):  # As nearly all are.
                 return plain(data)
-            return self._codec.loads(type_, data, place(*args))
+            return self._codec.loads(type_, data, location(*args))
         except Exception as error:  # Whatever a serializer says.
-            self._fail(error, channel, type_, data, partial(self._codec.loads, type_, data, place(*args)))
+            self._fail(error, channel, type_, data, partial(self._codec.loads, type_, data, location(*args)))
 
     def _without_bytes(self, channel: str, type_: str | None) -> CorruptCheckpoint:
         return self.corrupt("a stored value is missing its bytes", channel, type_)
@@ -181,11 +181,11 @@ class Decoder:
             if type_ == MSGPACK and (plain := self._codec.plain):  # As nearly all are.
                 stored, document = data, plain(data)
             else:
-                own, stored = self._opened(type_, data)
-                document = self._codec.loads_open(own, stored)
+                own, stored = self._unsealed(type_, data)
+                document = self._codec.loads_unsealed(own, stored)
                 stored = stored if own == MSGPACK and self._codec.packs else b""
         except Exception as error:  # Whatever a serializer says.
-            again = partial(self._codec.loads, type_, data, place_of_checkpoint(*self._place[1:]))
+            again = partial(self._codec.loads, type_, data, location_of_checkpoint(*self._location[1:]))
             self._fail(*self._culprit(error, type_, data), again)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
@@ -209,8 +209,8 @@ class Decoder:
             raise self._without_bytes("checkpoint", type_)
 
         def read() -> Any:
-            own, stored = self._opened(type_, data)
-            return unmade(stored) if own == MSGPACK and self._codec.packs else self._codec.loads_open(own, stored)
+            own, stored = self._unsealed(type_, data)
+            return unmade(stored) if own == MSGPACK and self._codec.packs else self._codec.loads_unsealed(own, stored)
 
         try:
             document = read()
@@ -232,14 +232,14 @@ class Decoder:
         except Exception as error:  # Whatever a serializer says.
             self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
-    def _opened(self, type_: str, data: bytes) -> tuple[str, bytes]:
+    def _unsealed(self, type_: str, data: bytes) -> tuple[str, bytes]:
         """The serializer's own type and bytes of the document."""
-        return self._codec.opened(type_, data, place_of_checkpoint(*self._place[1:]))
+        return self._codec.unsealed(type_, data, location_of_checkpoint(*self._location[1:]))
 
     def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str, bytes]:
         """What in a document cannot be read: one of its values, as a rule."""
         with suppress(Exception):  # Then it is the document itself.
-            for channel, value in unmade(self._opened(type_, data)[1])["channel_values"].items():
+            for channel, value in unmade(self._unsealed(type_, data)[1])["channel_values"].items():
                 stored = pack(value)
                 try:
                     self._codec.unpack(stored)
@@ -255,15 +255,15 @@ class Decoder:
 
     def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
         """The metadata, naming the thread it is read from."""
-        metadata = self._value("metadata", type_, data, place_of_metadata, *self._place[1:])
+        metadata = self._value("metadata", type_, data, location_of_metadata, *self._location[1:])
         if not isinstance(metadata, dict):
             raise self.corrupt(f"the stored metadata is a {type(metadata).__name__}, not a dict", "metadata", type_)
         if "thread_id" in metadata:
             held = metadata["thread_id"]
-            metadata["thread_id"] = self._place[0] if held is None else held[0]
+            metadata["thread_id"] = self._location[0] if held is None else held[0]
         return metadata
 
     def corrupt(self, reason: str, channel: str, type_: str | None = None) -> CorruptCheckpoint:
         """The error for this checkpoint."""
-        place = dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), self._place, strict=True))
-        return CorruptCheckpoint(reason, **place, channel=channel, type=type_)
+        location = dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), self._location, strict=True))
+        return CorruptCheckpoint(reason, **location, channel=channel, type=type_)

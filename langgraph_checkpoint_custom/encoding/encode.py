@@ -32,7 +32,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import ValidationError
 
-from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, Divided, Known, is_still
+from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK, ChunkedValue, Known, is_still
 from langgraph_checkpoint_custom.encoding.known import Held, KnownValues
 from langgraph_checkpoint_custom.encoding.objects import UnstorableValue, is_unicode, pack, said_by
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
@@ -46,15 +46,15 @@ from langgraph_checkpoint_custom.model.keys import (
     BlobRow,
     CheckpointRow,
     Key,
-    Place,
+    Location,
     WriteRow,
     channel_text,
     claim_of,
+    location_of_blob,
+    location_of_checkpoint,
+    location_of_metadata,
+    location_of_write,
     own_key_of,
-    place_of_blob,
-    place_of_checkpoint,
-    place_of_metadata,
-    place_of_write,
     text,
 )
 
@@ -158,10 +158,10 @@ class _Head(NamedTuple):
         if "thread_id" in told:
             own = told["thread_id"]
             told = {**told, "thread_id": None if own == thread_id else [own]}
-        if codec.is_open(document):
-            place = place_of_checkpoint(checkpoint_ns, checkpoint_id)
-            document = _encoded(place, codec.close, document, place)
-        place = place_of_metadata(checkpoint_ns, checkpoint_id)
+        if codec.is_unsealed(document):
+            location = location_of_checkpoint(checkpoint_ns, checkpoint_id)
+            document = _encoded(location, codec.seal, document, location)
+        location = location_of_metadata(checkpoint_ns, checkpoint_id)
         return CheckpointRow(
             thread_id,
             checkpoint_ns,
@@ -175,8 +175,8 @@ class _Head(NamedTuple):
             channels,
             versions,
             *document,
-            *_encoded(place, codec.dumps, told, place),
-            project(metadata, codec.shown),
+            *_encoded(location, codec.dumps, told, location),
+            project(metadata, codec.plaintext_keys),
         )
 
     def delta(self) -> set[str]:
@@ -220,7 +220,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
     try:
         if not _are_small(codec, others):
             return None
-        type_, document = found = codec.dumps_open({**checkpoint, "channel_values": stored})
+        type_, document = found = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
         if type_ != MSGPACK:
             return None
     except Exception:  # Whatever it is: it is said of the value that is wrong.
@@ -241,21 +241,21 @@ def _are_plain(versions: Collection[Any]) -> bool:
 
 def _are_small(codec: Values, values: Sequence[Any]) -> bool:
     """Whether values may be part of the document."""
-    size = len(codec.dumps_open(values).value) if values else 0
+    size = len(codec.dumps_unsealed(values).value) if values else 0
     if size <= SMALL_VALUE:
         return True
-    return size <= SMALL_VALUES and all(len(codec.dumps_open(value).value) <= SMALL_VALUE for value in values)
+    return size <= SMALL_VALUES and all(len(codec.dumps_unsealed(value).value) <= SMALL_VALUE for value in values)
 
 
 def _nothing(_: Iterable[str]) -> list[BlobRow]:
     return []
 
 
-class _Open(NamedTuple):
+class _Unsealed(NamedTuple):
     """A row, by its number, whose bytes are still to be closed for a place; `names` if they put a value together."""
 
     number: int
-    place: Place
+    location: Location
     names: str | None = None
 
 
@@ -282,7 +282,7 @@ class _Rows:
         """The rows, or, where it takes a while to close their bytes, what there is to do for that."""
         head, values = self._head, self._values
         blobs: list[BlobRow] = []
-        opened: list[_Open] = []
+        unsealed: list[_Unsealed] = []
         for channel, value in values.items():
             if channel not in self._versions:  # It cannot be found by a version later, so it stays with its checkpoint.
                 self._inline[channel_text(channel)] = value
@@ -293,10 +293,10 @@ class _Rows:
             version_key(version)
         for channel in sorted(self._versions):
             if channel not in self._inline:
-                self._add(blobs, opened, channel)
+                self._add(blobs, unsealed, channel)
         document = {**head.checkpoint, "channel_values": self._inline}
-        place = place_of_checkpoint(self._namespace, text("checkpoint id", head.checkpoint["id"], MAX_ID))
-        stored = _encoded(place, self._codec.dumps_open, document)
+        location = location_of_checkpoint(self._namespace, text("checkpoint id", head.checkpoint["id"], MAX_ID))
+        stored = _encoded(location, self._codec.dumps_unsealed, document)
         replayed = sorted(self._delta.difference(values)) if head.parent.checkpoint_id else []
         delta = self._delta.union([name for name, value in values.items() if isinstance(value, _DeltaSnapshot)])
         named = [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
@@ -310,20 +310,20 @@ class _Rows:
         def whole(rows: list[BlobRow]) -> Encoded:
             return Encoded(row, rows, self._kept, replayed, self._spare, head.claim, known)
 
-        return _closed(self._codec, blobs, opened, whole)
+        return _sealed(self._codec, blobs, unsealed, whole)
 
-    def _add(self, blobs: list[BlobRow], opened: list[_Open], channel: str) -> None:
+    def _add(self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str) -> None:
         """Decide where the value of a channel is, and make its rows if they are new."""
         values, version = self._values, self._versions[channel]
         shared = self._before.large.get(channel) if self._before else None
         if channel in self._new:
             if channel in values:
-                self._store(blobs, opened, channel, self._encode(channel, shared))
-                if isinstance(shared, Divided) and isinstance(self._large.get(channel), Divided):
+                self._store(blobs, unsealed, channel, self._encode(channel, shared))
+                if isinstance(shared, ChunkedValue) and isinstance(self._large.get(channel), ChunkedValue):
                     self._kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif self._held and self._held.has(channel, version) and not _is_inline(held := self._held.values[channel]):
             if channel in values or channel in self._delta:
-                self._store(blobs, opened, channel, Stored(MSGPACK, pack(held)), held)
+                self._store(blobs, unsealed, channel, Stored(MSGPACK, pack(held)), held)
         elif self._before is None and self._room and channel in values and self._is_small(channel):
             self._inline[channel] = values[channel]  # Nobody knows whether it is a blob: as it is now, it need not be.
         elif channel in values or channel in self._delta:
@@ -332,8 +332,8 @@ class _Rows:
                 self._large[channel] = shared
 
     def _encode(self, channel: str, shared: Known | None = None) -> Stored | Large:
-        place = place_of_blob(self._namespace, channel, version_key(self._versions[channel]))
-        return _encoded(place, self._codec.dumps_blob, self._values[channel], place, shared)
+        location = location_of_blob(self._namespace, channel, version_key(self._versions[channel]))
+        return _encoded(location, self._codec.dumps_blob, self._values[channel], location, shared)
 
     def _is_small(self, channel: str) -> bool:
         return self._takes(channel, self._encode(channel))
@@ -348,72 +348,74 @@ class _Rows:
         return True
 
     def _store(
-        self, blobs: list[BlobRow], opened: list[_Open], channel: str, found: Stored | Large, held: Any = None
+        self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str, found: Stored | Large, held: Any = None
     ) -> None:
         """Store a value in the document, as it was `held` there before if it is not new, or in rows of its own."""
         if self._takes(channel, found):
             self._inline[channel] = self._values[channel] if held is None else held
         else:
-            self._store_apart(blobs, opened, channel, found)
+            self._store_apart(blobs, unsealed, channel, found)
 
-    def _store_apart(self, blobs: list[BlobRow], opened: list[_Open], channel: str, found: Stored | Large) -> None:
+    def _store_apart(
+        self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str, found: Stored | Large
+    ) -> None:
         version = version_key(self._versions[channel])
-        place = place_of_blob(self._namespace, channel, version)
+        location = location_of_blob(self._namespace, channel, version)
         stored = found if isinstance(found, Stored) else found.whole
         names = None
         if isinstance(found, Large):
             self._large[channel] = found.known
             names = found.names
             for name, part in found.new.items():
-                if self._codec.is_open(part):
-                    opened.append(_Open(len(blobs), (*place[:-1], name)))
+                if self._codec.is_unsealed(part):
+                    unsealed.append(_Unsealed(len(blobs), (*location[:-1], name)))
                 blobs.append(BlobRow(channel, name, *part))
-        if names or self._codec.is_open(stored):
-            opened.append(_Open(len(blobs), place, names))
+        if names or self._codec.is_unsealed(stored):
+            unsealed.append(_Unsealed(len(blobs), location, names))
         blobs.append(BlobRow(channel, version, *stored, names))
 
     def _spare(self, channels: Iterable[str]) -> list[BlobRow]:
         """The rows of values that were to be shared or kept, and turn out to be gone."""
         blobs: list[BlobRow] = []
-        opened: list[_Open] = []
+        unsealed: list[_Unsealed] = []
         for channel in channels:
             known, value = self._large.get(channel), self._values[channel]
-            place = place_of_blob(self._namespace, channel, version_key(self._versions[channel]))
-            in_parts = channel in self._new and isinstance(known, Divided)
-            if in_parts and not _encoded(place, is_still, known, value, pack):
+            location = location_of_blob(self._namespace, channel, version_key(self._versions[channel]))
+            in_parts = channel in self._new and isinstance(known, ChunkedValue)
+            if in_parts and not _encoded(location, is_still, known, value, pack):
                 raise CheckpointEncodeError(
                     f"channel {channel!r} was changed in place while it was being stored, and what it shared with the "
                     "checkpoint before has been deleted meanwhile; nothing was stored"
                 )
-            self._store_apart(blobs, opened, channel, self._encode(channel))
-        return done(_closed(self._codec, blobs, opened, lambda blobs: blobs))
+            self._store_apart(blobs, unsealed, channel, self._encode(channel))
+        return done(_sealed(self._codec, blobs, unsealed, lambda blobs: blobs))
 
 
 Rows = TypeVar("Rows", list[BlobRow], list[WriteRow])
 
 
-def _closed(codec: Values, rows: Rows, opened: Sequence[_Open], then: Callable[[Rows], T]) -> T | Offload:
+def _sealed(codec: Values, rows: Rows, unsealed: Sequence[_Unsealed], then: Callable[[Rows], T]) -> T | Offload:
     """What is made of rows whose bytes are all closed, or, where that takes a while, what there is to do for it."""
-    if not opened:
+    if not unsealed:
         return then(rows)
 
-    def close() -> T:
-        closed = rows.copy()
-        for number, place, names in opened:
+    def seal() -> T:
+        sealed = rows.copy()
+        for number, location, names in unsealed:
             row = rows[number]
-            type_, value = _encoded(place, codec.close, Stored(row.type, row.value), place, names)
-            closed[number] = row._replace(type=type_, value=value)
-        return then(closed)
+            type_, value = _encoded(location, codec.seal, Stored(row.type, row.value), location, names)
+            sealed[number] = row._replace(type=type_, value=value)
+        return then(sealed)
 
-    size = sum(len(rows[each.number].value) for each in opened)
-    return close() if size < OFFLOAD_BYTES else Offload(size, close)
+    size = sum(len(rows[each.number].value) for each in unsealed)
+    return seal() if size < OFFLOAD_BYTES else Offload(size, seal)
 
 
-def _thing_at(place: Place) -> str:
+def _thing_at(location: Location) -> str:
     """What is stored at a place, for an error."""
-    if place[0] == "blob":
-        return f"the value of channel {place[2]!r}"
-    return f"the write to channel {place[5]!r}" if place[0] == "write" else f"the {place[0]}"
+    if location[0] == "blob":
+        return f"the value of channel {location[2]!r}"
+    return f"the write to channel {location[5]!r}" if location[0] == "write" else f"the {location[0]}"
 
 
 def _id_or_none(value: object) -> str | None:
@@ -481,19 +483,21 @@ def encode_rows(
 ) -> EncodedWrites | Offload:
     """Encode writes; of several special ones to one channel the last one stays."""
     rows: dict[int, WriteRow] = {}
-    places: dict[int, Place] = {}  # Of those that are still to be closed.
+    locations: dict[int, Location] = {}  # Of those that are still to be closed.
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = channel_text(channel)
-        place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        stored = _encoded(place, codec.dumps_open, value)
+        location = location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
+        stored = _encoded(location, codec.dumps_unsealed, value)
         rows[idx] = WriteRow(channel, task_id, task_path, run_id, idx, *stored)
-        if codec.is_open(stored):
-            places[idx] = place
-        elif places:
-            places.pop(idx, None)
-    opened = [_Open(number, places[idx]) for number, idx in enumerate(rows) if idx in places] if places else []
-    return _closed(codec, list(rows.values()), opened, lambda rows: EncodedWrites(key, rows, claim))
+        if codec.is_unsealed(stored):
+            locations[idx] = location
+        elif locations:
+            locations.pop(idx, None)
+    unsealed = (
+        [_Unsealed(number, locations[idx]) for number, idx in enumerate(rows) if idx in locations] if locations else []
+    )
+    return _sealed(codec, list(rows.values()), unsealed, lambda rows: EncodedWrites(key, rows, claim))
 
 
 def version_key(version: object) -> str:
@@ -516,18 +520,18 @@ def _is_inline(value: Any) -> bool:
     return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
 
-def _encoded(place: Place, dumps: Callable[..., T], *args: Any) -> T:
+def _encoded(location: Location, dumps: Callable[..., T], *args: Any) -> T:
     try:
         return dumps(*args)
     except UnstorableValue as error:
-        raise CheckpointEncodeError(f"{_thing_at(place)} cannot be stored: {error}; nothing was stored") from error
+        raise CheckpointEncodeError(f"{_thing_at(location)} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
         # As msgpack says it; and pydantic, which quotes the value.
         if type(error) in (TypeError, RecursionError) or isinstance(error, ValidationError):
             raise CheckpointEncodeError(
-                f"{_thing_at(place)} cannot be serialised ({said_by(error)}); nothing was stored. Make the value "
+                f"{_thing_at(location)} cannot be serialised ({said_by(error)}); nothing was stored. Make the value "
                 "serialisable or pass a serde that knows it"
             ) from error
         if hasattr(error, "add_note"):  # Since Python 3.11.
-            error.add_note(f"{_thing_at(place)} cannot be serialised; nothing was stored")
+            error.add_note(f"{_thing_at(location)} cannot be serialised; nothing was stored")
         raise  # As with LangGraph: whoever made the serializer, or the class, knows it.

@@ -69,9 +69,9 @@ def plain(model: type[BaseModel]) -> Plain | None:
 
 # By the name that is stored. A class of a later LangChain may hold more, or may not be safe to read.
 _PLAIN_MODELS = {
-    place: known
+    location: known
     for model in MODELS
-    if (place := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
+    if (location := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
 }
 _set = object.__setattr__
 _EXTRA = frozenset({"extra"})

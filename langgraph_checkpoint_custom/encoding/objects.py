@@ -215,15 +215,15 @@ class Packer:
 
     def inexact(self, cls: type, lost: str) -> None:
         """Objects of a class lose something."""
-        place = (cls.__module__, cls.__qualname__)
+        location = (cls.__module__, cls.__qualname__)
         if self._exact:
-            raise UnstorableValue(f"{'.'.join(place)} would come back as something else: {lost}")
-        if place not in _WARNED and len(_WARNED) < _MOST_WARNED:
-            _WARNED.add(place)
+            raise UnstorableValue(f"{'.'.join(location)} would come back as something else: {lost}")
+        if location not in _WARNED and len(_WARNED) < _MOST_WARNED:
+            _WARNED.add(location)
             _LOG.warning(
                 "%s.%s is stored as LangGraph's serializer stores it, and comes back as something else: %s. This is "
                 "said once for each class; on_inexact='raise' makes it an error",
-                *place,
+                *location,
                 lost,
             )
 
@@ -373,12 +373,12 @@ _WORDED: set[type] = set()
 
 def _kind_of(obj: Any, cls: type) -> Kind | None:
     """How objects of a class are stored; the order of the questions is LangGraph's."""
-    place = (cls.__module__, _name_of(cls) or cls.__name__)
+    location = (cls.__module__, _name_of(cls) or cls.__name__)
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
     def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
-        checked = place not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
-        return Kind(code, *place, payload, lost, checked, **more)
+        checked = location not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
+        return Kind(code, *location, payload, lost, checked, **more)
 
     if (
         issubclass(cls, (tuple, dict, list, str, int, float))
@@ -411,7 +411,7 @@ def _kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, (set, frozenset)):
         return kind(SINGLE, list)
     if issubclass(cls, datetime):
-        if (*place, "fromisoformat") not in SAFE_MSGPACK_METHODS:
+        if (*location, "fromisoformat") not in SAFE_MSGPACK_METHODS:
             lost = "only its text; store a datetime.datetime"
         return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
     if issubclass(cls, timedelta):

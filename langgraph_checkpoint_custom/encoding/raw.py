@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.objects import DELTA, Extension, UnreadableValue, pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, Faithful
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
 
 # What the serializer reads without making an object of a class.
@@ -31,7 +31,7 @@ class Raw(NamedTuple):
     data: bytes
 
 
-class Verbatim(Faithful):
+class RawReader(ExactSerializer):
     """Reads and writes LangGraph's msgpack, leaving extensions as they are."""
 
     def __init__(self) -> None:
@@ -70,15 +70,15 @@ def _extension(code: int, data: bytes) -> Any:
     return _DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
 
 
-def verbatim(serde: SerializerProtocol) -> SerializerProtocol:
+def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
     """A serializer for the same bytes that makes no objects of them.
 
     Raises: ConfigError for a serializer of a kind that says nothing about its bytes.
     """
     if isinstance(serde, EncryptedSerializer):
-        return EncryptedSerializer(serde.cipher, verbatim(serde.serde))
-    if isinstance(serde, (JsonPlusSerializer, Verbatim)):
-        return Verbatim()
+        return EncryptedSerializer(serde.cipher, raw_reader(serde.serde))
+    if isinstance(serde, (JsonPlusSerializer, RawReader)):
+        return RawReader()
     raise ConfigError(
         f"what a {type(serde).__name__} stores cannot be moved as it is; open the other store with its own saver and "
         "use copy_from"

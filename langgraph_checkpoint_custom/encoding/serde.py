@@ -83,7 +83,7 @@ Allowed = type | tuple[str, str]
 OnLoad = Mapping[str, type | Callable[[Any], Any]]
 
 
-def faithful(
+def exact_serializer(
     serde: SerializerProtocol, *, on_inexact: OnInexact = "raise", raw: bool = False, on_load: OnLoad | None = None
 ) -> SerializerProtocol:
     """A serializer for the same types that raises where `serde` would give something else; `serde` if there is none.
@@ -91,8 +91,8 @@ def faithful(
     Raises: ConfigError if `on_load` would never be asked.
     """
     if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
-        return Faithful(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
-    if on_load and not isinstance(serde, Faithful):
+        return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
+    if on_load and not isinstance(serde, ExactSerializer):
         raise ConfigError(
             "on_load is for what LangGraph's JsonPlusSerializer stores, alone or inside an EncryptedSerializer; a "
             f"{type(serde).__name__} makes its objects itself, so put it there"
@@ -144,7 +144,7 @@ class _Blocked(Exception):
     """What LangGraph's allowlist keeps from being made: what was stored of it comes in its place, as with LangGraph."""
 
 
-class Faithful(SerializerProtocol):
+class ExactSerializer(SerializerProtocol):
     """What a `JsonPlusSerializer` writes and reads, or an error.
 
     Args:
@@ -305,12 +305,12 @@ class Faithful(SerializerProtocol):
         """What `on_load` has for a class; a generic model has the same whatever it is for."""
         return self._on_load.get(f"{module}.{name.partition('[')[0]}")
 
-    def _argument(self, place: tuple[str, str]) -> Any:
+    def _argument(self, location: tuple[str, str]) -> Any:
         """A class that a generic model is for."""
-        load = self._load_of(*place)
+        load = self._load_of(*location)
         if isinstance(load, type):
             return load
-        return find(*place) if place[0] == "builtins" else self._class(*place)
+        return find(*location) if location[0] == "builtins" else self._class(*location)
 
     def _class(self, module: str, name: str, found_as: str = "") -> Any:
         """A class that may be read."""
@@ -342,9 +342,9 @@ class Faithful(SerializerProtocol):
         """What the fields of allowed classes are declared as: their constructors would make these, too."""
         found: set[tuple[str, str]] = set()
         allowed: Any = self._serde._allowed_msgpack_modules
-        for place in allowed or ():
+        for location in allowed or ():
             with suppress(UnreadableValue):
-                _collect(find(*place), found)
+                _collect(find(*location), found)
         return found
 
 
@@ -369,8 +369,8 @@ def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
     is_tuple = issubclass(declared, tuple) and hasattr(declared, "_fields")
     if not (issubclass(declared, (BaseModel, Enum)) or dataclasses.is_dataclass(declared) or is_tuple):
         return
-    if (place := (declared.__module__, declared.__name__)) not in found:
-        found.add(place)
+    if (location := (declared.__module__, declared.__name__)) not in found:
+        found.add(location)
         with suppress(Exception):  # What an annotation names need not be there.
             if issubclass(declared, BaseModel):
                 hints = [field.annotation for field in declared.model_fields.values()]
@@ -387,7 +387,7 @@ def _warn_once(message: str, module: str, name: str) -> None:
         _LOG.warning(message, module, name, module, name)
 
 
-class _Telling(Faithful):
+class _Telling(ExactSerializer):
     """Reads a value once more for what was wrong inside an extension, since ormsgpack drops that."""
 
     def __init__(self, serde: JsonPlusSerializer, *, on_load: OnLoad) -> None:

@@ -32,20 +32,20 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from langgraph_checkpoint_custom.encoding.chunks import (
     LEAST,
-    Divided,
+    ChunkedValue,
+    JoinedChunks,
     Known,
-    Together,
     Whole,
     as_whole,
+    chunk_value,
     contents,
-    divide,
     is_large,
-    put_together,
+    join_chunks,
 )
 from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.encoding.serde import MSGPACK, Faithful, OnInexact, OnLoad, faithful
+from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.keys import Place
+from langgraph_checkpoint_custom.model.keys import Location
 
 DIVIDED = "p"
 COMPRESSED = "z"
@@ -96,7 +96,7 @@ NO_CIPHERS = Ciphers((), False)
 
 def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
     """What `previous_serdes` stand for: with which keys, or with none, the rows may have been written."""
-    parts = []
+    chunks = []
     for serde in serdes:
         cipher, inner = _parts(serde)
         if not isinstance(inner, JsonPlusSerializer):
@@ -104,8 +104,8 @@ def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
                 "previous_serdes has EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows may be "
                 f"without encryption, not a {type(serde).__name__}"
             )
-        parts.append(cipher)
-    return Ciphers([cipher for cipher in parts if cipher], None in parts)
+        chunks.append(cipher)
+    return Ciphers([cipher for cipher in chunks if cipher], None in chunks)
 
 
 class Values:
@@ -139,20 +139,20 @@ class Values:
         self.cipher, inner = _parts(serde)
         """What encrypts; only values with the same one share their parts."""
         self._given = inner
-        self._serde = faithful(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
+        self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
         self._earlier = earlier
         self._clear = clear
         self._compress = compress
         self._raw = raw
         self._reads_plain = self.cipher is None or earlier.plain or raw
-        unpack = self._serde.unpack if isinstance(self._serde, Faithful) else None
+        unpack = self._serde.unpack if isinstance(self._serde, ExactSerializer) else None
         self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
         """Gives the value of bytes with the type msgpack and no layers; `reason` says why not."""
         self.plain = unpack if self._reads_plain else None
         """As `unpack`, for the bytes of a row with the type msgpack; None if these are not to be read so."""
 
     @property
-    def shown(self) -> Collection[str] | None:
+    def plaintext_keys(self) -> Collection[str] | None:
         """The metadata keys whose values may be readable in the database; None is all."""
         return self._clear if self.cipher is not None or self._hides else None
 
@@ -165,93 +165,95 @@ class Values:
     @property
     def packs(self) -> bool:
         """Whether a value's bytes are msgpack, which `unpack` reads by itself."""
-        return isinstance(self._serde, Faithful)
+        return isinstance(self._serde, ExactSerializer)
 
     def reason(self, data: bytes, error: Exception) -> Exception:
         """What was wrong with bytes that `unpack` or `plain` could not read: their error, or a better one."""
         if isinstance(error, UnreadableValue) or not isinstance(error, ValueError):
             return error  # Bytes that were not to be read are not looked at again.
-        return (isinstance(self._serde, Faithful) and self._serde.reason(data)) or error
+        return (isinstance(self._serde, ExactSerializer) and self._serde.reason(data)) or error
 
-    def dumps(self, value: Any, place: Place) -> Stored:
+    def dumps(self, value: Any, location: Location) -> Stored:
         """A value as its row has it; raises what the serializer raises."""
-        stored = self.dumps_open(value)
-        return self.close(stored, place) if self.is_open(stored) else stored
+        stored = self.dumps_unsealed(value)
+        return self.seal(stored, location) if self.is_unsealed(stored) else stored
 
-    def dumps_open(self, value: Any) -> Stored:
+    def dumps_unsealed(self, value: Any) -> Stored:
         """A value as bytes, which are still to be closed if `is_open` says so; that needs the value no more."""
         type_, data = self._serde.dumps_typed(value)
         return Stored(type_, bytes(data))
 
-    def is_open(self, stored: Stored) -> bool:
+    def is_unsealed(self, stored: Stored) -> bool:
         """Whether such bytes are still to be closed; most are not."""
         type_, data = stored
         return self.cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
 
-    def close(self, stored: Stored, place: Place, names: str | None = None) -> Stored:
+    def seal(self, stored: Stored, location: Location, names: str | None = None) -> Stored:
         """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
-        return self._close(*stored, place) if names is None else self._close(*stored, (*place, names), DIVIDED)
+        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), DIVIDED)
 
-    def dumps_blob(self, value: Any, place: Place, before: Known | None = None) -> Stored | Large:
+    def dumps_blob(self, value: Any, location: Location, before: Known | None = None) -> Stored | Large:
         """A channel value as bytes or, if it is a large one, as parts that it may share with the value before.
 
-        They are as those of `dumps_open`, and those of a value in parts are to be closed in any case.
+        They are as those of `dumps_unsealed`, and those of a value in parts are to be closed in any case.
         """
-        if isinstance(before, Divided) and (found := self._divide(value, place, before)):
+        if isinstance(before, ChunkedValue) and (found := self._chunk(value, location, before)):
             return found
-        whole = self.dumps_open(value)
+        whole = self.dumps_unsealed(value)
         if not is_large(value, len(whole.value)):
             return whole
-        if isinstance(before, Whole) and before.is_like(whole.value) and (found := self._divide(value, place)):
+        if isinstance(before, Whole) and before.is_like(whole.value) and (found := self._chunk(value, location)):
             return found
-        return Large(whole, None, {}, as_whole(place[-1], whole.value))
+        return Large(whole, None, {}, as_whole(location[-1], whole.value))
 
-    def loads(self, type_: str, data: bytes, place: Place) -> Any:
+    def loads(self, type_: str, data: bytes, location: Location) -> Any:
         """The value of bytes; raises UnreadableValue, or what the serializer raises."""
-        return self._serde.loads_typed(self._open(type_, data, place))
+        return self._serde.loads_typed(self._unseal(type_, data, location))
 
-    def opened(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes]:
-        """The serializer's own type and bytes, as `dumps_open` gave them; raises UnreadableValue."""
-        return self._open(type_, data, place)
+    def unsealed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes]:
+        """The serializer's own type and bytes, as `dumps_unsealed` gave them; raises UnreadableValue."""
+        return self._unseal(type_, data, location)
 
-    def loads_open(self, type_: str, data: bytes) -> Any:
+    def loads_unsealed(self, type_: str, data: bytes) -> Any:
         """The value of what `opened` gives; raises what the serializer raises."""
         return self._serde.loads_typed((type_, data))
 
-    def loads_blob(self, type_: str, data: bytes, place: Place) -> tuple[Any, Whole | None]:
+    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, Whole | None]:
         """A channel value in one piece, and what to know of it if it is a large one; raises as `loads` does."""
         if len(data) < LEAST:
-            return self.loads(type_, data, place), None
-        own, plain = self._open(type_, data, place)
+            return self.loads(type_, data, location), None
+        own, plain = self._unseal(type_, data, location)
         value = self._serde.loads_typed((own, plain))
-        return value, as_whole(place[-1], plain) if is_large(value, len(plain)) else None
+        return value, as_whole(location[-1], plain) if is_large(value, len(plain)) else None
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """The values of bytes with the type msgpack and no layers; raises as `loads` does, but not of which value."""
-        if self._reads_plain and isinstance(self._serde, Faithful):
+        if self._reads_plain and isinstance(self._serde, ExactSerializer):
             return self._serde.loads_many(stored)
         return [self.loads(MSGPACK, data, ()) for data in stored]
 
-    def loads_parts(self, whole: Stored, names: str, parts: Sequence[tuple[str, Stored]], place: Place) -> Together:
+    def loads_chunks(
+        self, whole: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
+    ) -> JoinedChunks:
         """The value of parts; raises as `loads` does."""
-        stored = self._open(*whole, (*place, names), DIVIDED)[1]
+        stored = self._unseal(*whole, (*location, names), DIVIDED)[1]
 
-        def opened(named: tuple[str, Stored]) -> bytes:
+        def unsealed(named: tuple[str, Stored]) -> bytes:
             name, part = named
-            return self._open(*part, (*place[:-1], name))[1]
+            return self._unseal(*part, (*location[:-1], name))[1]
 
-        return put_together(stored, parts, opened, lambda data: self._serde.loads_typed((MSGPACK, data)))
+        return join_chunks(stored, chunks, unsealed, lambda data: self._serde.loads_typed((MSGPACK, data)))
 
-    def uncovered(self, type_: str, data: bytes, place: Place) -> tuple[str, bytes] | None:
+    def unsealed_if_closed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
         """The serializer's own type and bytes, or None for what only puts parts together.
 
         Raises: UnreadableValue if it cannot be decrypted, say.
         """
         if _layers(type_)[1].startswith(DIVIDED):
             return None
-        return self._open(type_, data, place)
+        return self._unseal(type_, data, location)
 
-    def renewed(self, type_: str, data: bytes, place: Place) -> Stored | None:
+    def renewed(self, type_: str, data: bytes, location: Location) -> Stored | None:
         """The same bytes as they would be stored now, or None if they are. No object is made of them."""
         own, layers = _layers(type_)
         if layers.endswith(BOUND) and self.cipher is not None:
@@ -259,25 +261,25 @@ class Values:
                 self.cipher.decrypt(_of_cipher(own)[1], data)
                 return None
         form = DIVIDED if layers.startswith(DIVIDED) else ""
-        renewed = self._close(*self._open(type_, data, place, form), place, form)
+        renewed = self._seal(*self._unseal(type_, data, location, form), location, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
-    def _divide(self, value: Any, place: Place, before: Divided | None = None) -> Large | None:
-        if not isinstance(self._serde, Faithful):
+    def _chunk(self, value: Any, location: Location, before: ChunkedValue | None = None) -> Large | None:
+        if not isinstance(self._serde, ExactSerializer):
             return None
         try:
-            found = divide(value, place[-1], before, pack)
+            found = chunk_value(value, location[-1], before, pack)
         except MsgpackEncodeError:
             return None  # The serializer may have another form for it, or says what is wrong.
         if found is None:
             return None
-        divided, new = found
-        parts = {name: Stored(MSGPACK, data) for name, data in new.items()}
-        return Large(Stored(MSGPACK, contents(divided)), divided.names, parts, divided)
+        chunked, new = found
+        chunks = {name: Stored(MSGPACK, data) for name, data in new.items()}
+        return Large(Stored(MSGPACK, contents(chunked)), chunked.names, chunks, chunked)
 
-    def _close(self, type_: str, data: bytes, place: Place, form: str = "") -> Stored:
+    def _seal(self, type_: str, data: bytes, location: Location, form: str = "") -> Stored:
         if self.cipher is not None:
-            name, data = self.cipher.encrypt(_digest(type_, place) + data)
+            name, data = self.cipher.encrypt(_digest(type_, location) + data)
             return Stored(f"{type_}+{name}|{form}{BOUND}", data)
         if self._compress and len(data) >= COMPRESS_FROM and not self._hides:
             compressed = _compress(data)
@@ -285,14 +287,14 @@ class Values:
                 return Stored(f"{type_}|{form}{COMPRESSED}", compressed)
         return Stored(f"{type_}|{form}" if form or "|" in type_ else type_, data)
 
-    def _open(self, stored_type: str, data: bytes, place: Place, form: str = "") -> tuple[str, bytes]:
+    def _unseal(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
         """The serializer's own type and bytes."""
         type_, layers = _layers(stored_type)
         if layers.startswith(DIVIDED) != (form == DIVIDED):
             raise UnreadableValue(f"it is stored as {stored_type!r}, but " + ("in parts" if form else "without parts"))
         layers = layers.removeprefix(form)
         if layers == BOUND:
-            return self._decrypt(type_, data, place)
+            return self._decrypt(type_, data, location)
         if layers not in ("", COMPRESSED):
             raise UnreadableValue(
                 f"it was stored in the form {layers!r}, which this version does not know; upgrade "
@@ -305,7 +307,7 @@ class Values:
             )
         return type_, _decompress(data) if layers else data
 
-    def _decrypt(self, stored_type: str, data: bytes, place: Place) -> tuple[str, bytes]:
+    def _decrypt(self, stored_type: str, data: bytes, location: Location) -> tuple[str, bytes]:
         type_, name = _of_cipher(stored_type)
         ciphers = [*([self.cipher] if self.cipher is not None else []), *self._earlier.known]
         if not ciphers:
@@ -317,7 +319,7 @@ class Values:
             except Exception as error:  # Whatever a cipher says to another key's text.
                 failure = failure or error
                 continue
-            if plain[:DIGEST] == _digest(type_, place) or self._raw:
+            if plain[:DIGEST] == _digest(type_, location) or self._raw:
                 return type_, plain[DIGEST:]
             raise UnreadableValue("it was encrypted for another place; somebody has moved it here inside the database")
         raise UnreadableValue(
@@ -374,6 +376,6 @@ def _of_cipher(type_: str) -> tuple[str, str]:
     return own, name
 
 
-def _digest(type_: str, place: Place) -> bytes:
-    parts = [part.encode() for part in (type_, *place)]
-    return blake2b(b"".join(len(part).to_bytes(4, "big") + part for part in parts), digest_size=DIGEST).digest()
+def _digest(type_: str, location: Location) -> bytes:
+    chunks = [part.encode() for part in (type_, *location)]
+    return blake2b(b"".join(len(part).to_bytes(4, "big") + part for part in chunks), digest_size=DIGEST).digest()

@@ -13,117 +13,117 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from langgraph_checkpoint_custom.engine.operation import Share
+from langgraph_checkpoint_custom.engine.operation import Batchable
 
 # Groups of one kind on the way at once. With four, 64 OS threads made twice the trips of two, for a tenth more time and
 # half as much again of the server's CPU; with one they were no faster, and one that is slow would stop everybody.
-GROUPS = 2
+BATCHES = 2
 # Calls in a group at most.
-MEMBERS = 64
+CALLS = 64
 # Bytes that a group sends at most; a call that sends more goes by itself.
-GROUP_BYTES = 262_144
+BATCH_BYTES = 262_144
 
 
-class Member(Protocol):
+class Waiter(Protocol):
     """A call that waits."""
 
     @property
-    def share(self) -> Share: ...
+    def batchable(self) -> Batchable: ...
     @property
     def gone(self) -> bool: ...
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=Waiter)
 
 
-class Group(Generic[M]):
+class Batch(Generic[M]):
     """Calls on the way together; a call that goes by itself is one without members.
 
     Whoever makes their trip holds it, so that one that was dropped, by an interrupt at an odd moment, is no longer on
     its way.
     """
 
-    def __init__(self, keys: Collection[Hashable], members: Sequence[M] = ()) -> None:
+    def __init__(self, keys: Collection[Hashable], waiters: Sequence[M] = ()) -> None:
         self.keys = keys
-        self.members = members
+        self.waiters = waiters
 
 
-class _Lane(Generic[M]):
+class _Queue(Generic[M]):
     """The calls of one kind."""
 
     def __init__(self) -> None:
-        self._refs: list[weakref.ref[Group[M]]] = []
+        self._refs: list[weakref.ref[Batch[M]]] = []
         self.waiting: list[M] = []
 
     @property
-    def away(self) -> list[Group[M]]:
+    def away(self) -> list[Batch[M]]:
         """The groups on the way."""
-        return [group for ref in self._refs if (group := ref())]
+        return [batch for ref in self._refs if (batch := ref())]
 
-    def begin(self, group: Group[M]) -> Group[M]:
-        self._refs.append(weakref.ref(group))
-        return group
+    def begin(self, batch: Batch[M]) -> Batch[M]:
+        self._refs.append(weakref.ref(batch))
+        return batch
 
     @property
     def is_empty(self) -> bool:
         """Whether nobody is on the way, as of the last `end`, or waits."""
         return not self._refs and not self.waiting
 
-    def end(self, back: Group[M]) -> None:
+    def end(self, back: Batch[M]) -> None:
         self._refs = [ref for ref in self._refs if ref() not in (None, back)]
 
-    def take(self) -> Group[M] | None:
+    def take(self) -> Batch[M] | None:
         """The next group: in the order of arrival, but nobody before one with its key is back."""
-        members: list[M] = []
+        waiters: list[M] = []
         left: list[M] = []
-        keys = {key for group in self.away for key in group.keys}
+        keys = {key for batch in self.away for key in batch.keys}
         size = 0
-        for member in self.waiting:
-            if member.gone:
+        for waiter in self.waiting:
+            if waiter.gone:
                 continue
-            share = member.share
-            if len(members) == MEMBERS or share.key in keys or (members and size + share.size > GROUP_BYTES):
-                left.append(member)
+            batchable = waiter.batchable
+            if len(waiters) == CALLS or batchable.key in keys or (waiters and size + batchable.size > BATCH_BYTES):
+                left.append(waiter)
             else:
-                members.append(member)
-                size += share.size
-            if share.key is not None:
-                keys.add(share.key)
+                waiters.append(waiter)
+                size += batchable.size
+            if batchable.key is not None:
+                keys.add(batchable.key)
         self.waiting = left
-        return self.begin(Group({member.share.key for member in members} - {None}, members)) if members else None
+        return self.begin(Batch({waiter.batchable.key for waiter in waiters} - {None}, waiters)) if waiters else None
 
 
-class Lanes(Generic[M]):
+class BatchQueue(Generic[M]):
     """Who is on the way and who waits, by kind."""
 
     def __init__(self) -> None:
-        self._lanes: defaultdict[Hashable, _Lane[M]] = defaultdict(_Lane)
+        self._queues: defaultdict[Hashable, _Queue[M]] = defaultdict(_Queue)
 
-    def enter(self, kind: Hashable, share: Share) -> Group[M] | None:
+    def enter(self, kind: Hashable, batchable: Batchable) -> Batch[M] | None:
         """Go at once, until `leave`; None if the call has to wait."""
-        lane = self._lanes.get(kind)
-        if lane is None:
-            lane = self._lanes[kind] = _Lane()
-        elif (away := lane.away) and (len(away) == GROUPS or any(share.key in group.keys for group in away)):
+        queue = self._queues.get(kind)
+        if queue is None:
+            queue = self._queues[kind] = _Queue()
+        elif (away := queue.away) and (len(away) == BATCHES or any(batchable.key in batch.keys for batch in away)):
             return None
-        return lane.begin(Group(() if share.key is None else (share.key,)))
+        return queue.begin(Batch(() if batchable.key is None else (batchable.key,)))
 
-    def wait(self, kind: Hashable, member: M) -> None:
+    def wait(self, kind: Hashable, waiter: M) -> None:
         """Wait for one that is on the way."""
-        self._lanes[kind].waiting.append(member)
+        self._queues[kind].waiting.append(waiter)
 
-    def give_up(self, kind: Hashable, member: M) -> bool:
+    def give_up(self, kind: Hashable, waiter: M) -> bool:
         """No longer wait; false if the member was taken into a group before."""
-        if kind not in self._lanes or member not in self._lanes[kind].waiting:
+        if kind not in self._queues or waiter not in self._queues[kind].waiting:
             return False
-        self._lanes[kind].waiting.remove(member)
+        self._queues[kind].waiting.remove(waiter)
         return True
 
-    def leave(self, kind: Hashable, group: Group[M]) -> Group[M] | None:
+    def leave(self, kind: Hashable, batch: Batch[M]) -> Batch[M] | None:
         """Come back from a trip; gives the group that is on the way instead, if somebody waits."""
-        lane = self._lanes[kind]
-        lane.end(group)
-        following = lane.take() if lane.waiting else None
-        if lane.is_empty:
-            del self._lanes[kind]
+        queue = self._queues[kind]
+        queue.end(batch)
+        following = queue.take() if queue.waiting else None
+        if queue.is_empty:
+            del self._queues[kind]
         return following

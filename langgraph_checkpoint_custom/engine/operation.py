@@ -2,7 +2,7 @@
 
 Must not know: databases, event loops, OS threads, the clock.
 
-One yielded `Trip` is one round trip, so the latency of an operation is the number of its yields. A driver runs the
+One yielded `RoundTrip` is one round trip, so the latency of an operation is the number of its yields. A driver runs the
 generator with `drive` or `adrive` and its own way to perform a request. Everything that has to be read from the
 caller's objects is read before the operation is made: steps may start later, on another OS thread, or twice.
 """
@@ -19,10 +19,10 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. The trips of a "migrate", a "rehearsal" and an "exclusive" are one
+# What an operation does to the database. The trips of a "migrate", a "dry_run" and an "exclusive" are one
 # transaction; those of a "snapshot" read one point in time; the others' are atomic each, and on SQLite together. An
-# error undoes a rehearsal. While an exclusive goes on, nobody else writes to the threads that it locks.
-Access = Literal["read", "snapshot", "write", "exclusive", "rehearsal", "migrate"]
+# error undoes a dry_run. While an exclusive goes on, nobody else writes to the threads that it locks.
+Access = Literal["read", "snapshot", "write", "exclusive", "dry_run", "migrate"]
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class Statement(NamedTuple):
         return self.params.make() if isinstance(self.params, Later) else self.params
 
 
-class Trip(NamedTuple):
+class RoundTrip(NamedTuple):
     """Statements sent together and atomic together; the reply is a list of rows for each of them.
 
     What is sent `before` and `after` them, such as a lock, is not part of the reply. `share` says how it can be one
@@ -55,7 +55,7 @@ class Trip(NamedTuple):
     statements: Sequence[Statement]
     before: Sequence[Statement] = ()
     after: Sequence[Statement] = ()
-    share: Share | None = None
+    batchable: Batchable | None = None
 
     def sent(self) -> Sequence[Statement]:
         """All statements, in order."""
@@ -67,7 +67,7 @@ class Trip(NamedTuple):
         return replies[first : first + len(self.statements)] if first else replies
 
 
-class Share(NamedTuple):
+class Batchable(NamedTuple):
     """What makes one trip of many, which do the same for different rows.
 
     Trips of one `kind` can be one, unless two have the same `key`: a statement changes no row twice. Without one there
@@ -78,13 +78,13 @@ class Share(NamedTuple):
     key: Hashable | None
     size: int
     part: Any
-    merge: Callable[[Sequence[Any]], Merged]
+    merge: Callable[[Sequence[Any]], Combined]
 
 
-class Merged(NamedTuple):
+class Combined(NamedTuple):
     """One trip for many, and what turns its reply into theirs."""
 
-    trip: Trip
+    round_trip: RoundTrip
     split: Callable[[Sequence[Any]], Sequence[Any]]
 
 
@@ -107,7 +107,7 @@ def offload(size: int, work: Callable[..., T], *args: Any) -> Steps[T]:
     return found  # type: ignore[no-any-return]  # What is answered is not typed.
 
 
-Steps = Generator[Trip | Offload, Any, T]
+Steps = Generator[RoundTrip | Offload, Any, T]
 
 
 @dataclass(slots=True)  # Not frozen: that makes it four times as dear, and there is one for each call.
@@ -125,7 +125,7 @@ class Operation(Generic[T]):
 
 
 class Driver(Protocol):
-    """What runs operations, in both colours."""
+    """What runs operations, sync and async."""
 
     def run(self, op: Operation[T]) -> T: ...
     async def arun(self, op: Operation[T]) -> T: ...
@@ -173,12 +173,12 @@ def operation(
     return decorate
 
 
-def drive(op: Operation[T], perform: Callable[[Trip | Offload], Any]) -> T:
+def drive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Any]) -> T:
     """Run an operation; `perform` does what it asks for."""
     return follow(op.start(), perform)
 
 
-async def adrive(op: Operation[T], perform: Callable[[Trip | Offload], Awaitable[Any]]) -> T:
+async def adrive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Awaitable[Any]]) -> T:
     """Run an operation; `perform` does what it asks for and is awaited."""
     return await afollow(op.start(), perform)
 

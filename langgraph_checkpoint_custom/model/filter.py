@@ -102,7 +102,7 @@ def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
     return texts
 
 
-def shown_keys(keys: Iterable[str]) -> list[str]:
+def plaintext_keys(keys: Iterable[str]) -> list[str]:
     """Keys as the projection has them, each once."""
     return list(dict.fromkeys(map(_shown, keys)))
 

@@ -65,26 +65,26 @@ class Key(NamedTuple):
     checkpoint_id: str | None
 
 
-Place = tuple[str, ...]
+Location = tuple[str, ...]
 """Where in a thread a value is stored: the table, and what names it there."""
 
 
-def place_of_checkpoint(checkpoint_ns: str, checkpoint_id: str) -> Place:
+def location_of_checkpoint(checkpoint_ns: str, checkpoint_id: str) -> Location:
     """The place of a checkpoint document."""
     return "checkpoint", checkpoint_ns, checkpoint_id
 
 
-def place_of_metadata(checkpoint_ns: str, checkpoint_id: str) -> Place:
+def location_of_metadata(checkpoint_ns: str, checkpoint_id: str) -> Location:
     """The place of a checkpoint's metadata."""
     return "metadata", checkpoint_ns, checkpoint_id
 
 
-def place_of_blob(checkpoint_ns: str, channel: str, version: str) -> Place:
+def location_of_blob(checkpoint_ns: str, channel: str, version: str) -> Location:
     """The place of a channel value of its own."""
     return "blob", checkpoint_ns, channel, version
 
 
-def place_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: int, channel: str) -> Place:
+def location_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: int, channel: str) -> Location:
     """The place of a write."""
     return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 

@@ -23,14 +23,14 @@ from contextvars import ContextVar
 from typing import Literal
 
 ConcurrentWriters = Literal["allow", "reject"]
-Place = tuple[int, str, str]
+Location = tuple[int, str, str]
 """The number of a saver and its copies, a thread and a namespace."""
 
 Start = tuple[str | None, ...]
 """The parents that a fork on purpose may go on from although they are not the newest."""
 
-_FORKS: ContextVar[Mapping[Place, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
-_OF_RUNS: OrderedDict[tuple[Place, str], Start] = OrderedDict()
+_FORKS: ContextVar[Mapping[Location, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
+_OF_RUNS: OrderedDict[tuple[Location, str], Start] = OrderedDict()
 # Runs of which that is kept, about 5 MB of them; nobody has as many at work at once in one process.
 RUNS = 10_000
 # Places of which that is kept in a context; a worker may go from thread to thread in the same one for ever.
@@ -38,26 +38,28 @@ PLACES = 250
 
 
 def note_read(
-    place: Place, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
+    location: Location, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
 ) -> None:
     """Note that a checkpoint was read, by which run if it has an id, and whether it was an older one."""
     forks = dict(_FORKS.get({}))  # Other contexts have the same one.
-    start = _start(forks.pop(place, None), checkpoint_id, parent_id, older=older)
+    start = _start(forks.pop(location, None), checkpoint_id, parent_id, older=older)
     while len(forks) >= PLACES:
         del forks[next(iter(forks))]
-    forks[place] = start
+    forks[location] = start
     _FORKS.set(forks)
     if run_id is not None:
-        _OF_RUNS[place, run_id] = _start(_OF_RUNS.pop((place, run_id), None), checkpoint_id, parent_id, older=older)
+        _OF_RUNS[location, run_id] = _start(
+            _OF_RUNS.pop((location, run_id), None), checkpoint_id, parent_id, older=older
+        )
         if len(_OF_RUNS) > RUNS:
             _OF_RUNS.popitem(last=False)
 
 
-def must_be_newest(place: Place, run_id: str | None, parent_id: str | None) -> bool:
+def must_be_newest(location: Location, run_id: str | None, parent_id: str | None) -> bool:
     """Whether a checkpoint may be stored only if its parent is the newest."""
-    start = None if run_id is None else _OF_RUNS.get((place, run_id))
+    start = None if run_id is None else _OF_RUNS.get((location, run_id))
     if start is None:
-        start = _FORKS.get({}).get(place)
+        start = _FORKS.get({}).get(location)
     return start is not None and parent_id not in start
 
 

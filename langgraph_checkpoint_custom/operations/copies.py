@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ThreadExists
 from langgraph_checkpoint_custom.model.filter import project
-from langgraph_checkpoint_custom.model.keys import Key, config_of, place_of_metadata
+from langgraph_checkpoint_custom.model.keys import Key, config_of, location_of_metadata
 from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
@@ -73,13 +73,17 @@ def _fork(
     def encoded() -> dict[str, Any]:
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
-        stored, shown = dict(metadata), dict(metadata)
+        stored, plaintext_keys = dict(metadata), dict(metadata)
         if "thread_id" in metadata:  # As `codec.encode_checkpoint` stores it.
             own = metadata["thread_id"] == source
             stored["thread_id"] = None if own else [metadata["thread_id"]]
-            shown["thread_id"] = target if own else metadata["thread_id"]
-        new = codec.dumps(stored, place_of_metadata("", point))
-        return {"metadata_type": new.type, "metadata": new.value, "metadata_filter": project(shown, codec.shown)}
+            plaintext_keys["thread_id"] = target if own else metadata["thread_id"]
+        new = codec.dumps(stored, location_of_metadata("", point))
+        return {
+            "metadata_type": new.type,
+            "metadata": new.value,
+            "metadata_filter": project(plaintext_keys, codec.plaintext_keys),
+        }
 
     params = yield from offload(len(data), encoded)
     fork = Fork(source, target, point, params, checkpoint_id is not None, run_id)

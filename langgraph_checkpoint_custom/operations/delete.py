@@ -47,7 +47,7 @@ def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
     if run_ids:
         (rows,) = yield d.threads_of_runs(run_ids)
         for (stored,) in rows:
-            yield d.delete_runs(d.shown_thread(stored), run_ids)
+            yield d.delete_runs(d.own_thread_id(stored), run_ids)
 
 
 @operation("write")
@@ -59,7 +59,7 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     Source: BaseCheckpointSaver.prune.
     """
     if keep == 1:
-        reply = yield d.erase_superseded(thread_id)
+        reply = yield d.delete_all_but_newest(thread_id)
         if reply[-1]:
             return
     yield d.delete_superseded(thread_id, keep)

@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.encoding.serde import DROPPED, MSGPACK, forget_
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
-from langgraph_checkpoint_custom.model.keys import Key, TupleRow, place_of_write
+from langgraph_checkpoint_custom.model.keys import Key, TupleRow, location_of_write
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
@@ -76,7 +76,7 @@ def get_delta_channel_history(
 _Ancestor = TypeVar("_Ancestor", TupleRow, HistoryRow)
 
 
-def lineage(
+def ancestor_rows(
     d: SqlDialect, asked: Sequence[str], rows: Sequence[_Ancestor]
 ) -> tuple[Sequence[_Ancestor], Sequence[str]]:
     """The runs of ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
@@ -118,7 +118,7 @@ def _collect(
 ) -> dict[str, DeltaChannelHistory]:
     """Decode what the ancestors have of each channel."""
     heads = [HistoryRow._make(row) for row in rows if row[0] is not None]
-    runs, gone = lineage(d, asked, heads)
+    runs, gone = ancestor_rows(d, asked, heads)
     if gone:
         raise CheckpointNotFound(
             f"channels {', '.join(map(repr, gone))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
@@ -126,11 +126,11 @@ def _collect(
             "from the newest checkpoint"
         )
     writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
-    places = [row[1] for row in writes]
-    if len(set(places)) < len(places):  # In a chain that loops, a write may come twice.
+    locations = [row[1] for row in writes]
+    if len(set(locations)) < len(locations):  # In a chain that loops, a write may come twice.
         by_place = {_PLACE(row): row for row in writes}
-        writes = [by_place[place] for place in sorted(by_place)]
-        places = [row[1] for row in writes]
+        writes = [by_place[location] for location in sorted(by_place)]
+        locations = [row[1] for row in writes]
 
     lines = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
     taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
@@ -142,9 +142,9 @@ def _collect(
         if run.channels is None:
             line.difference_update(*taken)
         taken.append(line)
-        range_of_run = slice(bisect_left(places, run.checkpoint_id), bisect_right(places, run.key or ""))
+        range_of_run = slice(bisect_left(locations, run.checkpoint_id), bisect_right(locations, run.key or ""))
         inside = writes[range_of_run]
-        if not line.issuperset(places[range_of_run]):
+        if not line.issuperset(locations[range_of_run]):
             inside = [row for row in inside if row[1] in line]
         found.append((inside, remaining))
         remaining = remaining.difference(d.names(run.channels))
@@ -187,12 +187,12 @@ def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
             yield next(plain)
             continue
         try:
-            value = codec.loads(type_, data, place_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
+            value = codec.loads(type_, data, location_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
         except Exception as error:  # Whatever it is: the same again, by what says in its error where that was.
             interrupted = interrupted or interruption(error)
-            place = (key.thread_id, key.checkpoint_ns, checkpoint_id)
-            whole = TupleRow("write", *place, channel, task_id, path, idx, type_, data, None, None, None, None)
-            value = Decoder(codec, *place).write(whole)
+            location = (key.thread_id, key.checkpoint_ns, checkpoint_id)
+            whole = TupleRow("write", *location, channel, task_id, path, idx, type_, data, None, None, None, None)
+            value = Decoder(codec, *location).write(whole)
         yield value
     if interrupted is not None:  # Now that all of them can be read.
         forget_interruption()
@@ -212,7 +212,7 @@ def _seeds(
         for channel in d.names(run.channels):
             blob = blobs.get((run.checkpoint_id, channel))
             if blob is not None:
-                seeds[channel] = decoder.blob(blob, lambda *place: parts.get(place))
+                seeds[channel] = decoder.blob(blob, lambda *location: parts.get(location))
             else:
                 if run.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)

@@ -122,17 +122,17 @@ def look(d: SqlDialect, table: Table, after: Mapping[str, Any], limit: int = PAG
     for what, stored, *key, number in rows:
         if what == "end":
             count = number
-            values = dict(zip(table.first, (d.shown_thread(stored), *key), strict=False))
+            values = dict(zip(table.first, (d.own_thread_id(stored), *key), strict=False))
             end = values | ({"idx": int(values["idx"])} if "idx" in values else {})
         else:
             ns, *names = key
             told = [str(name) for name in (*names, number) if name is not None]
-            findings.append(Finding(what, stored, d.shown_thread(stored), ns, told))
+            findings.append(Finding(what, stored, d.own_thread_id(stored), ns, told))
     return Looked(findings, count, end if count == limit else None)
 
 
 @operation("write")
-def mend(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
+def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
     """Delete values, parts and labels that are still nobody's; returns how many rows went.
 
     Trips: 1 for each thread.
@@ -145,7 +145,7 @@ def mend(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
             [one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("value of nobody", "part of nobody")
         ]
         labels = [one.names[1] for one in own if one.check == "label of nothing"]
-        replies = yield d.mend(thread_id, json.dumps(blobs), json.dumps(labels))
+        replies = yield d.repair(thread_id, json.dumps(blobs), json.dumps(labels))
         mended += sum(map(len, replies))
     return mended
 

@@ -71,7 +71,7 @@ def next_thread(d: SqlDialect, after: str) -> Steps[str | None]:
     Trips: 1.
     """
     replies = yield d.select_next_thread(after)
-    return next((d.shown_thread(rows[0][0]) for rows in replies if rows), None)
+    return next((d.own_thread_id(rows[0][0]) for rows in replies if rows), None)
 
 
 @operation("snapshot")
@@ -172,8 +172,8 @@ def import_thread(
     token = "import"  # Nobody sees it: it goes in the transaction in which it came.
     yield from take_claim(d, thread_id, token, token, 1).start()
     if there != sha256().hexdigest():
-        (places,) = yield from threads_places(d, [thread_id]).start()
-        if {(row[0], row[1]) for row in places}.difference(row.checkpoint for row in rows()):
+        (locations,) = yield from threads_places(d, [thread_id]).start()
+        if {(row[0], row[1]) for row in locations}.difference(row.checkpoint for row in rows()):
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:
             raise ThreadExists(f"thread {thread_id!r} has other rows now than the file, since it was there before")

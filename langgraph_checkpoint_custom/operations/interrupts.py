@@ -77,7 +77,7 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
             writes.setdefault(thread_id, []).append(write)
     found = []
     for _, stored, checkpoint_id, *_, type_, data in heads:
-        thread_id = d.shown_thread(stored)
+        thread_id = d.own_thread_id(stored)
         decoder = Decoder(codec, thread_id, "", checkpoint_id)
         interrupts = open_among(
             [

@@ -25,12 +25,10 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     Idempotent: by (thread_id, name), for the same checkpoint.
     Raises: CheckpointNotFound, also for one that a prune has hidden; LabelExists.
     """
-    labelled, holder = yield d.label_checkpoint(key, name)
-    if labelled:
-        return config_of(key.thread_id, key.checkpoint_ns, labelled[0][0])
-    if not holder:
+    (rows,) = yield d.label_checkpoint(key, name)
+    if not rows:
         raise checkpoint_not_found(key)
-    ((checkpoint_ns, checkpoint_id, wanted),) = holder
+    ((checkpoint_ns, checkpoint_id, wanted),) = rows
     if (checkpoint_ns, checkpoint_id) != (key.checkpoint_ns, wanted):
         raise LabelExists(
             f"in thread {key.thread_id!r} the label {name!r} is checkpoint {checkpoint_id!r}'s, namespace "
@@ -57,7 +55,7 @@ def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableC
     Trips: 1.
     """
     (rows,) = yield d.select_labels(thread_id)
-    return {name: config_of(thread_id, *place) for name, *place in rows}
+    return {name: config_of(thread_id, *location) for name, *location in rows}
 
 
 @operation("read")
@@ -68,9 +66,9 @@ def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
     Raises: CheckpointNotFound.
     """
     (rows,) = yield d.select_labels(thread_id)
-    for found, *place in rows:
+    for found, *location in rows:
         if found == name:
-            return config_of(thread_id, *place)
+            return config_of(thread_id, *location)
     known = ", ".join(repr(row[0]) for row in rows)
     raise CheckpointNotFound(
         f"no checkpoint of thread {thread_id!r} has the label {name!r}; "

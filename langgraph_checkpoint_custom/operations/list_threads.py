@@ -111,7 +111,7 @@ def threads_page(
     after = None
     if len(rows) == page.limit:
         last = rows[-1]
-        after = page._replace(before=last[2], thread_below=d.shown_thread(last[0]))
+        after = page._replace(before=last[2], thread_below=d.own_thread_id(last[0]))
     decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
     records = yield from offload(_size(rows), decode)
     return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
@@ -202,7 +202,7 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, 
     after = None
     if len(rows) == page.limit:
         thread_id, checkpoint_ns, checkpoint_id = min(rows, key=lambda row: (row[2], row[0], row[1]))[:3]
-        after = page._replace(before=checkpoint_id, thread_below=d.shown_thread(thread_id), ns_below=checkpoint_ns)
+        after = page._replace(before=checkpoint_id, thread_below=d.own_thread_id(thread_id), ns_below=checkpoint_ns)
     records = yield from offload(_size(rows), _records, d, codec, rows, wanted)
     return HistoryReply(records, after)
 
@@ -230,12 +230,14 @@ def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
     Trips: 1.
     """
     (rows,) = yield d.select_write_places(key)
-    return sorted([(path, task_id, idx) for path, task_id, idx in rows], key=lambda place: writes_sort_key(*place))
+    return sorted(
+        [(path, task_id, idx) for path, task_id, idx in rows], key=lambda location: writes_sort_key(*location)
+    )
 
 
 def _told(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
     """What of a filter an index tells anything about: not what is encrypted, which no row shows."""
-    told = {key: text for key, text in wanted.items() if codec.shown is None or key in codec.shown}
+    told = {key: text for key, text in wanted.items() if codec.plaintext_keys is None or key in codec.plaintext_keys}
     return narrowing(told, contains=d.filter_contains)
 
 
@@ -249,15 +251,15 @@ def _records(
     """The records that match a filter, newest first."""
     found = []
     for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
-        place = d.shown_thread(stored), checkpoint_ns, checkpoint_id
+        location = d.own_thread_id(stored), checkpoint_ns, checkpoint_id
         try:
-            metadata = Decoder(codec, *place).metadata(type_, data)
+            metadata = Decoder(codec, *location).metadata(type_, data)
         except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
             if not even_unreadable:
                 raise
             metadata = {}
         if matches(metadata, wanted, contains=d.filter_contains):
-            found.append(CheckpointRecord(*place, parent_id, run_id, metadata))
+            found.append(CheckpointRecord(*location, parent_id, run_id, metadata))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.thread_id, one.checkpoint_ns), reverse=True)
 
 

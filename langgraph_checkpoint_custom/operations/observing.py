@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Operation, Steps, Trip
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Steps
 from langgraph_checkpoint_custom.model.keys import Key, Page
 
 T = TypeVar("T")
@@ -70,10 +70,10 @@ class Counts:
                     request = steps.send(reply)
                 except StopIteration as done:
                     return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-                if isinstance(request, Trip):
+                if isinstance(request, RoundTrip):
                     self.round_trips += 1
                 reply = yield request
-                if isinstance(request, Trip):
+                if isinstance(request, RoundTrip):
                     for rows in reply:
                         self.rows += len(rows)
                         self.bytes += sum(_bytes_in(row) for row in rows)

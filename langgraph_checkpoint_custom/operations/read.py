@@ -122,13 +122,13 @@ def list_page(
     """
     (rows,) = yield d.select_page(page._replace(filter=narrowing(wanted, contains=d.filter_contains)))
     rows = d.rows(rows)
-    places = sorted(
+    locations = sorted(
         ((row.checkpoint_id, row.thread_id, row.checkpoint_ns) for row in rows if row.kind == "checkpoint"),
         reverse=True,
     )
     after = None
-    if len(places) == page.limit:
-        before, thread_below, ns_below = places[-1]
+    if len(locations) == page.limit:
+        before, thread_below, ns_below = locations[-1]
         after = page._replace(before=before, thread_below=thread_below, ns_below=ns_below)
     fits = partial(matches, texts=wanted, contains=d.filter_contains)
     tuples = yield from offload(size_of(rows), build_tuples, d, codec, next_version, rows, fits)
@@ -180,7 +180,7 @@ def build_tuples(
         else:
             others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
     # A blob may be of several checkpoints of its namespace.
-    blobs = {place: _by_name(found) for place, found in others.items() if len(place) == 2}
+    blobs = {location: _by_name(found) for location, found in others.items() if len(location) == 2}
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
     for head in heads:

@@ -19,12 +19,12 @@ from langgraph_checkpoint_custom.engine.operation import Operation, Row, Steps, 
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import hide
 from langgraph_checkpoint_custom.model.keys import (
-    Place,
+    Location,
     flag,
-    place_of_blob,
-    place_of_checkpoint,
-    place_of_metadata,
-    place_of_write,
+    location_of_blob,
+    location_of_checkpoint,
+    location_of_metadata,
+    location_of_write,
 )
 from langgraph_checkpoint_custom.operations.list_threads import everybody
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -80,11 +80,11 @@ class Table(NamedTuple):
 
 def _checkpoint(codec: Values, row: Row) -> Mapping[str, Any]:
     _, checkpoint_ns, checkpoint_id, type_, document, type2, metadata, projection = row
-    stored = _renewed(codec, type_, document, place_of_checkpoint(checkpoint_ns, checkpoint_id))
-    stored2 = _renewed(codec, type2, metadata, place_of_metadata(checkpoint_ns, checkpoint_id))
-    shown = json.loads(projection)
-    hidden = shown if codec.shown is None else hide(shown, codec.shown)
-    if stored is None and stored2 is None and hidden == shown:
+    stored = _renewed(codec, type_, document, location_of_checkpoint(checkpoint_ns, checkpoint_id))
+    stored2 = _renewed(codec, type2, metadata, location_of_metadata(checkpoint_ns, checkpoint_id))
+    plaintext_keys = json.loads(projection)
+    hidden = plaintext_keys if codec.plaintext_keys is None else hide(plaintext_keys, codec.plaintext_keys)
+    if stored is None and stored2 is None and hidden == plaintext_keys:
         return {}
     new, new2 = stored or Stored(type_, document), stored2 or Stored(type2, metadata)
     return {
@@ -100,22 +100,22 @@ def _checkpoint(codec: Values, row: Row) -> Mapping[str, Any]:
 
 def _blob(codec: Values, row: Row) -> Mapping[str, Any]:
     _, checkpoint_ns, channel, version, type_, value, names = row
-    place = place_of_blob(checkpoint_ns, channel, version)
-    return _value(codec, type_, value, place if names is None else (*place, names))
+    location = location_of_blob(checkpoint_ns, channel, version)
+    return _value(codec, type_, value, location if names is None else (*location, names))
 
 
 def _write(codec: Values, row: Row) -> Mapping[str, Any]:
     _, checkpoint_ns, checkpoint_id, task_id, idx, channel, type_, value = row
-    return _value(codec, type_, value, place_of_write(checkpoint_ns, checkpoint_id, task_id, idx, channel))
+    return _value(codec, type_, value, location_of_write(checkpoint_ns, checkpoint_id, task_id, idx, channel))
 
 
-def _value(codec: Values, type_: str, value: bytes, place: Place) -> Mapping[str, Any]:
-    stored = _renewed(codec, type_, value, place)
+def _value(codec: Values, type_: str, value: bytes, location: Location) -> Mapping[str, Any]:
+    stored = _renewed(codec, type_, value, location)
     return {} if stored is None else {**stored._asdict(), "old_value": value}
 
 
-def _renewed(codec: Values, type_: str, value: bytes, place: Place) -> Stored | None:
-    return codec.renewed(type_, bytes(value), place)
+def _renewed(codec: Values, type_: str, value: bytes, location: Location) -> Stored | None:
+    return codec.renewed(type_, bytes(value), location)
 
 
 _CHECKPOINT = {"thread_id": "", "checkpoint_ns": "", "checkpoint_id": ""}
@@ -206,4 +206,4 @@ def _changes(
 def key_of_row(d: SqlDialect, table: Table, row: Row) -> Key:
     """The key of a row of `stored_rows`."""
     key = dict(zip(table.first, row, strict=False))
-    return {**key, "thread_id": d.shown_thread(key["thread_id"])}
+    return {**key, "thread_id": d.own_thread_id(key["thread_id"])}

@@ -87,7 +87,7 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str
     Rows: all of these threads are counted.
     """
     (rows,) = yield d.sizes_of_threads(thread_ids)
-    return {size.thread_id: size for size in (ThreadSize(d.shown_thread(row[0]), *row[1:]) for row in rows)}
+    return {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
 
 
 @operation("read")
@@ -110,12 +110,12 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
     tables, threads, channels = yield d.sizes_of_store(limit)
     return Store(
         [TableSize(*row) for row in tables],
-        [LargeThread(d.shown_thread(row[0]), *row[1:]) for row in threads],
+        [LargeThread(d.own_thread_id(row[0]), *row[1:]) for row in threads],
         [ChannelSize(None, *row) for row in channels],
     )
 
 
-class Rehearsed(Exception):  # Not an error: what undoes a rehearsal has to be raised.
+class DryRunResult(Exception):  # Not an error: what undoes a dry_run has to be raised.
     """What an operation would do to a thread; nothing was changed."""
 
     def __init__(self, before: ThreadSize, after: ThreadSize) -> None:
@@ -124,14 +124,14 @@ class Rehearsed(Exception):  # Not an error: what undoes a rehearsal has to be r
         self.after = after
 
 
-@operation("rehearsal")
-def rehearse(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
+@operation("dry_run")
+def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
     """Run a write, see what it has made of a thread, and undo it; it holds the same locks meanwhile.
 
     Trips: those of the write, and 2.
-    Raises: Rehearsed, or what the write raises.
+    Raises: DryRunResult, or what the write raises.
     """
     ((before,),) = yield d.sizes_of_threads([thread_id])
     yield from op.start()
     ((after,),) = yield d.sizes_of_threads([thread_id])
-    raise Rehearsed(ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:]))
+    raise DryRunResult(ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:]))

@@ -63,12 +63,12 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     yield d.delete_idle(thread_id, newest)
 
 
-def staying(places: Sequence[KeptPlace], keep: int | None) -> list[KeptPlace]:
+def staying(locations: Sequence[KeptPlace], keep: int | None) -> list[KeptPlace]:
     """Those that are labelled or among the newest of their namespace, `keep` of them; None is all."""
     counts: Counter[str] = Counter()
     found = []
-    for place in sorted(places, key=lambda place: place.checkpoint_id, reverse=True):
-        counts[place.checkpoint_ns] += 1
-        if keep is None or counts[place.checkpoint_ns] <= keep or place.labelled:
-            found.append(place)
+    for location in sorted(locations, key=lambda location: location.checkpoint_id, reverse=True):
+        counts[location.checkpoint_ns] += 1
+        if keep is None or counts[location.checkpoint_ns] <= keep or location.labelled:
+            found.append(location)
     return found

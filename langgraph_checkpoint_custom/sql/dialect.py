@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import (
     ABOVE_KINDS,
@@ -35,7 +35,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Storing
 
     @abstractmethod
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
         """Store a checkpoint that is one row; a row in the reply says that it was stored.
 
         Without one, nothing was stored, and `put_checkpoint` decides: there is such a checkpoint already or, where that
@@ -44,7 +44,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """
 
     @abstractmethod
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """Store a checkpoint and its blobs, unless something it needs is gone; with `store_checked` if there is such.
 
         The rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if the parent is needed
@@ -55,11 +55,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
         """
 
     @abstractmethod
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> Trip | None:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
         """What is left to do after a `put_checkpoint` that found nothing in the way; None if that has stored it."""
 
     @abstractmethod
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store writes: a regular one keeps the first value for its place, a special one (`idx` < 0) the last.
 
         With a claim, the last statement has a row if that is lost, and nothing was stored.
@@ -67,15 +67,15 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Reading
 
-    def select_newest_id(self, key: Key) -> Trip:
+    def select_newest_id(self, key: Key) -> RoundTrip:
         """The id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
-    def select_checkpoint(self, key: Key) -> Trip:
+    def select_checkpoint(self, key: Key) -> RoundTrip:
         """The rows of one checkpoint: `TupleRow`; where its head is of the kind "more", `select_referring` has all."""
         return self.select_referring(key)
 
-    def select_referring(self, key: Key) -> Trip:
+    def select_referring(self, key: Key) -> RoundTrip:
         """The rows of one checkpoint, with the values and sends that it refers to: `TupleRow`."""
         return self._send(self._read_one(key))
 
@@ -86,15 +86,15 @@ class SqlDialect(StoreStatements, ThreadStatements):
             return self._read("page_latest", params)
         return self._read("page_exact", {**params, "checkpoint_id": checkpoint_id})
 
-    def select_page(self, page: Page) -> Trip:
+    def select_page(self, page: Page) -> RoundTrip:
         """The rows of one page of a list: `TupleRow`."""
         return self._page("page", page)
 
-    def select_records(self, page: Page) -> Trip:
+    def select_records(self, page: Page) -> RoundTrip:
         """The rows of one page of a list: what a `CheckpointRecord` is made of."""
         return self._page("records", page)
 
-    def _page(self, what: str, page: Page) -> Trip:
+    def _page(self, what: str, page: Page) -> RoundTrip:
         params = page._asdict()
         params["filter"] = json.dumps(page.filter)
         if page.thread_id is None:
@@ -108,11 +108,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Delta histories
 
-    def select_delta_history(self, key: Key, channels: Sequence[str]) -> Trip:
+    def select_delta_history(self, key: Key, channels: Sequence[str]) -> RoundTrip:
         """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
         return self._send(self._delta("select_delta_history", key, channels))
 
-    def select_delta_values(self, key: Key, channels: Sequence[str]) -> Trip:
+    def select_delta_values(self, key: Key, channels: Sequence[str]) -> RoundTrip:
         """The same with their writes and values: `HistoryRow`."""
         return self._send(self._delta("select_delta_values", key, channels))
 
@@ -121,51 +121,51 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Deleting and copying
 
-    def lock_threads(self, thread_ids: Sequence[str]) -> Trip | None:
+    def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
         """Let nobody else store or delete in these threads until the transaction ends; None if nobody can anyway."""
         # In one order, so that no two wait for one another.
         locks = [lock for thread_id in sorted(set(thread_ids)) for lock in self._lock(thread_id)]
         return self._send(*locks) if locks else None
 
-    def delete_thread(self, thread_id: str) -> Trip:
+    def delete_thread(self, thread_id: str) -> RoundTrip:
         """Delete every row of a thread."""
-        return self._trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
+        return self._round_trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
 
-    def erase_superseded(self, thread_id: str) -> Trip:
+    def delete_all_but_newest(self, thread_id: str) -> RoundTrip:
         """Delete all but the newest checkpoint of each namespace, if nothing else stays; the last row says so."""
-        return self._trip("erase_superseded", locks=self._lock(thread_id), thread_id=thread_id)
+        return self._round_trip("delete_all_but_newest", locks=self._lock(thread_id), thread_id=thread_id)
 
-    def delete_superseded(self, thread_id: str, keep: int) -> Trip:
+    def delete_superseded(self, thread_id: str, keep: int) -> RoundTrip:
         """Delete what is older than the newest checkpoints of each namespace, or hide it where those still need it."""
         locks = self._lock(thread_id)
-        return self._trip("doom_superseded", "sweep", locks=locks, thread_id=thread_id, keep=keep)
+        return self._round_trip("mark_superseded", "purge", locks=locks, thread_id=thread_id, keep=keep)
 
-    def delete_idle(self, thread_id: str, newest: str) -> Trip:
+    def delete_idle(self, thread_id: str, newest: str) -> RoundTrip:
         """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen."""
-        groups = "doom_idle", "sweep", "erase_idle_writes"
-        return self._trip(*groups, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
+        groups = "mark_idle", "purge", "delete_idle_writes"
+        return self._round_trip(*groups, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
 
-    def select_kept_places(self, thread_id: str) -> Trip:
+    def select_kept_places(self, thread_id: str) -> RoundTrip:
         """A row for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
         return self._send(self.statement("select_kept_places", thread_id=thread_id))
 
-    def select_document(self, key: Key) -> Trip:
+    def select_document(self, key: Key) -> RoundTrip:
         """The document of a checkpoint, without the values beside it."""
         return self._send(self.statement("select_document", **key._asdict()))
 
-    def threads_of_runs(self, run_ids: Sequence[str]) -> Trip:
+    def threads_of_runs(self, run_ids: Sequence[str]) -> RoundTrip:
         """The stored ids of the threads in which runs have stored something."""
         return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
 
-    def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> Trip:
+    def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> RoundTrip:
         """Delete the checkpoints and writes of runs in a thread, or hide the ones that a descendant still needs."""
-        groups = "doom_runs", "sweep", "erase_run_writes"
+        groups = "mark_runs", "purge", "delete_run_writes"
         locks = self._lock(thread_id)
-        return self._trip(*groups, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
+        return self._round_trip(*groups, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 
-    def copy_thread(self, source: str, target: str) -> Trip:
+    def copy_thread(self, source: str, target: str) -> RoundTrip:
         """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""
-        return self._trip(
+        return self._round_trip(
             "copy",
             locks=self._lock(target),
             source=source,
@@ -176,18 +176,20 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     # Claims
 
-    def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Trip:
+    def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:
         """Claim a thread if it is free; the last statement's row is the token, owner and end of whoever has it."""
         locks = self._lock(thread_id)
-        return self._trip("claim", locks=locks, thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds)
+        return self._round_trip(
+            "claim", locks=locks, thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds
+        )
 
-    def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> Trip:
+    def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> RoundTrip:
         """Put off the end of a claim; no row if it is lost."""
-        return self._trip("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
+        return self._round_trip("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
 
-    def release_claim(self, thread_id: str, token: str) -> Trip:
+    def release_claim(self, thread_id: str, token: str) -> RoundTrip:
         """End a claim; no row if it was lost."""
-        return self._trip("release_claim", thread_id=thread_id, claim=token)
+        return self._round_trip("release_claim", thread_id=thread_id, claim=token)
 
 
 def first_page(

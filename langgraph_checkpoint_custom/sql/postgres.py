@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Later, Merged, Row, Share, Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import Batchable, Combined, Later, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, ManyBytes, WriteRow
@@ -83,7 +83,7 @@ class PostgresDialect(SqlDialect):
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
-        super().__init__(*_texts_in(schema), place=f"schema {schema!r}", schema=schema)
+        super().__init__(*_texts_in(schema), location=f"schema {schema!r}", schema=schema)
         self._insert_few = {size: _repeated(self._blocks["insert_few_writes"], size) for size in range(1, FEW + 1)}
 
     def laid_out(self, partitions: int | None) -> Self:
@@ -118,28 +118,28 @@ class PostgresDialect(SqlDialect):
         """An array as it comes."""
         return value or []
 
-    def schema_state(self) -> Trip:
+    def schema_state(self) -> RoundTrip:
         """As always; many who begin at once look together."""
         return _the_same_for_all(super().schema_state())
 
-    def schema_numbers(self) -> Trip:
+    def schema_numbers(self) -> RoundTrip:
         """As always; many who begin at once look together."""
         return _the_same_for_all(super().schema_numbers())
 
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
         """One statement, which can be one for many."""
         row = encoded.row
         statement = self._later("insert_checkpoint", lambda: _columns(row))
-        share = Share(
+        batchable = Batchable(
             ("insert_checkpoints", self._tenant),
             row[:3],
             len(row.checkpoint) + len(row.metadata),
             row,
             self._insert_checkpoints,
         )
-        return self._send(statement, share=share)
+        return self._send(statement, batchable=batchable)
 
-    def _insert_checkpoints(self, parts: Sequence[CheckpointRow]) -> Merged:
+    def _insert_checkpoints(self, parts: Sequence[CheckpointRow]) -> Combined:
         # In one order, so that no two groups wait for one another.
         rows = sorted(parts, key=lambda row: row[:3])
         statement = self.statement(
@@ -162,9 +162,9 @@ class PostgresDialect(SqlDialect):
             stored = {tuple(row) for row in reply[0]}
             return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in parts]
 
-        return Merged(self._send(statement, locks=[self.statement("limit_waiting")]), split)
+        return Combined(self._send(statement, locks=[self.statement("limit_waiting")]), split)
 
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """One statement for the checkpoint and its blobs, behind the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
@@ -182,7 +182,7 @@ class PostgresDialect(SqlDialect):
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
         """Nothing: one statement checks and stores."""
 
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """One statement for all writes."""
         few = self._insert_few.get(len(rows)) if claim is None else None
         if few:
@@ -192,16 +192,16 @@ class PostgresDialect(SqlDialect):
         if claim is not None:
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
             return self._send(statement, lost, locks=self._share(key.thread_id))
-        share = Share(
+        batchable = Batchable(
             ("insert_writes", self._tenant),
             (*key, rows[0].task_id),
             sum(len(row.value) for row in rows),
             (key, rows),
             self._insert_writes_of_many,
         )
-        return self._send(statement, share=share)
+        return self._send(statement, batchable=batchable)
 
-    def _insert_writes_of_many(self, parts: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Merged:
+    def _insert_writes_of_many(self, parts: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Combined:
         # In one order, so that no two groups wait for one another.
         flat = [
             (key, row) for key, rows in sorted(parts, key=lambda part: (part[0], part[1][0].task_id)) for row in rows
@@ -219,15 +219,15 @@ class PostgresDialect(SqlDialect):
         )
         # What is there already is waited for, if it is being deleted: those that have nothing to do with it go on soon.
         limit = [self.statement("limit_waiting")]
-        return Merged(self._send(statement, locks=limit), lambda _: [[[]]] * len(parts))
+        return Combined(self._send(statement, locks=limit), lambda _: [[[]]] * len(parts))
 
-    def select_checkpoint(self, key: Key) -> Trip:
+    def select_checkpoint(self, key: Key) -> RoundTrip:
         """One statement, which can be one for many."""
         statement = self._read_one(key)
-        share = Share((statement.name, self._tenant), None, 0, key, self._select_checkpoints)
-        return self._send(statement, share=share)
+        batchable = Batchable((statement.name, self._tenant), None, 0, key, self._select_checkpoints)
+        return self._send(statement, batchable=batchable)
 
-    def _select_checkpoints(self, keys: Sequence[Key]) -> Merged:
+    def _select_checkpoints(self, keys: Sequence[Key]) -> Combined:
         name = "page_of_latest" if keys[0].checkpoint_id is None else "page_of_exact"
 
         def split(reply: Sequence[Any]) -> Sequence[Any]:
@@ -240,7 +240,7 @@ class PostgresDialect(SqlDialect):
                 for thread, ns, exact in keys
             ]
 
-        return Merged(self._send(self._read(name, self._keys(list(dict.fromkeys(keys))))), split)
+        return Combined(self._send(self._read(name, self._keys(list(dict.fromkeys(keys))))), split)
 
     def _later(self, name: str, params: Callable[[], dict[str, Any]]) -> Statement:
         return Statement(name, self._blocks[name], Later(lambda: self._confined(params())))
@@ -261,13 +261,13 @@ def _repeated(sql: str, size: int) -> str:
     return before + ",\n".join(rows) + after
 
 
-def _the_same_for_all(trip: Trip) -> Trip:
+def _the_same_for_all(round_trip: RoundTrip) -> RoundTrip:
     """A read whose reply is everybody's."""
 
-    def merge(parts: Sequence[None]) -> Merged:
-        return Merged(trip, lambda reply: [reply] * len(parts))
+    def merge(parts: Sequence[None]) -> Combined:
+        return Combined(round_trip, lambda reply: [reply] * len(parts))
 
-    return trip._replace(share=Share(trip.statements[0].name, None, 0, None, merge))
+    return round_trip._replace(batchable=Batchable(round_trip.statements[0].name, None, 0, None, merge))
 
 
 def _few_writes(key: Key, rows: Sequence[WriteRow]) -> dict[str, Any]:

@@ -435,7 +435,7 @@ SELECT
     'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
 
--- name: rows_parts
+-- name: rows_chunks
 SELECT
     'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM named f
@@ -471,7 +471,7 @@ CROSS JOIN LATERAL (
 ) AS w
 WHERE p.format < 4
 
--- delta_runs starts a statement that delta_lineage ends, for what a checkpoint is rebuilt from, or delta_values, for its values.
+-- delta_runs starts a statement that delta_ancestors ends, for what a checkpoint is rebuilt from, or delta_values, for its values.
 
 -- name: select_places
 SELECT c.checkpoint_ns, c.checkpoint_id, (
@@ -623,7 +623,7 @@ WITH RECURSIVE start AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
 )
 
--- name: delta_lineage
+-- name: delta_ancestors
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
@@ -717,9 +717,9 @@ WITH writes AS (
 )
 DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 
--- name: erase_superseded
+-- name: delete_all_but_newest
 -- Everything but the newest checkpoint of each namespace, if the thread is one of which nothing else stays, since nothing
--- is hidden, labelled or rebuilt from writes; a row says so. doom_superseded says which namespaces are finished. Of 30
+-- is hidden, labelled or rebuilt from writes; a row says so. mark_superseded says which namespaces are finished. Of 30
 -- checkpoints, or 1,000 with large values, it takes a third of the time of the way by marks, of 1,000 with small ones a
 -- ninth. Writes may be there before their checkpoint, so only those go that have one.
 WITH plain AS MATERIALIZED (
@@ -786,7 +786,7 @@ WITH plain AS MATERIALIZED (
 )
 SELECT * FROM plain
 
--- name: doom_superseded
+-- name: mark_superseded
 -- Everything but what stays: the newest checkpoints of each namespace, `keep` of them; those with a label; and, of each
 -- subgraph with a memory of its own, the one that a run from a labelled checkpoint goes on from, or from one that stays next
 -- to the newest. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph with
@@ -838,7 +838,7 @@ WHERE c.thread_id = %(thread_id)s AND (c.hidden OR (c.checkpoint_ns, c.checkpoin
     SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
 ))
 
--- name: doom_idle
+-- name: mark_idle
 -- All of a thread, unless a run has gone on, or somebody has set a label, since it was looked at.
 UPDATE langgraph_checkpoint.checkpoints SET doomed = true
 WHERE thread_id = %(thread_id)s AND %(newest)s >= (
@@ -847,7 +847,7 @@ WHERE thread_id = %(thread_id)s AND %(newest)s >= (
 )
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 
--- name: erase_idle_writes
+-- name: delete_idle_writes
 -- After the sweep: writes whose checkpoint was never stored go with their thread; nothing would ever name them again.
 DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
@@ -861,7 +861,7 @@ SELECT thread_id FROM langgraph_checkpoint.writes
 WHERE run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
 ORDER BY 1
 
--- name: doom_runs
+-- name: mark_runs
 -- The checkpoints of the runs, labels or not, and what is hidden in their namespaces, since it may have been kept for their
 -- sake alone.
 WITH places AS MATERIALIZED (
@@ -877,13 +877,13 @@ AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
 -- is for finding what is doomed: the planner, which knows of none, would also look in it for each of many rows, so those
 -- are compared with a list, or with `doomed::integer`, which is not what it is about.
 
--- name: sweep_labels
+-- name: purge_labels
 -- Those of checkpoints that go or will be hidden.
 DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
 WHERE d.doomed AND d.thread_id = %(thread_id)s
 AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
 
--- name: sweep_spare_needed
+-- name: purge_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
 -- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
 -- was not there before the first prune is forgotten: nothing was cut off.
@@ -965,7 +965,7 @@ FROM unnest(
 WHERE c.doomed::integer = 1
 AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
 
--- name: sweep_writes
+-- name: purge_writes
 WITH doomed AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE doomed AND thread_id = %(thread_id)s
@@ -973,7 +973,7 @@ WITH doomed AS MATERIALIZED (
 DELETE FROM langgraph_checkpoint.writes w USING doomed d
 WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
--- name: sweep_parents
+-- name: purge_parents
 -- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
 -- select_delta_history can tell what is gone from what never was.
 WITH children AS MATERIALIZED (
@@ -994,7 +994,7 @@ WITH children AS MATERIALIZED (
 UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
 WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
 
--- name: sweep_parts
+-- name: purge_chunks
 -- Of blobs that go, the parts that no blob shares which stays.
 WITH doomed AS MATERIALIZED (
     SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
@@ -1036,7 +1036,7 @@ WITH doomed AS MATERIALIZED (
 DELETE FROM langgraph_checkpoint.blobs b USING unshared u
 WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.name
 
--- name: sweep_blobs
+-- name: purge_blobs
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE doomed AND thread_id = %(thread_id)s
@@ -1059,11 +1059,11 @@ WITH places AS MATERIALIZED (
 DELETE FROM langgraph_checkpoint.blobs b USING unnamed u
 WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.version
 
--- name: sweep_checkpoints
+-- name: purge_checkpoints
 DELETE FROM langgraph_checkpoint.checkpoints
 WHERE doomed AND thread_id = %(thread_id)s
 
--- name: erase_run_writes
+-- name: delete_run_writes
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
 WITH delta AS MATERIALIZED (
@@ -1427,29 +1427,22 @@ SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type
 -- Labels.
 
 -- name: label_checkpoint
-WITH found AS MATERIALIZED (
-    SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
-    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
-        SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
-        ORDER BY n.checkpoint_id DESC LIMIT 1
-    ))
-)
+-- A row with the checkpoint that has the name, which may be another one, and the one that is to have it; none if that is
+-- not there. The update changes nothing: it waits for whoever takes the name away, and then there is nothing in the way.
 INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
-SELECT %(thread_id)s, %(name)s, %(checkpoint_ns)s, checkpoint_id FROM found
-ON CONFLICT (thread_id, name) DO NOTHING
-RETURNING checkpoint_id
-
--- name: label_checkpoint_holder
--- The checkpoint that has the name, and the one that was to get it.
-SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(%(checkpoint_id)s, (
+SELECT c.thread_id, %(name)s, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
+AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
     SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
     WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
     ORDER BY n.checkpoint_id DESC LIMIT 1
 ))
-FROM langgraph_checkpoint.labels l
-WHERE l.thread_id = %(thread_id)s AND l.name = %(name)s
+ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
+RETURNING checkpoint_ns, checkpoint_id, coalesce(%(checkpoint_id)s, (
+    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
+    ORDER BY n.checkpoint_id DESC LIMIT 1
+))
 
 -- name: delete_label
 DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name = %(name)s
@@ -1459,12 +1452,12 @@ RETURNING name
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s ORDER BY name
 
--- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- Deleting one checkpoint, or all behind one. A mark_ block marks what goes, and what is hidden beside it, since it may
 -- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
 -- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
 -- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
 
--- name: doom_checkpoint
+-- name: mark_checkpoint
 -- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
 -- is the newest then run again: what these have started goes as well, and what subgraphs with a memory have stored since.
 -- Not if what goes is of another branch.
@@ -1513,7 +1506,7 @@ WITH gone AS MATERIALIZED (
 )
 SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 
--- name: doom_later
+-- name: mark_later
 -- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
 WITH touched AS (
     UPDATE langgraph_checkpoint.checkpoints c
@@ -1557,7 +1550,7 @@ WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
     WHERE l.thread_id = %(thread_id)s
 )
 
--- name: erase_open_writes
+-- name: delete_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
 -- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. Which one is
@@ -1601,7 +1594,7 @@ AND NOT EXISTS (
     OFFSET 0
 )
 
--- name: erase_later_writes
+-- name: delete_later_writes
 -- Writes whose checkpoint never came.
 DELETE FROM langgraph_checkpoint.writes w
 WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
@@ -2127,9 +2120,9 @@ UNION ALL
 SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
 WHERE schemaname = %(schema)s ORDER BY 1
 
--- The mend_ blocks delete values of a thread that nobody has, and then their parts, in this order.
+-- The repair_ blocks delete values of a thread that nobody has, and then their parts, in this order.
 
--- name: mend_values
+-- name: repair_values
 DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
 WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
 AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
@@ -2142,7 +2135,7 @@ AND NOT EXISTS (
 )
 RETURNING b.version
 
--- name: mend_parts
+-- name: repair_chunks
 DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
 WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
 AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
@@ -2155,7 +2148,7 @@ AND NOT EXISTS (
 )
 RETURNING b.version
 
--- name: mend_labels
+-- name: repair_labels
 DELETE FROM langgraph_checkpoint.labels l USING jsonb_array_elements_text(%(labels)s::jsonb) AS k (name)
 WHERE l.thread_id = %(thread_id)s AND l.name = k.name COLLATE "C"
 AND NOT EXISTS (

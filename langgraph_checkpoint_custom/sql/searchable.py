@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import shown_keys
+from langgraph_checkpoint_custom.model.filter import plaintext_keys
 
 # What stands for a key in the statements: in the name of its index, in that of its view, and in a literal.
 _PLACE = re.compile(r"\b(searchable_|searched_)key\b|searchable key")
@@ -25,7 +25,7 @@ def searchable_keys(keys: Sequence[str]) -> list[str]:
     """The keys that a setup is asked for, each once, as the projection has them."""
     if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
         raise ConfigError(f"searchable is a list of metadata keys, such as ['user'], not {keys!r}")
-    return shown_keys(keys)
+    return plaintext_keys(keys)
 
 
 def index_of(key: str) -> str:
@@ -35,7 +35,7 @@ def index_of(key: str) -> str:
 
 def about(sql: str, key: str, literal: str) -> str:
     """A statement for a key, which stands in its literals in the way that the database reads it."""
-    return _PLACE.sub(lambda place: f"{place[1]}{_ending(key)}" if place[1] else literal, sql)
+    return _PLACE.sub(lambda location: f"{location[1]}{_ending(key)}" if location[1] else literal, sql)
 
 
 def _ending(key: str) -> str:

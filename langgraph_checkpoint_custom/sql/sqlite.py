@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -35,7 +35,7 @@ def _texts() -> Mapping[str, str]:
     """The statements."""
     blocks = dict(load_blocks("sqlite.sql"))
     heads = blocks.pop("heads_newest")
-    for name in [name for name in blocks if name.startswith("erase_superseded")]:
+    for name in [name for name in blocks if name.startswith("delete_all_but_newest")]:
         blocks[name] = f"{heads}\n{blocks[name]}"
     return MappingProxyType(blocks)
 
@@ -50,7 +50,7 @@ class SqliteDialect(SqlDialect):
     replaces = True
 
     def __init__(self, path: str) -> None:
-        super().__init__(_texts(), load_migrations("sqlite"), place=path, schema="main")
+        super().__init__(_texts(), load_migrations("sqlite"), location=path, schema="main")
         insert = self._blocks["insert_checkpoint"]
         self._insert_on_parent = f"{insert.replace(VALUES, ON_PARENT)}\nRETURNING true"
         row = "(?, ?, ?, ?)"
@@ -75,11 +75,11 @@ class SqliteDialect(SqlDialect):
         """A list from JSON."""
         return [] if value is None or value == "[]" else _DECODE(value)[0]
 
-    def insert_checkpoint(self, encoded: Encoded) -> Trip:
+    def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
         """One statement."""
         return self._send(self._insert(encoded.row, encoded.row.parent_id if encoded.replayed else None))
 
-    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> Trip:
+    def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
         """What is gone; nobody else writes between this and what follows."""
         row = encoded.row
         params = {
@@ -95,7 +95,7 @@ class SqliteDialect(SqlDialect):
         }
         return self._send(self.statement("put_gone", **params))
 
-    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> Trip:
+    def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Blobs and checkpoint."""
         row = encoded.row
         if optional:
@@ -104,43 +104,43 @@ class SqliteDialect(SqlDialect):
                 blob_channels=[*row.blob_channels, *(ref.channel for ref in found)],
                 blob_versions=[*row.blob_versions, *(ref.version for ref in found)],
             )
-        place = self.stored_thread(row.thread_id), row.checkpoint_ns
-        blobs = [place + blob for blob in encoded.blobs]
+        location = self.stored_thread(row.thread_id), row.checkpoint_ns
+        blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._blocks["put_blobs"], blobs)] if blobs else []
         return self._send(*put, self._insert(row))
 
     def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
         """One statement; with a parent, which has to be there and not hidden."""
-        place = self.stored_thread(row.thread_id), row.checkpoint_ns
-        values = *place, *row[2:7], *map(self.array, row[7:11]), *row[11:]
+        location = self.stored_thread(row.thread_id), row.checkpoint_ns
+        values = *location, *row[2:7], *map(self.array, row[7:11]), *row[11:]
         if parent is None:
             return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
-        return Statement("insert_checkpoint", self._insert_on_parent, (*values, *place, parent))
+        return Statement("insert_checkpoint", self._insert_on_parent, (*values, *location, parent))
 
-    def select_checkpoint(self, key: Key) -> Trip:
+    def select_checkpoint(self, key: Key) -> RoundTrip:
         """Of a checkpoint that refers to nothing; `select_referring` for the others."""
         thread_id, checkpoint_ns, checkpoint_id = key
-        place = self.stored_thread(thread_id), checkpoint_ns
+        location = self.stored_thread(thread_id), checkpoint_ns
         if checkpoint_id is None:
-            return Trip((Statement("select_latest", self._blocks["select_latest"], place * 3),))
-        return Trip((Statement("select_exact", self._blocks["select_exact"], (*place, checkpoint_id) * 2),))
+            return RoundTrip((Statement("select_latest", self._blocks["select_latest"], location * 3),))
+        return RoundTrip((Statement("select_exact", self._blocks["select_exact"], (*location, checkpoint_id) * 2),))
 
-    def fork_thread(self, fork: Fork) -> Trip:
+    def fork_thread(self, fork: Fork) -> RoundTrip:
         """What is in the way; nobody else writes between this and what follows."""
         return self._send(self.statement("fork_thread", **fork_params(fork)))
 
-    def store_fork(self, fork: Fork) -> Trip:
+    def store_fork(self, fork: Fork) -> RoundTrip:
         """The copies."""
-        return self._trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
+        return self._round_trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
 
-    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Trip:
+    def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """A statement for each 16 rows; all are of one task."""
-        place = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
+        location = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
         cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
         statements = []
         for at in range(0, len(rows), WRITES):
             some = cells[4 * at : 4 * (at + WRITES)]
-            statements.append(Statement("insert_writes", self._insert_writes[len(some) // 4], (*place, *some)))
+            statements.append(Statement("insert_writes", self._insert_writes[len(some) // 4], (*location, *some)))
         if claim:
             statements.append(self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim))
         return self._send(*statements)

@@ -260,7 +260,7 @@ SELECT
     'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
 
--- name: rows_parts
+-- name: rows_chunks
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
 FROM named f
@@ -286,7 +286,7 @@ CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpo
     AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
 WHERE likelihood(p.format < 4, 0.00001)
 
--- delta_runs starts a statement that delta_lineage or delta_values ends; see postgres.sql.
+-- delta_runs starts a statement that delta_ancestors or delta_values ends; see postgres.sql.
 
 -- name: select_places
 SELECT c.checkpoint_ns, c.checkpoint_id, (
@@ -434,7 +434,7 @@ WITH RECURSIVE target AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
 )
 
--- name: delta_lineage
+-- name: delta_ancestors
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
@@ -520,7 +520,7 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 DELETE FROM labels WHERE thread_id = :thread_id
 
 -- name: heads_newest
--- differs: starts each of the erase_superseded_ statements; see postgres.sql.
+-- differs: starts each of the delete_all_but_newest_ statements; see postgres.sql.
 WITH plain AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
     AND NOT EXISTS (
@@ -549,8 +549,8 @@ WITH plain AS MATERIALIZED (
     )
 )
 
--- name: erase_superseded_writes
--- differs: as all that begin so, a part of erase_superseded in postgres.sql.
+-- name: delete_all_but_newest_writes
+-- differs: as all that begin so, a part of delete_all_but_newest in postgres.sql.
 DELETE FROM writes AS w
 WHERE w.thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
 AND (w.checkpoint_ns, w.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
@@ -559,8 +559,8 @@ AND EXISTS (
     WHERE c.thread_id = :thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
 )
 
--- name: erase_superseded_blobs
--- differs: as erase_superseded_writes.
+-- name: delete_all_but_newest_blobs
+-- differs: as delete_all_but_newest_writes.
 , named AS MATERIALIZED (
     SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.parts
     FROM staying s
@@ -582,8 +582,8 @@ AND rowid NOT IN (
     WHERE likelihood(n.place IS NOT NULL, 0.00001)
 )
 
--- name: erase_superseded_parents
--- differs: as erase_superseded_writes.
+-- name: delete_all_but_newest_parents
+-- differs: as delete_all_but_newest_writes.
 UPDATE checkpoints AS c SET parent_id = NULL
 WHERE c.rowid IN (SELECT s.place FROM staying s)
 AND EXISTS (
@@ -591,16 +591,16 @@ AND EXISTS (
     WHERE p.thread_id = :thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
 )
 
--- name: erase_superseded_checkpoints
--- differs: as erase_superseded_writes.
+-- name: delete_all_but_newest_checkpoints
+-- differs: as delete_all_but_newest_writes.
 DELETE FROM checkpoints
 WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (SELECT s.place FROM staying s)
 
--- name: erase_superseded
+-- name: delete_all_but_newest
 -- A row says that the short way was taken: what stays is as plain as what went.
 SELECT 1 FROM plain
 
--- name: doom_superseded
+-- name: mark_superseded
 -- Everything but what stays: the newest checkpoints of each namespace, `keep` of them; those with a label; and, of each
 -- subgraph with a memory of its own, the one that a run from a labelled checkpoint goes on from, or from one that stays next
 -- to the newest. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph with
@@ -646,7 +646,7 @@ AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
     SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k WHERE k.checkpoint_id IS NOT NULL
 ))
 
--- name: doom_idle
+-- name: mark_idle
 -- All of a thread, unless a run has gone on, or somebody has set a label, since it was looked at.
 UPDATE checkpoints SET doomed = 1
 WHERE thread_id = :thread_id AND NOT EXISTS (
@@ -654,7 +654,7 @@ WHERE thread_id = :thread_id AND NOT EXISTS (
 )
 AND NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
 
--- name: erase_idle_writes
+-- name: delete_idle_writes
 -- After the sweep: writes whose checkpoint was never stored go with their thread; nothing would ever name them again.
 DELETE FROM writes WHERE thread_id = :thread_id
 AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id)
@@ -668,7 +668,7 @@ SELECT w.thread_id FROM json_each(:run_ids) AS r
 CROSS JOIN writes w ON w.run_id = r.value AND w.run_id IS NOT NULL AND +w.tenant = :tenant
 ORDER BY 1
 
--- name: doom_runs
+-- name: mark_runs
 -- The checkpoints of the runs, labels or not, and what is hidden in their namespaces, since it may have been kept for their
 -- sake alone.
 UPDATE checkpoints SET doomed = 1
@@ -680,7 +680,7 @@ AND checkpoint_ns IN (
 
 -- The sweep_ blocks delete what is doomed, in this order.
 
--- name: sweep_labels
+-- name: purge_labels
 -- Those of checkpoints that go or will be hidden.
 DELETE FROM labels WHERE rowid IN (
     SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE doomed) AS p
@@ -690,7 +690,7 @@ DELETE FROM labels WHERE rowid IN (
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 )
 
--- name: sweep_spare_needed
+-- name: purge_spare_needed
 -- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
 -- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
 -- was not there before the first prune is forgotten: nothing was cut off.
@@ -755,12 +755,12 @@ UPDATE checkpoints AS c SET doomed = 0, hidden = 1, parent_id = CASE
 END
 WHERE doomed AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
 
--- name: sweep_writes
+-- name: purge_writes
 DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE doomed
 )
 
--- name: sweep_parents
+-- name: purge_parents
 -- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
 -- select_delta_history can tell what is gone from what never was.
 UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
@@ -773,7 +773,7 @@ UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpo
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 )
 
--- name: sweep_parts
+-- name: purge_chunks
 -- Of blobs that go, the parts that no blob shares which stays.
 DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     WITH going AS MATERIALIZED (
@@ -806,7 +806,7 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
     AND b.version = g.name
 )
 
--- name: sweep_blobs
+-- name: purge_blobs
 DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     SELECT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
     FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
@@ -823,10 +823,10 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
     AND b.version = g.version
 )
 
--- name: sweep_checkpoints
+-- name: purge_checkpoints
 DELETE FROM checkpoints WHERE doomed
 
--- name: erase_run_writes
+-- name: delete_run_writes
 -- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
 -- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
 WITH delta AS MATERIALIZED (
@@ -1161,26 +1161,22 @@ SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type
 -- Labels.
 
 -- name: label_checkpoint
+-- A row with the checkpoint that has the name, which may be another one, and the one that is to have it; none if that is
+-- not there. The update changes nothing: it waits for whoever takes the name away, and then there is nothing in the way.
 INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
-SELECT thread_id, :name, checkpoint_ns, checkpoint_id FROM checkpoints
-WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
-AND checkpoint_id = coalesce(:checkpoint_id, (
+SELECT c.thread_id, :name, c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
+WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND NOT c.hidden
+AND c.checkpoint_id = coalesce(:checkpoint_id, (
     SELECT n.checkpoint_id FROM checkpoints n
     WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
     ORDER BY n.checkpoint_id DESC LIMIT 1
 ))
-ON CONFLICT (thread_id, name) DO NOTHING
-RETURNING checkpoint_id
-
--- name: label_checkpoint_holder
--- The checkpoint that has the name, and the one that was to get it.
-SELECT l.checkpoint_ns, l.checkpoint_id, coalesce(:checkpoint_id, (
+ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
+RETURNING checkpoint_ns, checkpoint_id, coalesce(:checkpoint_id, (
     SELECT n.checkpoint_id FROM checkpoints n
     WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
     ORDER BY n.checkpoint_id DESC LIMIT 1
 ))
-FROM labels l
-WHERE l.thread_id = :thread_id AND l.name = :name
 
 -- name: delete_label
 DELETE FROM labels WHERE thread_id = :thread_id AND name = :name
@@ -1190,12 +1186,12 @@ RETURNING name
 SELECT name, checkpoint_ns, checkpoint_id FROM labels
 WHERE thread_id = :thread_id ORDER BY name
 
--- Deleting one checkpoint, or all behind one. A doom_ block marks what goes, and what is hidden beside it, since it may
+-- Deleting one checkpoint, or all behind one. A mark_ block marks what goes, and what is hidden beside it, since it may
 -- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
 -- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
 -- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
 
--- name: doom_checkpoint
+-- name: mark_checkpoint
 -- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
 -- is the newest then run again: what these have started goes as well, and what subgraphs with a memory have stored since.
 -- Not if what goes is of another branch.
@@ -1226,7 +1222,7 @@ WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
 )
 RETURNING checkpoint_id
 
--- name: doom_later
+-- name: mark_later
 -- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
 UPDATE checkpoints SET doomed = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
 WHERE thread_id = :thread_id AND (
@@ -1255,7 +1251,7 @@ WHERE thread_id = :thread_id AND doomed AND EXISTS (
     WHERE l.thread_id = :thread_id
 )
 
--- name: erase_open_writes
+-- name: delete_open_writes
 -- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
 -- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
 -- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
@@ -1300,7 +1296,7 @@ DELETE FROM writes WHERE rowid IN (
     )
 )
 
--- name: erase_later_writes
+-- name: delete_later_writes
 -- Writes whose checkpoint never came.
 DELETE FROM writes
 WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
@@ -1756,9 +1752,9 @@ SELECT * FROM (
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
 FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
 
--- The mend_ blocks delete values of a thread that nobody has, and then their parts, in this order.
+-- The repair_ blocks delete values of a thread that nobody has, and then their parts, in this order.
 
--- name: mend_values
+-- name: repair_values
 DELETE FROM blobs WHERE rowid IN (
     SELECT b.rowid FROM json_each(:keys) AS k
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
@@ -1771,7 +1767,7 @@ DELETE FROM blobs WHERE rowid IN (
 )
 RETURNING version
 
--- name: mend_parts
+-- name: repair_chunks
 DELETE FROM blobs WHERE rowid IN (
     SELECT b.rowid FROM json_each(:keys) AS k
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
@@ -1784,7 +1780,7 @@ DELETE FROM blobs WHERE rowid IN (
 )
 RETURNING version
 
--- name: mend_labels
+-- name: repair_labels
 DELETE FROM labels WHERE (thread_id, name) IN (
     SELECT l.thread_id, l.name FROM json_each(:labels) AS k
     CROSS JOIN labels l ON l.thread_id = :thread_id AND l.name = k.value

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from langgraph_checkpoint_custom.engine.operation import Row, Share, Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import Batchable, RoundTrip, Row, Statement
 from langgraph_checkpoint_custom.migrations import Migration
 from langgraph_checkpoint_custom.model.keys import ABOVE_THREADS, TENANT_MARK, Range, TupleRow
 
@@ -28,7 +28,7 @@ _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
 # The reads that are made of several blocks, one behind the other.
 _READS = {
-    "select_delta_history": ("delta_runs", "delta_lineage"),
+    "select_delta_history": ("delta_runs", "delta_ancestors"),
     "select_delta_values": ("delta_runs", "delta_values"),
     "threads_matching": ("thread_heads", "heads_page"),
     "threads_counted": ("thread_heads", "heads_count"),
@@ -73,10 +73,12 @@ class Statements(ABC):
     _percent: ClassVar[str] = "%"
     """How a percent sign is written in a statement."""
 
-    def __init__(self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, place: str, schema: str) -> None:
+    def __init__(
+        self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, location: str, schema: str
+    ) -> None:
         self._blocks = blocks
         self.migrations = migrations
-        self.place = place
+        self.location = location
         self._schema = schema
         self._tenant = ""
         self._enter: Sequence[Statement] = ()
@@ -96,7 +98,7 @@ class Statements(ABC):
         """A thread id as the tables have it: a tenant's begins with its name."""
         return f"{TENANT_MARK}{self._tenant}{TENANT_MARK}{thread_id}" if self._tenant else thread_id
 
-    def shown_thread(self, stored: str) -> str:
+    def own_thread_id(self, stored: str) -> str:
         """A thread id as the caller knows it."""
         return stored.removeprefix(self.stored_thread(""))
 
@@ -105,7 +107,7 @@ class Statements(ABC):
         rows = map(tuple.__new__, repeat(TupleRow), reply)  # What `_make` does, in C.
         if not self._tenant:
             return list(rows)
-        return [row._replace(thread_id=row.thread_id and self.shown_thread(row.thread_id)) for row in rows]
+        return [row._replace(thread_id=row.thread_id and self.own_thread_id(row.thread_id)) for row in rows]
 
     @staticmethod
     @abstractmethod
@@ -132,8 +134,10 @@ class Statements(ABC):
                     params[name] = self.stored_thread(params[name])
         return params
 
-    def _send(self, *statements: Statement, locks: Sequence[Statement] = (), share: Share | None = None) -> Trip:
-        return Trip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, share)
+    def _send(
+        self, *statements: Statement, locks: Sequence[Statement] = (), batchable: Batchable | None = None
+    ) -> RoundTrip:
+        return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, batchable)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
         """Hold the lock of a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
@@ -159,7 +163,7 @@ class Statements(ABC):
             "tops": self.array([each.top for each in ranges]),
         }
 
-    def _trip(self, *groups: str, locks: Sequence[Statement] = (), **params: Any) -> Trip:
+    def _round_trip(self, *groups: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
         """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
         return self._send(*(statement for group in groups for statement in self._group(group, **params)), locks=locks)
 
@@ -171,7 +175,7 @@ class Statements(ABC):
     def _read_of(self, name: str) -> str:
         """The text of a read: which checkpoints, and then what is read of them."""
         blobs = "blobs_of_page" if name.startswith("page_of_") else "blobs_of_one"
-        rows = ("rows_checkpoint", "rows_blobs", "rows_parts", "rows_writes", "rows_sends")
+        rows = ("rows_checkpoint", "rows_blobs", "rows_chunks", "rows_writes", "rows_sends")
         return f"{self._blocks[name]}{self._blocks[blobs]}\n" + "\nUNION ALL\n".join(self._blocks[row] for row in rows)
 
     def _read(self, name: str, params: dict[str, Any]) -> Statement:

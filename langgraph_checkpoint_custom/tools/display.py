@@ -1,4 +1,4 @@
-"""Stored values for people's eyes: read by `verbatim`, with the names of their classes, and nothing imported or made.
+"""Stored values for people's eyes: read by `raw_reader`, with the names of their classes, and nothing imported or made.
 
 Must not know: SQL, connections, checkpoints, terminals.
 """

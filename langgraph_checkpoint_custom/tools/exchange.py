@@ -322,11 +322,11 @@ def _rows(
 ) -> Iterator[ImportedRow]:
     """The rows of a thread, from its first line."""
     spool.seek(0)
-    for place, line in enumerate(spool, number + 1):
+    for location, line in enumerate(spool, number + 1):
         try:
             yield read_row(line)
         except (ValueError, RecursionError) as error:
-            raise broken(place, error) from error
+            raise broken(location, error) from error
 
 
 def _line(what: dict[str, Any]) -> bytes:
@@ -396,8 +396,8 @@ class _Lines:
         size = 0
         with self._path.open("rb") as file, ZstdDecompressor().stream_reader(file, read_across_frames=True) as unpacked:
             while chunk := _chunk(unpacked, self._path):
-                for place, piece in enumerate(chunk.split(b"\n")):
-                    if place:
+                for location, piece in enumerate(chunk.split(b"\n")):
+                    if location:
                         yield b"".join((*begun, b"\n"))
                         begun, size = [], 0
                     begun.append(piece)

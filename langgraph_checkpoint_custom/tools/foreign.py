@@ -23,7 +23,15 @@ from langgraph.checkpoint.serde.types import TASKS, _DeltaSnapshot
 
 from langgraph_checkpoint_custom.encoding.objects import Extension, pack
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, Key, WriteRow, config_of, place_of_write, text
+from langgraph_checkpoint_custom.model.keys import (
+    MAX_CHANNEL,
+    MAX_ID,
+    Key,
+    WriteRow,
+    config_of,
+    location_of_write,
+    text,
+)
 from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS
 
 
@@ -131,8 +139,8 @@ def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> 
     for task_id, task_path, idx, channel, value in writes:
         text("task_id", task_id, MAX_ID)
         text("channel", channel, MAX_CHANNEL)
-        place = place_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
-        row = WriteRow(channel, task_id, task_path, None, idx, *codec.dumps(value, place))
+        location = location_of_write(key.checkpoint_ns, key.checkpoint_id or "", task_id, idx, channel)
+        row = WriteRow(channel, task_id, task_path, None, idx, *codec.dumps(value, location))
         tasks.setdefault((task_id, task_path), []).append(row)
     return tasks.values()
 

@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.encoding.raw import verbatim
+from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConfigError, StorageError
 from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
 from langgraph_checkpoint_custom.operations.read import threads_places
@@ -93,7 +93,7 @@ def migrate(
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
     """
-    with open_official(source_url, verbatim(serde or JsonPlusSerializer())) as source:
+    with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
         return _Move(source, target, progress).run(verify=verify)
 
 
@@ -206,10 +206,10 @@ def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
     """
     heads = dict(theirs.keys())
     found = {}
-    for place, (writes, replaceable) in theirs.items():
-        is_new = ours.get(place) != writes
-        if is_new or (replaceable and heads[place[0]] == place[1]):
-            found[place] = is_new
+    for location, (writes, replaceable) in theirs.items():
+        is_new = ours.get(location) != writes
+        if is_new or (replaceable and heads[location[0]] == location[1]):
+            found[location] = is_new
     return found
 
 
@@ -229,7 +229,7 @@ class _Move:
         self._source = source
         # Copies share connections and caches.
         self._target = copy(target)
-        self._target.serde = verbatim(target.serde)
+        self._target.serde = raw_reader(target.serde)
         self._target._concurrent_writers = "allow"
         self._progress = progress
         self._moved = Moved()
@@ -263,29 +263,29 @@ class _Move:
 
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
         """The threads that the target may not have completely; this reads no value."""
-        theirs, ours = self._source.places(thread_ids), self._ours(thread_ids)
+        theirs, ours = self._source.locations(thread_ids), self._ours(thread_ids)
         return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
 
     def _copy(self, thread_id: str) -> None:
         """Store what the target does not have."""
         with self._source.snapshot():
-            theirs = self._source.places([thread_id]).get(thread_id, {})
+            theirs = self._source.locations([thread_id]).get(thread_id, {})
             ours = self._ours([thread_id]).get(thread_id, {})
             known = _Known()
             for (ns, checkpoint_id), is_new in _to_do(theirs, ours).items():
                 if (ns, checkpoint_id) in ours:
-                    place = thread_id, ns, checkpoint_id
-                    writes = self._source.read_writes(*place)
-                    self._put_writes(Key(*place), writes if is_new else self._replaced(place, writes))
+                    location = thread_id, ns, checkpoint_id
+                    writes = self._source.read_writes(*location)
+                    self._put_writes(Key(*location), writes if is_new else self._replaced(location, writes))
                 elif one := self._source.read(thread_id, ns, checkpoint_id):
                     self._know_parent(known, one, ours)
                     self._target.put(*known.put_of(one))
                     self._moved.checkpoints += 1
                     self._put_writes(one.key, one.writes)
 
-    def _replaced(self, place: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
+    def _replaced(self, location: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
         """The writes that have replaced others since these were stored; checking costs no commit."""
-        found = self._target.get_tuple(config_of(*place))
+        found = self._target.get_tuple(config_of(*location))
         ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
         return [
             each for each in writes if each.idx < 0 and not same(ours.get((each.task_id, each.channel)), each.value)
@@ -323,7 +323,7 @@ class _Move:
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
         """The number of checkpoints that are the same, or a description of what differs."""
         with self._source.snapshot():
-            missing = dict(self._source.places([thread_id]).get(thread_id, {}))
+            missing = dict(self._source.locations([thread_id]).get(thread_id, {}))
             count = len(missing)
             heads = dict(missing.keys())
             for found in self._target.list(_thread(thread_id)):

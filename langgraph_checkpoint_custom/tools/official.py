@@ -1,8 +1,8 @@
 """Reads the tables of LangGraph's own PostgreSQL and SQLite savers, in every form that their current release reads.
 
 Nothing is written, and nothing of those packages is needed. Values are decoded by the serializer that is given: with
-one from `verbatim` no object is made. A thread is read in one read snapshot, so a run that goes on meanwhile is seen up
-to one point.
+one from `raw_reader` no object is made. A thread is read in one read snapshot, so a run that goes on meanwhile is seen
+up to one point.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OfficialStore(Protocol):
     def count(self) -> int: ...
     def threads(self) -> Iterator[Sequence[str]]: ...
     def snapshot(self) -> Any: ...
-    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]: ...
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]: ...
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None: ...
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]: ...
 
@@ -105,7 +105,7 @@ class OfficialSqlite:
         finally:
             self._file.execute("ROLLBACK")
 
-    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
         """The checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._file.execute(
@@ -201,7 +201,7 @@ class OfficialPostgres:
         with self._connection.transaction():
             yield
 
-    def places(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
+    def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
         """The checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._connection.execute(

@@ -16,11 +16,11 @@ from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.keys import (
-    Place,
-    place_of_blob,
-    place_of_checkpoint,
-    place_of_metadata,
-    place_of_write,
+    Location,
+    location_of_blob,
+    location_of_checkpoint,
+    location_of_metadata,
+    location_of_write,
 )
 from langgraph_checkpoint_custom.operations.reencrypt import PAGE, Table, key_of_row
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -59,22 +59,22 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     found: Counter[tuple[str, str]] = Counter()
     unseen: Counter[str] = Counter()
     for row in rows:
-        for type_, data, place in _values(table, row):
+        for type_, data, location in _values(table, row):
             try:
-                uncovered = codec.uncovered(type_, bytes(data), place)
+                unsealed_if_closed = codec.unsealed_if_closed(type_, bytes(data), location)
             except UnreadableValue:
                 unseen["unreadable"] += 1
                 continue
-            if uncovered is None:
+            if unsealed_if_closed is None:
                 continue
-            own, plain = uncovered
+            own, plain = unsealed_if_closed
             if own != MSGPACK:
                 if own not in ("null", "bytes", "bytearray"):
                     unseen[own] += 1
                 continue
             try:
                 found.update(list(classes(plain)))
-                if place[0] == "checkpoint":
+                if location[0] == "checkpoint":
                     for small in unmade(plain).get(EARLIER, {}).values():
                         found.update(list(classes(small)))
             except (ValueError, IndexError):
@@ -82,14 +82,14 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     return found, unseen
 
 
-def _values(table: Table, row: Row) -> Iterator[tuple[str, bytes, Place]]:
+def _values(table: Table, row: Row) -> Iterator[tuple[str, bytes, Location]]:
     if table.name == "checkpoint":
         _, ns, checkpoint_id, type_, document, type2, metadata, _ = row
-        yield type_, document, place_of_checkpoint(ns, checkpoint_id)
-        yield type2, metadata, place_of_metadata(ns, checkpoint_id)
+        yield type_, document, location_of_checkpoint(ns, checkpoint_id)
+        yield type2, metadata, location_of_metadata(ns, checkpoint_id)
     elif table.name == "blob":
         _, ns, channel, version, type_, value, _ = row
-        yield type_, value, place_of_blob(ns, channel, version)
+        yield type_, value, location_of_blob(ns, channel, version)
     else:
         _, ns, checkpoint_id, task_id, idx, channel, type_, value = row
-        yield type_, value, place_of_write(ns, checkpoint_id, task_id, idx, channel)
+        yield type_, value, location_of_write(ns, checkpoint_id, task_id, idx, channel)

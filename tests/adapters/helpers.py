@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.documents import read_document, store_document
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -25,9 +25,9 @@ HOSTILE = ["../etc", "a/b", "a", "a/", "/", "%2F", "a%2Fb", "a:b", "%", "_", "';
 class Calls:
     """The methods of a store as coroutines, through its sync or its async ones."""
 
-    def __init__(self, store: Any, colour: str) -> None:
+    def __init__(self, store: Any, api: str) -> None:
         self._store = store
-        self._colour = colour
+        self._colour = api
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def call(*args: Any) -> Any:
@@ -49,7 +49,7 @@ def _store(
 
 def put_document(saver: CheckpointSaver, thread_id: str, values: Mapping[str, Any], told: Mapping[str, Any]) -> None:
     """Store a version that no adapter would have stored."""
-    Desk(saver).run(_store, thread_id, values, told)
+    OperationRunner(saver).run(_store, thread_id, values, told)
 
 
 def damage(store: Store) -> None:

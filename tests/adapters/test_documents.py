@@ -16,7 +16,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.documents import (
     Attempt,
     Document,
@@ -25,6 +24,7 @@ from langgraph_checkpoint_custom.adapters.documents import (
     read_document,
     store_document,
 )
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of, thread_of
@@ -72,7 +72,7 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield saver
 
 
-def values(desk: Desk, thread_id: str = THREAD, name: str = "") -> Any:
+def values(desk: OperationRunner, thread_id: str = THREAD, name: str = "") -> Any:
     found = desk.run(read, thread_id, name)
     return found and found.values
 
@@ -105,7 +105,7 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 
 
 def test_a_document_has_versions_and_shares_what_is_large(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     large = [{"text": f"{number} {'x' * 500}"} for number in range(200)]
     for number in range(3):
         assert desk.run(add, attempt(), THREAD, {"large": [*large, number], "kept": {"a": 1}} if number else {}) == (
@@ -117,7 +117,7 @@ def test_a_document_has_versions_and_shares_what_is_large(saver: CheckpointSaver
 
 
 def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(lambda number: desk.run(add, attempt(), THREAD, {f"{number}": number}), range(40)))
     assert sorted(numbers) == list(range(1, 41))
@@ -127,13 +127,13 @@ def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
 async def test_many_tasks_lose_no_update(store: Store) -> None:
     async with store.open() as saver:
         await saver.asetup()
-        desk = Desk(saver)
+        desk = OperationRunner(saver)
         numbers = await asyncio.gather(*(desk.arun(add, attempt(), THREAD, {}) for _ in range(40)))
         assert sorted(numbers) == list(range(1, 41))
 
 
 def test_an_id_is_behind_the_newest_although_the_clock_is_not(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     late = attempt()
     desk.run(add, Attempt("ffffffff-ffff-6fff-bfff-fffffffffff0", late.at), THREAD, {})
     assert desk.run(add, late, THREAD, {}) == 2
@@ -141,7 +141,7 @@ def test_an_id_is_behind_the_newest_although_the_clock_is_not(saver: CheckpointS
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     change = attempt()
     assert desk.run(add, change, THREAD, {}) == 1
     assert desk.run(add, attempt(), THREAD, {}) == 2
@@ -158,7 +158,7 @@ def test_an_error_takes_all_of_it_back(saver: CheckpointSaver) -> None:
         yield from store_document(d, codec, attempt(), (thread_id, "other"), None, {"number": 1})
         raise LookupError
 
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     with pytest.raises(LookupError):
         desk.run(fail, THREAD)
     assert values(desk) is None
@@ -166,16 +166,16 @@ def test_an_error_takes_all_of_it_back(saver: CheckpointSaver) -> None:
 
 
 def test_a_log_is_in_order(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     with ThreadPoolExecutor(4) as pool:
         batches = list(pool.map(lambda n: desk.run(append, attempt(), THREAD, [[n, 0], [n, 1]]), range(20)))
     found = desk.run(read, THREAD, "log")
     assert found is not None
-    assert found.entries == [[number, place] for number in map(batches.index, range(20)) for place in (0, 1)]
+    assert found.entries == [[number, location] for number in map(batches.index, range(20)) for location in (0, 1)]
 
 
 def test_they_are_nobody_elses(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     desk.run(add, attempt(), THREAD, {})
     own = generate_config("a thread")
     saver.put(own, generate_checkpoint(), generate_metadata(), {})
@@ -192,7 +192,7 @@ def test_they_are_nobody_elses(saver: CheckpointSaver) -> None:
 
 
 def test_they_are_copied_and_deleted_like_others(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     desk.run(append, attempt(), THREAD, ["entry"])
     copy = thread_of("test", "copy")
     saver.copy_thread(THREAD, copy)
@@ -206,7 +206,7 @@ def test_they_are_copied_and_deleted_like_others(saver: CheckpointSaver) -> None
 
 
 def test_a_retention_takes_them_for_threads_like_others(saver: CheckpointSaver) -> None:
-    desk = Desk(saver)
+    desk = OperationRunner(saver)
     idle: Attempt[int] = Attempt(str(uuid6()), "2020-01-01T00:00:00+00:00")
     desk.run(add, idle, thread_of("test", "idle"), {})
     for _ in range(5):
@@ -226,13 +226,13 @@ def test_with_a_key_they_are_encrypted_and_strict_reads_them(store: Store) -> No
     key = EncryptedSerializer.from_pycryptodome_aes(strict, key=b"0123456789abcdef")
     with store.open(serde=key) as saver:
         saver.setup()
-        Desk(saver).run(add, attempt(), THREAD, {"secret": [{"text": "canary"}] * 3})
-        assert values(Desk(saver)) == {"secret": [{"text": "canary"}] * 3, "number": 1}
+        OperationRunner(saver).run(add, attempt(), THREAD, {"secret": [{"text": "canary"}] * 3})
+        assert values(OperationRunner(saver)) == {"secret": [{"text": "canary"}] * 3, "number": 1}
         assert "canary" not in str(read_tables(store))
 
 
 def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
-    desk, other = Desk(saver), Desk(saver.for_tenant("acme"))
+    desk, other = OperationRunner(saver), OperationRunner(saver.for_tenant("acme"))
     other.run(add, attempt(), THREAD, {})
     assert values(desk) is None
     assert values(other) == {"number": 1}

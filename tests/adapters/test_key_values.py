@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
 from langgraph_checkpoint_custom.adapters.key_values import Item, KeyValueStore, _thread_id, put_value
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from tests.adapters.helpers import HOSTILE, Calls, put_document
 from tests.behaviour.helpers import Database
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.stores import Store
 
 
@@ -25,24 +25,24 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield saver
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=APIS)
 def values(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Calls:
     return Calls(KeyValueStore(saver), request.param)
 
 
 async def test_values_are_put_listed_and_deleted(values: Calls) -> None:
-    place = ("project", "filesystem")
-    assert await values.get(place, "/a") is None
-    assert await values.list(place) == []
-    await values.put(place, "/b", {"content": ["1"]})
-    await values.put(place, "/a", {})
-    await values.put(place, "/b", {"content": ["2", None, 1.5]})
-    assert await values.get(place, "/b") == {"content": ["2", None, 1.5]}
-    assert await values.get(place, "/a") == {}
-    assert await values.list(place) == [Item("/a", {}), Item("/b", {"content": ["2", None, 1.5]})]
-    await values.delete(place, "/b")
-    await values.delete(place, "/b")
-    assert await values.list(list(place)) == [Item("/a", {})]
+    location = ("project", "filesystem")
+    assert await values.get(location, "/a") is None
+    assert await values.list(location) == []
+    await values.put(location, "/b", {"content": ["1"]})
+    await values.put(location, "/a", {})
+    await values.put(location, "/b", {"content": ["2", None, 1.5]})
+    assert await values.get(location, "/b") == {"content": ["2", None, 1.5]}
+    assert await values.get(location, "/a") == {}
+    assert await values.list(location) == [Item("/a", {}), Item("/b", {"content": ["2", None, 1.5]})]
+    await values.delete(location, "/b")
+    await values.delete(location, "/b")
+    assert await values.list(list(location)) == [Item("/a", {})]
 
 
 def test_a_list_gives_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
@@ -71,9 +71,9 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSa
     for wrong in ([1], None, {1: 2}, {"a": {1}}, {"a": (1,)}, {"a": float("inf")}):
         with pytest.raises(ConfigError):
             values.put(("a",), "key", wrong)
-    for place in ("a", (5,), ("x" * 2000,)):
+    for location in ("a", (5,), ("x" * 2000,)):
         with pytest.raises(ConfigError):
-            values.put(place, "key", {})  # type: ignore[arg-type]
+            values.put(location, "key", {})  # type: ignore[arg-type]
     assert list(saver.threads()) == []
 
 
@@ -106,9 +106,9 @@ def test_puts_at_the_same_time(saver: CheckpointSaver) -> None:
 
 def test_a_put_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
     change, thread_id = attempt(), _thread_id(("a",), "key")
-    Desk(saver).run(put_value, change, thread_id, {"a": 1})
+    OperationRunner(saver).run(put_value, change, thread_id, {"a": 1})
     KeyValueStore(saver).put(("a",), "key", {"a": 2})
-    Desk(saver).run(put_value, change, thread_id, {"a": 1})
+    OperationRunner(saver).run(put_value, change, thread_id, {"a": 1})
     assert KeyValueStore(saver).get(("a",), "key") == {"a": 2}
 
 

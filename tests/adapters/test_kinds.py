@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom.adapters.pydantic_deep import DeepCheckpointSto
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from tests.behaviour.helpers import run_graph
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 Items = Sequence[str]
 
@@ -135,73 +135,73 @@ ALL = ["1", "2", "3"]
 REFUSED = "refused"
 
 
-async def rollback(face: Face, kind: Kind) -> None:
-    await face.do("rollback", kind.thread("t"), kind.points("t")[1])
+async def rollback(client: Client, kind: Kind) -> None:
+    await client.do("rollback", kind.thread("t"), kind.points("t")[1])
 
 
-async def fork(face: Face, kind: Kind) -> None:
-    await face.do("fork_thread", kind.thread("t"), kind.thread("new"), checkpoint_id=kind.points("t")[1])
+async def fork(client: Client, kind: Kind) -> None:
+    await client.do("fork_thread", kind.thread("t"), kind.thread("new"), checkpoint_id=kind.points("t")[1])
 
 
-async def fork_the_newest(face: Face, kind: Kind) -> None:
-    await face.do("fork_thread", kind.thread("t"), kind.thread("new"))
+async def fork_the_newest(client: Client, kind: Kind) -> None:
+    await client.do("fork_thread", kind.thread("t"), kind.thread("new"))
 
 
-async def delete_newest(face: Face, kind: Kind) -> None:
+async def delete_newest(client: Client, kind: Kind) -> None:
     point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[2]}
-    await face.do("delete_checkpoint", {"configurable": point})
+    await client.do("delete_checkpoint", {"configurable": point})
 
 
-async def delete_first(face: Face, kind: Kind) -> None:
+async def delete_first(client: Client, kind: Kind) -> None:
     point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
-    await face.do("delete_checkpoint", {"configurable": point})
+    await client.do("delete_checkpoint", {"configurable": point})
 
 
-async def delete_thread(face: Face, kind: Kind) -> None:
-    await face.delete_thread(kind.thread("t"))
+async def delete_thread(client: Client, kind: Kind) -> None:
+    await client.delete_thread(kind.thread("t"))
 
 
-async def delete_for_runs(face: Face, kind: Kind) -> None:
-    await face.delete_for_runs(["a run of nobody's"])
+async def delete_for_runs(client: Client, kind: Kind) -> None:
+    await client.delete_for_runs(["a run of nobody's"])
 
 
-async def prune(face: Face, kind: Kind) -> None:
-    await face.prune([kind.thread("t")])
+async def prune(client: Client, kind: Kind) -> None:
+    await client.prune([kind.thread("t")])
 
 
-async def prune_all(face: Face, kind: Kind) -> None:
-    await face.prune([kind.thread("t")], strategy="delete")
+async def prune_all(client: Client, kind: Kind) -> None:
+    await client.prune([kind.thread("t")], strategy="delete")
 
 
-async def sweep(face: Face, kind: Kind) -> None:
-    await face.do("sweep", Retention(keep_last=1))
+async def sweep(client: Client, kind: Kind) -> None:
+    await client.do("sweep", Retention(keep_last=1))
 
 
-async def sweep_all(face: Face, kind: Kind) -> None:
-    await face.do("sweep", Retention(max_bytes=0))
+async def sweep_all(client: Client, kind: Kind) -> None:
+    await client.do("sweep", Retention(max_bytes=0))
 
 
-async def copy(face: Face, kind: Kind) -> None:
-    await face.copy_thread(kind.thread("t"), kind.thread("new"))
+async def copy(client: Client, kind: Kind) -> None:
+    await client.copy_thread(kind.thread("t"), kind.thread("new"))
 
 
-async def label_and_prune(face: Face, kind: Kind) -> None:
+async def label_and_prune(client: Client, kind: Kind) -> None:
     point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
-    await face.do("label", {"configurable": point}, "first")
-    await face.prune([kind.thread("t")])
+    await client.do("label", {"configurable": point}, "first")
+    await client.prune([kind.thread("t")])
     assert list(kind.saver.labels(kind.thread("t"))) == ["first"]
 
 
-async def label_and_unlabel(face: Face, kind: Kind) -> None:
-    await face.do("label", {"configurable": {"thread_id": kind.thread("t"), "checkpoint_ns": ""}}, "newest")
-    assert await face.do("unlabel", kind.thread("t"), "newest")
+async def label_and_unlabel(client: Client, kind: Kind) -> None:
+    await client.do("label", {"configurable": {"thread_id": kind.thread("t"), "checkpoint_ns": ""}}, "newest")
+    assert await client.do("unlabel", kind.thread("t"), "newest")
 
 
-async def reencrypt(face: Face, kind: Kind) -> None:
-    await face.do("reencrypt", dry_run=True)
+async def reencrypt(client: Client, kind: Kind) -> None:
+    await client.do("reencrypt", dry_run=True)
 
 
-Operation = Callable[[Face, Kind], Any]
+Operation = Callable[[Client, Kind], Any]
 # What is left: of all kinds, and of those for which it is something else. A checkpoint of pydantic-deep is an item.
 TABLE: dict[Operation, tuple[Any, dict[type[Kind], Any]]] = {
     rollback: (["1", "2"], {CubeLoop: REFUSED}),
@@ -233,8 +233,8 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 @pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-async def test_what_changes_threads_in_general(face: Face, make: type[Kind], change: Operation) -> None:
-    saver = face.saver
+async def test_what_changes_threads_in_general(client: Client, make: type[Kind], change: Operation) -> None:
+    saver = client.saver
     assert isinstance(saver, CheckpointSaver)
     kind = make(saver)
     for item in ALL:
@@ -243,10 +243,10 @@ async def test_what_changes_threads_in_general(face: Face, make: type[Kind], cha
     expected = others.get(make, everybody)
     if expected == REFUSED:
         with pytest.raises(ConfigError, match=r"is of the kind \w+: "):
-            await change(face, kind)
+            await change(client, kind)
         left = {"t": ALL, "new": []}
     else:
-        await change(face, kind)
+        await change(client, kind)
         left = {"t": ALL, "new": expected} if change in NEW else {"t": expected}
     for name, items in left.items():
         assert await kind.items(name) == items
@@ -256,27 +256,27 @@ async def test_what_changes_threads_in_general(face: Face, make: type[Kind], cha
 
 
 @pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_thread_becomes_none_of_another_kind(face: Face, make: type[Kind]) -> None:
-    assert isinstance(face.saver, CheckpointSaver)
-    other, graph = make(face.saver), LangGraph(face.saver)
+async def test_a_thread_becomes_none_of_another_kind(client: Client, make: type[Kind]) -> None:
+    assert isinstance(client.saver, CheckpointSaver)
+    other, graph = make(client.saver), LangGraph(client.saver)
     await graph.add("t", "1")
     await other.add("t", "1")
     for source, target in ((graph.thread("t"), other.thread("new")), (other.thread("t"), graph.thread("new"))):
         for name in ("copy_thread", "fork_thread"):
             with pytest.raises(ConfigError, match="of the kind"):
-                await face.do(name, source, target)
-    assert not await face.do("thread_exists", other.thread("new"))
-    assert not await face.do("thread_exists", graph.thread("new"))
+                await client.do(name, source, target)
+    assert not await client.do("thread_exists", other.thread("new"))
+    assert not await client.do("thread_exists", graph.thread("new"))
 
 
 @pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_graph_on_another_frameworks_thread_is_refused(face: Face, make: type[Kind]) -> None:
-    assert isinstance(face.saver, CheckpointSaver)
-    other = make(face.saver)
+async def test_a_graph_on_another_frameworks_thread_is_refused(client: Client, make: type[Kind]) -> None:
+    assert isinstance(client.saver, CheckpointSaver)
+    other = make(client.saver)
     await other.add("t", "1")
     where = {"configurable": {"thread_id": other.thread("t")}}
     with pytest.raises(ConfigError, match="a graph needs a thread of its own"):
-        await run_graph(face, LangGraph(face.saver).graph(), {"said": ["1"]}, where)
+        await run_graph(client, LangGraph(client.saver).graph(), {"said": ["1"]}, where)
     assert await other.items("t") == ["1"]
 
 

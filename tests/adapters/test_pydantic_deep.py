@@ -16,7 +16,7 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
@@ -239,8 +239,8 @@ async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSave
     told = {**record.metadata, "id": "4", "label": "4"}
     change, removal = attempt(), attempt()
     for _ in range(2):
-        await Desk(saver).arun(put_deep_checkpoint, change, THREAD, told, [])
-        assert await Desk(saver).arun(remove_deep_checkpoint, removal, THREAD, {})
+        await OperationRunner(saver).arun(put_deep_checkpoint, change, THREAD, told, [])
+        assert await OperationRunner(saver).arun(remove_deep_checkpoint, removal, THREAD, {})
     assert await labels(deep) == ["2", "3", "4"]
     assert not (await deep.list_all())[0].metadata
 

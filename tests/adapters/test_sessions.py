@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.adapters.sessions import (
     SessionCheckpoint,
     SessionEvent,
@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, CorruptCheckp
 from langgraph_checkpoint_custom.model.namespaced_ids import thread_of
 from tests.adapters.helpers import HOSTILE, Calls, damage, put_document
 from tests.behaviour.helpers import Database
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.stores import Store
 
 PLAN = [{"id": "1", "content": "write", "status": "pending"}]
@@ -37,7 +37,7 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield saver
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=APIS)
 def sessions(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Calls:
     return Calls(SessionStore(saver), request.param)
 
@@ -253,7 +253,7 @@ def test_saves_at_the_same_time_are_all_in_the_history(saver: CheckpointSaver) -
 def test_a_save_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
     change, values = attempt(), _encoded(session())
     for _ in range(2):
-        Desk(saver).run(save_session, change, thread_of("session", "default", "a"), *values)
+        OperationRunner(saver).run(save_session, change, thread_of("session", "default", "a"), *values)
     assert len(SessionStore(saver).history("a")) == 1
 
 

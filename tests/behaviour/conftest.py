@@ -31,6 +31,6 @@ def next_id(request: pytest.FixtureRequest) -> NextId:
 
 
 @pytest.fixture(params=["sync", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     """For a test that opens a saver of its own."""
     return str(request.param)

@@ -25,7 +25,7 @@ from langgraph.types import StateSnapshot
 from ulid import ULID
 
 from langgraph_checkpoint_custom.encoding.values import PROBE
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 NextId = Callable[[], str]
 TABLES = ("checkpoints", "writes", "blobs")
@@ -86,7 +86,7 @@ def new_versions(channels: Iterable[str]) -> dict[str, Any]:
 
 
 async def put(
-    face: Face,
+    client: Client,
     checkpoint_id: str,
     values: Mapping[str, Any] | None = None,
     *,
@@ -102,21 +102,21 @@ async def put(
     document = checkpoint(checkpoint_id, values, versions, v=v)
     fresh = dict(document["channel_versions"] if new is None else new)
     where = config(thread_id, parent and id_of(parent), ns)
-    return await face.put(where, document, metadata() if meta is None else meta, fresh)
+    return await client.put(where, document, metadata() if meta is None else meta, fresh)
 
 
-async def put_chain(face: Face, next_id: NextId, length: int, **options: Any) -> list[RunnableConfig]:
+async def put_chain(client: Client, next_id: NextId, length: int, **options: Any) -> list[RunnableConfig]:
     """A thread of that many checkpoints, each the parent of the next one; `step` counts them."""
     configs: list[RunnableConfig] = []
     for step in range(length):
         parent = configs[-1] if configs else None
-        configs.append(await put(face, next_id(), parent=parent, meta=metadata(step), **options))
+        configs.append(await put(client, next_id(), parent=parent, meta=metadata(step), **options))
     return configs
 
 
-async def get(face: Face, where: RunnableConfig) -> CheckpointTuple:
+async def get(client: Client, where: RunnableConfig) -> CheckpointTuple:
     """The checkpoint, which has to be there."""
-    found = await face.get_tuple(where)
+    found = await client.get_tuple(where)
     assert found is not None, f"there is no checkpoint {where}"
     return found
 
@@ -207,7 +207,7 @@ class Database:
 
 
 async def put_delta_chain(
-    face: Face, next_id: NextId, length: int, snapshots: Collection[int], *, thread_id: str = "thread", ns: str = ""
+    client: Client, next_id: NextId, length: int, snapshots: Collection[int], *, thread_id: str = "thread", ns: str = ""
 ) -> list[RunnableConfig]:
     """A thread whose channel `delta` is stored at some steps only; the writes of step 3 are 3, and so on.
 
@@ -224,9 +224,9 @@ async def put_delta_chain(
         versions = new_versions(["plain", "delta"])
         parent = configs[-1] if configs else None
         where = await put(
-            face, next_id(), values, thread_id=thread_id, ns=ns, parent=parent, versions=versions, meta=meta
+            client, next_id(), values, thread_id=thread_id, ns=ns, parent=parent, versions=versions, meta=meta
         )
-        await face.put_writes(where, [("delta", step), ("other", step)], f"task {step}", f"path {step}")
+        await client.put_writes(where, [("delta", step), ("other", step)], f"task {step}", f"path {step}")
         configs.append(where)
     return configs
 
@@ -239,24 +239,26 @@ def delta_history(seed: int | None, head: int) -> DeltaChannelHistory:
     return history
 
 
-async def default_walk(face: Face, where: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+async def default_walk(
+    client: Client, where: RunnableConfig, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
     """The history as LangGraph's base class finds it, with `get_tuple` alone."""
-    if face.colour == "async":
-        return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=where, channels=channels)
+    if client.api == "async":
+        return await BaseCheckpointSaver.aget_delta_channel_history(client.saver, config=where, channels=channels)
     walk = BaseCheckpointSaver.get_delta_channel_history
-    return await asyncio.to_thread(walk, face.saver, config=where, channels=channels)
+    return await asyncio.to_thread(walk, client.saver, config=where, channels=channels)
 
 
-async def run_graph(face: Face, graph: Any, value: Any, where: Any, **options: Any) -> Any:
-    """Run a compiled graph in the colour of the test."""
-    if face.colour == "async":
+async def run_graph(client: Client, graph: Any, value: Any, where: Any, **options: Any) -> Any:
+    """Run a compiled graph in the api of the test."""
+    if client.api == "async":
         return await graph.ainvoke(value, where, **options)
     return await asyncio.to_thread(graph.invoke, value, where, **options)
 
 
-async def state_of(face: Face, graph: Any, where: Any, **options: Any) -> StateSnapshot:
+async def state_of(client: Client, graph: Any, where: Any, **options: Any) -> StateSnapshot:
     """A state of a compiled graph."""
-    if face.colour == "async":
+    if client.api == "async":
         found = await graph.aget_state(where, **options)
     else:
         found = await asyncio.to_thread(graph.get_state, where, **options)
@@ -264,9 +266,9 @@ async def state_of(face: Face, graph: Any, where: Any, **options: Any) -> StateS
     return found
 
 
-async def states_of(face: Face, graph: Any, where: Any) -> list[StateSnapshot]:
+async def states_of(client: Client, graph: Any, where: Any) -> list[StateSnapshot]:
     """All states of a compiled graph's thread, newest first."""
-    if face.colour == "async":
+    if client.api == "async":
         return [state async for state in graph.aget_state_history(where)]
     return await asyncio.to_thread(lambda: list(graph.get_state_history(where)))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
-from tests.stores import Face
+from tests.stores import Client
 
 
-async def test_a_checkpoint_comes_back_whole(face: Face) -> None:
+async def test_a_checkpoint_comes_back_whole(client: Client) -> None:
     values = {"messages": [{"role": "user", "content": "a\0b" * 200}], "count": 3, "text": "x" * 1000, "none": None}
-    versions: ChannelVersions = {channel: face.saver.get_next_version(None, None) for channel in values}
+    versions: ChannelVersions = {channel: client.saver.get_next_version(None, None) for channel in values}
     checkpoint = generate_checkpoint(channel_values=values, channel_versions=versions)
-    config = await face.put(generate_config("thread"), checkpoint, generate_metadata(step=1), versions)
-    await face.put_writes(config, [("messages", ["new"])], "task", "~path")
-    found = await face.get_tuple(config)
+    config = await client.put(generate_config("thread"), checkpoint, generate_metadata(step=1), versions)
+    await client.put_writes(config, [("messages", ["new"])], "task", "~path")
+    found = await client.get_tuple(config)
     assert found is not None
     assert found.checkpoint == checkpoint
     assert found.metadata == generate_metadata(step=1)

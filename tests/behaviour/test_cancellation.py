@@ -10,7 +10,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 CHANNELS = [f"channel {number}" for number in range(5)]
 
@@ -24,8 +24,8 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 
 @pytest.fixture
-def face(saver: CheckpointSaver) -> Face:
-    return Face(saver, "async")
+def client(saver: CheckpointSaver) -> Client:
+    return Client(saver, "async")
 
 
 async def cancel_after(call: Coroutine[Any, Any, object], turns: int) -> bool:
@@ -45,9 +45,9 @@ def values(step: int) -> dict[str, Any]:
     return {channel: [step, LONG] for channel in CHANNELS}
 
 
-async def is_whole(face: Face, thread_id: str, step: int) -> bool:
+async def is_whole(client: Client, thread_id: str, step: int) -> bool:
     """Whether a checkpoint is there; if it is, it is complete."""
-    found = await face.get_tuple(config(thread_id, str(step)))
+    found = await client.get_tuple(config(thread_id, str(step)))
     if found is None:
         return False
     assert found.checkpoint["channel_values"] == values(step)
@@ -55,61 +55,63 @@ async def is_whole(face: Face, thread_id: str, step: int) -> bool:
     return True
 
 
-async def test_a_put_is_stored_whole_or_not_at_all(face: Face, database: Database) -> None:
-    await put(face, "x")
+async def test_a_put_is_stored_whole_or_not_at_all(client: Client, database: Database) -> None:
+    await put(client, "x")
     in_time = []
     for step in range(30):
         document = checkpoint(str(step), values(step))
-        call = face.put(config(f"t {step}"), document, metadata(step), dict(document["channel_versions"]))
+        call = client.put(config(f"t {step}"), document, metadata(step), dict(document["channel_versions"]))
         in_time.append(await cancel_after(call, step))
-    await put(face, "y")
-    there = [await is_whole(face, f"t {step}", step) for step in range(30)]
+    await put(client, "y")
+    there = [await is_whole(client, f"t {step}", step) for step in range(30)]
     assert in_time[0], "at least the first call is cancelled in time"
     assert sum(there) >= in_time.count(False)
     assert database.count("blobs") == len(CHANNELS) * sum(there)
 
 
-async def test_a_put_that_waits_for_the_database_is_stored_whole_or_not_at_all(face: Face, database: Database) -> None:
-    await put(face, "x")
+async def test_a_put_that_waits_for_the_database_is_stored_whole_or_not_at_all(
+    client: Client, database: Database
+) -> None:
+    await put(client, "x")
     document = checkpoint("1", values(1))
     with database.locked() as unlock:
-        task = asyncio.create_task(face.put(config("t"), document, metadata(1), dict(document["channel_versions"])))
+        task = asyncio.create_task(client.put(config("t"), document, metadata(1), dict(document["channel_versions"])))
         await wait_until_it_waits(task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         unlock()
-    await put(face, "y")
-    there = await is_whole(face, "t", 1)
+    await put(client, "y")
+    there = await is_whole(client, "t", 1)
     assert database.count("blobs") == (len(CHANNELS) if there else 0)
 
 
-async def test_writes_are_stored_all_or_none(face: Face, database: Database) -> None:
-    where = await put(face, "1")
+async def test_writes_are_stored_all_or_none(client: Client, database: Database) -> None:
+    where = await put(client, "1")
     with database.locked() as unlock:
-        task = asyncio.create_task(face.put_writes(where, [(channel, [LONG]) for channel in CHANNELS], "task"))
+        task = asyncio.create_task(client.put_writes(where, [(channel, [LONG]) for channel in CHANNELS], "task"))
         await wait_until_it_waits(task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         unlock()
-    await face.put_writes(where, [("a", 1)], "another")
-    assert len((await get(face, where)).pending_writes or []) in (1, 1 + len(CHANNELS))
+    await client.put_writes(where, [("a", 1)], "another")
+    assert len((await get(client, where)).pending_writes or []) in (1, 1 + len(CHANNELS))
 
 
 @pytest.mark.parametrize("operation", ["delete_thread", "prune", "delete_for_runs", "copy_thread"])
 async def test_an_operation_of_several_statements_is_done_whole_or_not_at_all(
-    face: Face, database: Database, operation: str
+    client: Client, database: Database, operation: str
 ) -> None:
     where = None
     for step in range(3):
-        where = await put(face, str(step), values(step), parent=where, meta=metadata(step, run_id="run"))
-        await face.put_writes(where, [("a", step)], "task")
+        where = await put(client, str(step), values(step), parent=where, meta=metadata(step, run_id="run"))
+        await client.put_writes(where, [("a", step)], "task")
     calls = {
-        "delete_thread": lambda: face.delete_thread("thread"),
-        "prune": lambda: face.prune(["thread"]),
-        "delete_for_runs": lambda: face.delete_for_runs(["run"]),
-        "copy_thread": lambda: face.copy_thread("thread", "copy"),
+        "delete_thread": lambda: client.delete_thread("thread"),
+        "prune": lambda: client.prune(["thread"]),
+        "delete_for_runs": lambda: client.delete_for_runs(["run"]),
+        "copy_thread": lambda: client.copy_thread("thread", "copy"),
     }
     done = {
         "delete_thread": (0, 0, 0),
@@ -125,46 +127,46 @@ async def test_an_operation_of_several_statements_is_done_whole_or_not_at_all(
         with pytest.raises(asyncio.CancelledError):
             await task
         unlock()
-    await face.put_writes(config("elsewhere", "1"), [("a", 1)], "task")
-    await face.delete_thread("elsewhere")
+    await client.put_writes(config("elsewhere", "1"), [("a", 1)], "task")
+    await client.delete_thread("elsewhere")
     assert tuple(database.counts().values()) in (untouched, done[operation])
     await calls[operation]()
     assert tuple(database.counts().values()) == done[operation]
 
 
-async def test_reads_that_are_cancelled_do_no_harm(face: Face) -> None:
+async def test_reads_that_are_cancelled_do_no_harm(client: Client) -> None:
     for step in range(3):
-        await put(face, str(step), values(step))
+        await put(client, str(step), values(step))
 
     async def read_all() -> None:
-        await face.all(config())
+        await client.all(config())
 
     for turns in range(12):
-        await cancel_after(face.get_tuple(config()), turns)
+        await cancel_after(client.get_tuple(config()), turns)
         await cancel_after(read_all(), turns)
-        await cancel_after(face.history(config(), CHANNELS), turns)
-        assert (await get(face, config())).checkpoint["channel_values"] == values(2)
-    assert len(await face.all(config())) == 3
+        await cancel_after(client.history(config(), CHANNELS), turns)
+        assert (await get(client, config())).checkpoint["channel_values"] == values(2)
+    assert len(await client.all(config())) == 3
 
 
-async def test_many_calls_cancelled_at_once_lose_no_connection(face: Face) -> None:
-    await put(face, "x")
-    tasks = [asyncio.create_task(put(face, str(step), values(step), thread_id=f"t {step}")) for step in range(30)]
+async def test_many_calls_cancelled_at_once_lose_no_connection(client: Client) -> None:
+    await put(client, "x")
+    tasks = [asyncio.create_task(put(client, str(step), values(step), thread_id=f"t {step}")) for step in range(30)]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks[::2]:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(result) for result in results} <= {dict, asyncio.CancelledError}
     for step in range(1, 30, 2):
-        assert (await get(face, config(f"t {step}"))).checkpoint["channel_values"] == values(step)
+        assert (await get(client, config(f"t {step}"))).checkpoint["channel_values"] == values(step)
 
 
-async def test_a_timeout_is_a_cancellation_like_any_other(face: Face, database: Database) -> None:
-    await put(face, "1")
+async def test_a_timeout_is_a_cancellation_like_any_other(client: Client, database: Database) -> None:
+    await put(client, "1")
     with database.locked(), pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(put(face, "2"), timeout=0.02)
-    await put(face, "3")
-    assert (await get(face, config())).checkpoint["id"] == "3"
+        await asyncio.wait_for(put(client, "2"), timeout=0.02)
+    await put(client, "3")
+    assert (await get(client, config())).checkpoint["id"] == "3"
 
 
 async def wait_until_it_waits(task: asyncio.Task[Any]) -> None:

@@ -11,7 +11,7 @@ from langgraph.types import Command, interrupt
 from langgraph_checkpoint_custom import CheckpointSaver, StaleInterrupt
 from tests.behaviour.helpers import config, put
 from tests.graphs.scenarios.parts import Log, chain, says
-from tests.stores import Face
+from tests.stores import Client
 
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 
@@ -24,61 +24,61 @@ def ask(state: Log) -> dict[str, Any]:
     return {"log": [interrupt("inner?")]}
 
 
-async def check(face: Face, where: Any, interrupt_id: str) -> None:
-    assert isinstance(face.saver, CheckpointSaver)
-    if face.colour == "async":
-        await face.saver.acheck_interrupt(where, interrupt_id)
+async def check(client: Client, where: Any, interrupt_id: str) -> None:
+    assert isinstance(client.saver, CheckpointSaver)
+    if client.api == "async":
+        await client.saver.acheck_interrupt(where, interrupt_id)
     else:
-        await asyncio.to_thread(face.saver.check_interrupt, where, interrupt_id)
+        await asyncio.to_thread(client.saver.check_interrupt, where, interrupt_id)
 
 
-async def invoke(face: Face, graph: Any, given: Any) -> dict[str, str]:
+async def invoke(client: Client, graph: Any, given: Any) -> dict[str, str]:
     """Run, and return the ids of the open questions by what they ask."""
-    if face.colour == "async":
+    if client.api == "async":
         result = await graph.ainvoke(given, THREAD)
     else:
         result = await asyncio.to_thread(graph.invoke, given, THREAD)
     return {one.value: one.id for one in result.get("__interrupt__", ())}
 
 
-async def test_only_the_question_that_waits_may_be_answered(face: Face) -> None:
+async def test_only_the_question_that_waits_may_be_answered(client: Client) -> None:
     inner = chain(Log, ask=ask).compile()
     builder = chain(Log, one=says("one"), inner=inner)
     builder.add_node("twice", ask_twice)
     builder.add_edge("one", "twice")
-    graph = builder.compile(checkpointer=face.saver)
-    first = await invoke(face, graph, {"log": ["in"]})
+    graph = builder.compile(checkpointer=client.saver)
+    first = await invoke(client, graph, {"log": ["in"]})
     assert first.keys() == {"inner?", "first?"}
     for interrupt_id in first.values():
-        await check(face, THREAD, interrupt_id)
-    second = await invoke(face, graph, Command(resume={first["first?"]: 1}))
-    await check(face, THREAD, second["second?"])
-    await check(face, THREAD, second["inner?"])
+        await check(client, THREAD, interrupt_id)
+    second = await invoke(client, graph, Command(resume={first["first?"]: 1}))
+    await check(client, THREAD, second["second?"])
+    await check(client, THREAD, second["inner?"])
     with pytest.raises(StaleInterrupt, match=second["second?"]):
-        await check(face, THREAD, first["first?"])
-    third = await invoke(face, graph, Command(resume={second["inner?"]: 2}))
+        await check(client, THREAD, first["first?"])
+    third = await invoke(client, graph, Command(resume={second["inner?"]: 2}))
     assert third.keys() == {"second?"}
     with pytest.raises(StaleInterrupt):
-        await check(face, THREAD, second["inner?"])
-    await check(face, THREAD, third["second?"])
-    assert await invoke(face, graph, Command(resume=3)) == {}
+        await check(client, THREAD, second["inner?"])
+    await check(client, THREAD, third["second?"])
+    assert await invoke(client, graph, Command(resume=3)) == {}
     with pytest.raises(StaleInterrupt, match="waits for no answer"):
-        await check(face, THREAD, third["second?"])
+        await check(client, THREAD, third["second?"])
 
 
-async def test_an_older_checkpoint_in_the_config_does_not_matter(face: Face) -> None:
-    graph = chain(Log, ask=ask, two=says("two")).compile(checkpointer=face.saver)
-    (interrupt_id,) = (await invoke(face, graph, {"log": ["in"]})).values()
-    waiting = (await face.all(THREAD))[0].config
-    await check(face, waiting, interrupt_id)
-    await invoke(face, graph, Command(resume=1))
+async def test_an_older_checkpoint_in_the_config_does_not_matter(client: Client) -> None:
+    graph = chain(Log, ask=ask, two=says("two")).compile(checkpointer=client.saver)
+    (interrupt_id,) = (await invoke(client, graph, {"log": ["in"]})).values()
+    waiting = (await client.all(THREAD))[0].config
+    await check(client, waiting, interrupt_id)
+    await invoke(client, graph, Command(resume=1))
     with pytest.raises(StaleInterrupt):
-        await check(face, waiting, interrupt_id)
+        await check(client, waiting, interrupt_id)
 
 
-async def test_a_thread_without_questions(face: Face) -> None:
+async def test_a_thread_without_questions(client: Client) -> None:
     with pytest.raises(StaleInterrupt, match="no answer"):
-        await check(face, THREAD, "x")
-    await put(face, "1")
+        await check(client, THREAD, "x")
+    await put(client, "1")
     with pytest.raises(StaleInterrupt, match="no answer"):
-        await check(face, config(), "x")
+        await check(client, config(), "x")

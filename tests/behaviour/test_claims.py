@@ -26,18 +26,20 @@ from langgraph_checkpoint_custom.model.keys import CLAIM_KEY
 from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
 from tests.graphs.scenarios.parts import Log, chain, says
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 
 
 @asynccontextmanager
-async def claimed(face: Face, thread_id: str = "thread", *, lost: bool = False, **options: Any) -> AsyncIterator[Lease]:
-    """A claim in either colour, which is `lost` when the block ends or is not."""
-    lease = face.saver.claim(thread_id, **options)  # type: ignore[attr-defined]
+async def claimed(
+    client: Client, thread_id: str = "thread", *, lost: bool = False, **options: Any
+) -> AsyncIterator[Lease]:
+    """A claim in either api, which is `lost` when the block ends or is not."""
+    lease = client.saver.claim(thread_id, **options)  # type: ignore[attr-defined]
     enter, leave = lease.__aenter__, lease.__aexit__
-    if face.colour == "sync":
+    if client.api == "sync":
         enter, leave = partial(asyncio.to_thread, lease.__enter__), partial(asyncio.to_thread, lease.__exit__)
     await enter()
     try:
@@ -49,8 +51,8 @@ async def claimed(face: Face, thread_id: str = "thread", *, lost: bool = False, 
         await leave(None, None, None)
 
 
-async def run(face: Face, graph: Any, given: Any, where: RunnableConfig, **options: Any) -> Any:
-    if face.colour == "async":
+async def run(client: Client, graph: Any, given: Any, where: RunnableConfig, **options: Any) -> Any:
+    if client.api == "async":
         return await graph.ainvoke(given, where, **options)
     return await asyncio.to_thread(graph.invoke, given, where, **options)
 
@@ -67,94 +69,94 @@ def at(lease: Lease, checkpoint_id: str | None = None) -> RunnableConfig:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_a_run_with_a_claim_is_a_run(face: Face, database: Database, durability: str) -> None:
-    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=face.saver)
-    async with claimed(face, owner="me") as lease:
-        state = await run(face, graph, {"log": ["x"]}, lease.config, durability=durability)
+async def test_a_run_with_a_claim_is_a_run(client: Client, database: Database, durability: str) -> None:
+    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=client.saver)
+    async with claimed(client, owner="me") as lease:
+        state = await run(client, graph, {"log": ["x"]}, lease.config, durability=durability)
         assert state["log"] == ["x", "one", "two"]
-        again = await run(face, graph, {"log": ["y"]}, lease.config, durability=durability)
-    found = await get(face, THREAD)
+        again = await run(client, graph, {"log": ["y"]}, lease.config, durability=durability)
+    found = await get(client, THREAD)
     assert found.checkpoint["channel_values"]["log"] == again["log"] == [*state["log"], "y", "one", "two"]
     token = lease.config["configurable"]["__langgraph_checkpoint_claim"]
     assert token not in str(found)
     assert all(token.encode() not in cell for cell in database.cells())
 
 
-async def test_questions_and_subgraphs_keep_the_claim(face: Face, database: Database) -> None:
+async def test_questions_and_subgraphs_keep_the_claim(client: Client, database: Database) -> None:
     """In the namespaces of subgraphs it is the thread's claim, too."""
 
     def ask(state: Log) -> Any:
         return {"log": [interrupt("who?")]}
 
     inner = chain(Log, ask=ask, after=says("after")).compile()
-    graph = chain(Log, inner=inner, last=says("last")).compile(checkpointer=face.saver)
-    async with claimed(face, lost=True) as lease:
-        await run(face, graph, {"log": ["x"]}, lease.config)
-        state = await run(face, graph, Command(resume="me"), lease.config)
+    graph = chain(Log, inner=inner, last=says("last")).compile(checkpointer=client.saver)
+    async with claimed(client, lost=True) as lease:
+        await run(client, graph, {"log": ["x"]}, lease.config)
+        state = await run(client, graph, Command(resume="me"), lease.config)
         assert state["log"][-3:] == ["me", "after", "last"]
-        await run(face, graph, {"log": ["y"]}, lease.config)
+        await run(client, graph, {"log": ["y"]}, lease.config)
         takes_over(database)
         before = sorted(database.cells())
         with pytest.raises(ClaimLost):
-            await run(face, graph, Command(resume="me"), lease.config)
+            await run(client, graph, Command(resume="me"), lease.config)
     assert sorted(database.cells()) == before
 
 
-async def test_others_are_told_who_has_it_and_until_when(face: Face) -> None:
-    async with claimed(face, owner="worker 1", ttl_seconds=100) as lease:
+async def test_others_are_told_who_has_it_and_until_when(client: Client) -> None:
+    async with claimed(client, owner="worker 1", ttl_seconds=100) as lease:
         assert lease.owner == "worker 1"
         with pytest.raises(ThreadBusy, match="'thread' is claimed by 'worker 1' until 20") as caught:
-            async with claimed(face):
+            async with claimed(client):
                 pass
         assert (caught.value.thread_id, caught.value.owner) == ("thread", "worker 1")
         assert 80 < (caught.value.expires_at - datetime.now(timezone.utc)).total_seconds() <= 101
-        async with claimed(face, "another"):
+        async with claimed(client, "another"):
             pass
-    async with claimed(face) as mine:
+    async with claimed(client) as mine:
         assert mine.owner.endswith(f":{os.getpid()}")
 
 
-async def test_the_heart_beats_as_long_as_the_block_lasts(face: Face) -> None:
-    async with claimed(face, ttl_seconds=1.5):  # A beat may be a second late, on a busy machine.
+async def test_the_heart_beats_as_long_as_the_block_lasts(client: Client) -> None:
+    async with claimed(client, ttl_seconds=1.5):  # A beat may be a second late, on a busy machine.
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
             with pytest.raises(ThreadBusy):
-                async with claimed(face):
+                async with claimed(client):
                     pass
             await asyncio.sleep(0.05)
 
 
-async def test_what_comes_with_a_lost_claim_is_not_stored(face: Face, database: Database) -> None:
-    async with claimed(face, lost=True) as lease:
-        await put(face, "1", {"a": ["x"]})
-        await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+async def test_what_comes_with_a_lost_claim_is_not_stored(client: Client, database: Database) -> None:
+    async with claimed(client, lost=True) as lease:
+        await put(client, "1", {"a": ["x"]})
+        await client.put_writes(at(lease, "1"), [("a", 1)], "task")
         takes_over(database)
         before = sorted(database.cells())
         with pytest.raises(ClaimLost, match="'thread'"):
-            await face.put_writes(at(lease, "1"), [("a", 1), ("b", [2])], "task 2")
+            await client.put_writes(at(lease, "1"), [("a", 1), ("b", [2])], "task 2")
         with pytest.raises(ClaimLost, match="'thread'"):
-            await face.put_writes(at(lease, "1"), [("__error__", "x")], "task")
-        document = (await get(face, config(checkpoint_id="1"))).checkpoint | {"id": "2"}
+            await client.put_writes(at(lease, "1"), [("__error__", "x")], "task")
+        document = (await get(client, config(checkpoint_id="1"))).checkpoint | {"id": "2"}
         with pytest.raises(ClaimLost, match="'thread'"):
-            await face.put(at(lease, "1"), document, {}, document["channel_versions"])
+            await client.put(at(lease, "1"), document, {}, document["channel_versions"])
         assert sorted(database.cells()) == before
-    assert ids_of(await face.all(config())) == ["1"]
+    assert ids_of(await client.all(config())) == ["1"]
 
 
-async def test_the_claim_of_one_thread_is_none_on_another(face: Face) -> None:
-    async with claimed(face, "another") as lease:
+async def test_the_claim_of_one_thread_is_none_on_another(client: Client) -> None:
+    async with claimed(client, "another") as lease:
         with pytest.raises(ClaimLost):
-            await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+            await client.put_writes(at(lease, "1"), [("a", 1)], "task")
 
 
-async def test_whoever_claims_nothing_is_not_held_up(face: Face) -> None:
-    async with claimed(face):
-        await put(face, "1")
+async def test_whoever_claims_nothing_is_not_held_up(client: Client) -> None:
+    async with claimed(client):
+        await put(client, "1")
 
 
-async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(face: Face, database: Database) -> None:
+async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(client: Client, database: Database) -> None:
     async def fails() -> None:
-        async with claimed(face):
+        async with claimed(client):
             takes_over(database)
             raise ZeroDivisionError
 
@@ -162,8 +164,8 @@ async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(face: Face,
         await fails()
 
 
-async def test_a_heart_that_finds_the_claim_gone_says_so(face: Face, database: Database) -> None:
-    async with claimed(face, lost=True, ttl_seconds=0.3) as lease:
+async def test_a_heart_that_finds_the_claim_gone_says_so(client: Client, database: Database) -> None:
+    async with claimed(client, lost=True, ttl_seconds=0.3) as lease:
         takes_over(database)
         for _ in range(200):
             if lease.is_lost:
@@ -172,15 +174,15 @@ async def test_a_heart_that_finds_the_claim_gone_says_so(face: Face, database: D
         assert lease.is_lost
 
 
-async def test_a_write_waits_for_a_takeover_that_is_going_on(face: Face, database: Database) -> None:
+async def test_a_write_waits_for_a_takeover_that_is_going_on(client: Client, database: Database) -> None:
     """And so it is stored before it or refused, never stored after it."""
-    async with claimed(face, lost=True) as lease:
+    async with claimed(client, lost=True) as lease:
         with closing(database.connect()) as other:
             if database.kind == "postgres":
                 (lock,) = PostgresDialect("langgraph_checkpoint")._lock("thread")
                 other.execute(lock.sql, lock.values())
             other.execute("UPDATE claims SET token = 'another'")
-            writing = asyncio.create_task(face.put_writes(at(lease, "1"), [("a", 1)], "task"))
+            writing = asyncio.create_task(client.put_writes(at(lease, "1"), [("a", 1)], "task"))
             await asyncio.sleep(0.3)  # It must not be done by then.
             assert not writing.done()
             other.commit()
@@ -189,33 +191,33 @@ async def test_a_write_waits_for_a_takeover_that_is_going_on(face: Face, databas
 
 
 async def test_a_run_that_outlives_the_deletion_of_its_thread_brings_nothing_back(
-    face: Face, database: Database
+    client: Client, database: Database
 ) -> None:
     """If the run has a claim, and whoever deletes takes one."""
-    async with claimed(face, lost=True, ttl_seconds=1000) as lease:
+    async with claimed(client, lost=True, ttl_seconds=1000) as lease:
         where = at(lease)
         document = checkpoint("1", {"a": LONG, "b": [1]})
-        await face.put(where, document, metadata(), document["channel_versions"])
+        await client.put(where, document, metadata(), document["channel_versions"])
         with pytest.raises(ThreadBusy):  # The run goes on.
-            async with claimed(face):
+            async with claimed(client):
                 pass
         past = "0" if database.kind == "sqlite" else "to_timestamp(0)"
         database.run(f"UPDATE claims SET expires_at = {past}")
-        async with claimed(face):
-            await face.delete_thread("thread")
+        async with claimed(client):
+            await client.delete_thread("thread")
         late = checkpoint("2", {"a": LONG, "b": [2]})
         with pytest.raises(ClaimLost):
-            await face.put(at(lease, "1"), late, metadata(), late["channel_versions"])
+            await client.put(at(lease, "1"), late, metadata(), late["channel_versions"])
         with pytest.raises(ClaimLost):
-            await face.put_writes(at(lease, "1"), [("a", 1)], "task")
+            await client.put_writes(at(lease, "1"), [("a", 1)], "task")
     assert set(database.counts().values()) == {0}
 
 
-async def test_what_dead_owners_left_is_cleared_away(face: Face, database: Database) -> None:
-    async with claimed(face, "old", lost=True, ttl_seconds=1000):
+async def test_what_dead_owners_left_is_cleared_away(client: Client, database: Database) -> None:
+    async with claimed(client, "old", lost=True, ttl_seconds=1000):
         long_ago = "0" if database.kind == "sqlite" else "to_timestamp(0)"
         database.run(f"UPDATE claims SET expires_at = {long_ago}")
-        async with claimed(face, "new"):
+        async with claimed(client, "new"):
             assert database.run("SELECT thread_id FROM claims") == [("new",)]
 
 
@@ -301,14 +303,14 @@ def test_what_cannot_be_claimed(saver: CheckpointSaver, thread_id: Any, options:
         saver.claim(thread_id, **options)
 
 
-async def test_an_empty_token_is_no_claim(face: Face) -> None:
+async def test_an_empty_token_is_no_claim(client: Client) -> None:
     nobodys: RunnableConfig = {"configurable": {**config("thread", "1")["configurable"], CLAIM_KEY: ""}}
-    async with claimed(face):
+    async with claimed(client):
         with pytest.raises(ConfigError, match="token of the claim is empty"):
-            await face.put(nobodys, checkpoint("2", {"a": 1}), metadata(), {})
+            await client.put(nobodys, checkpoint("2", {"a": 1}), metadata(), {})
         with pytest.raises(ConfigError, match="token of the claim is empty"):
-            await face.put_writes(nobodys, [("a", 1)], "task")
-    assert await face.all(None) == []
+            await client.put_writes(nobodys, [("a", 1)], "task")
+    assert await client.all(None) == []
 
 
 # Interrupted and cancelled owners
@@ -316,10 +318,10 @@ async def test_an_empty_token_is_no_claim(face: Face) -> None:
 
 @pytest.mark.parametrize("moment", ["taking", "before releasing", "releasing"])
 async def test_an_owner_that_is_interrupted_leaves_no_claim(
-    face: Face, moment: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is Ctrl-C, or the task is cancelled, before what was asked for is done, or before the answer comes."""
-    lease = face.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
+    lease = client.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
     driver = lease._driver
     run, arun = driver.run, driver.arun
 
@@ -351,10 +353,10 @@ async def test_an_owner_that_is_interrupted_leaves_no_claim(
         async with lease:
             monkeypatch.setattr(driver, "arun", cancelled)
 
-    task = asyncio.create_task(ahold() if face.colour == "async" else asyncio.to_thread(hold))
+    task = asyncio.create_task(ahold() if client.api == "async" else asyncio.to_thread(hold))
     (ended,) = await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError if face.colour == "async" else type(None))
-    async with claimed(face):
+    assert isinstance(ended, asyncio.CancelledError if client.api == "async" else type(None))
+    async with claimed(client):
         pass
 
 

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom import CheckpointSaver, ClosedError, CorruptCheckpoint
 from tests.behaviour.helpers import CountingSerializer, config, get, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 KEY = b"0123456789abcdef"
 
@@ -24,14 +24,14 @@ class Mine:
     value: int
 
 
-async def test_a_copy_sees_what_the_original_sees(face: Face) -> None:
-    clone = Face(copy.copy(face.saver), face.colour)
-    await put(face, "1", {"a": [1]})
-    assert await get(clone, config()) == await get(face, config())
+async def test_a_copy_sees_what_the_original_sees(client: Client) -> None:
+    clone = Client(copy.copy(client.saver), client.api)
+    await put(client, "1", {"a": [1]})
+    assert await get(clone, config()) == await get(client, config())
     where = await put(clone, "2", {"a": [2]}, parent=config(checkpoint_id="1"))
     await clone.put_writes(where, [("a", 3)], "task")
-    assert await get(clone, config()) == await get(face, config())
-    assert await face.all(config()) == await clone.all(config())
+    assert await get(clone, config()) == await get(client, config())
+    assert await client.all(config()) == await clone.all(config())
 
 
 async def test_a_copy_of_an_unused_saver_shares_what_is_opened_later(store: Store) -> None:
@@ -39,74 +39,74 @@ async def test_a_copy_of_an_unused_saver_shares_what_is_opened_later(store: Stor
     path = "sqlite:///:memory:" if store.kind == "sqlite" else store.url
     with Store(store.kind, path).open() as original:
         clone = copy.copy(original)
-        await put(Face(clone, "sync"), "1", {"a": [1]})
-        assert (await get(Face(original, "async"), config())).checkpoint["channel_values"] == {"a": [1]}
+        await put(Client(clone, "sync"), "1", {"a": [1]})
+        assert (await get(Client(original, "async"), config())).checkpoint["channel_values"] == {"a": [1]}
 
 
-async def test_each_copy_has_a_serializer_of_its_own(face: Face) -> None:
-    clone_saver = copy.copy(face.saver)
-    clone = Face(clone_saver, face.colour)
+async def test_each_copy_has_a_serializer_of_its_own(client: Client) -> None:
+    clone_saver = copy.copy(client.saver)
+    clone = Client(clone_saver, client.api)
     clone_saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
-    await put(face, "1", {"a": [1]})
+    await put(client, "1", {"a": [1]})
     await put(clone, "2", {"a": [2]})
-    assert isinstance(face.saver.serde, JsonPlusSerializer)
+    assert isinstance(client.saver.serde, JsonPlusSerializer)
     assert (await get(clone, config())).checkpoint["channel_values"] == {"a": [2]}
-    assert (await get(face, config(checkpoint_id="1"))).checkpoint["channel_values"] == {"a": [1]}
+    assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"] == {"a": [1]}
     with pytest.raises(CorruptCheckpoint, match="without encryption"):
         await clone.get_tuple(config(checkpoint_id="1"))
     with pytest.raises(CorruptCheckpoint, match=r"msgpack\+aes"):
-        await face.get_tuple(config())
+        await client.get_tuple(config())
 
 
-async def test_the_serializer_is_read_when_a_method_is_called(face: Face) -> None:
+async def test_the_serializer_is_read_when_a_method_is_called(client: Client) -> None:
     first, second = CountingSerializer(), CountingSerializer()
-    face.saver.serde = first
-    where = await put(face, "1", {"a": [1]})
-    face.saver.serde = second
-    await get(face, where)
-    await face.history(where, ["a"])
-    assert await face.all(config())
-    await face.put_writes(where, [("a", 1)], "task")
+    client.saver.serde = first
+    where = await put(client, "1", {"a": [1]})
+    client.saver.serde = second
+    await get(client, where)
+    await client.history(where, ["a"])
+    assert await client.all(config())
+    await client.put_writes(where, [("a", 1)], "task")
     assert (first.loaded, second.dumped) == (0, 1)
     assert first.dumped > 0
     assert second.loaded > 0
 
 
-async def test_an_allowlist_makes_a_clone_that_knows_more_types(store: Store, colour: str) -> None:
+async def test_an_allowlist_makes_a_clone_that_knows_more_types(store: Store, api: str) -> None:
     with store.open(serde=JsonPlusSerializer(allowed_msgpack_modules=None)) as strict:
-        await put(Face(strict, colour), "1", {"a": [Mine(1)]})
+        await put(Client(strict, api), "1", {"a": [Mine(1)]})
         allowing = strict.with_allowlist([(Mine.__module__, Mine.__name__)])
         assert isinstance(allowing, CheckpointSaver)
         assert allowing is not strict
         assert type(allowing) is type(strict)
-        read = (await get(Face(allowing, colour), config())).checkpoint["channel_values"]
+        read = (await get(Client(allowing, api), config())).checkpoint["channel_values"]
         assert read == {"a": [Mine(1)]}
         # As with LangGraph: what was stored of it, and its warning.
-        blocked = (await get(Face(strict, colour), config())).checkpoint["channel_values"]
+        blocked = (await get(Client(strict, api), config())).checkpoint["channel_values"]
         assert type(blocked["a"][0]) is not Mine
 
 
-async def test_an_allowlist_keeps_the_encryption(store: Store, colour: str) -> None:
+async def test_an_allowlist_keeps_the_encryption(store: Store, api: str) -> None:
     inner = JsonPlusSerializer(allowed_msgpack_modules=None)
     serde = EncryptedSerializer.from_pycryptodome_aes(inner, key=KEY)
     with store.open(serde=serde) as strict:
-        allowing = Face(strict.with_allowlist([(Mine.__module__, Mine.__name__)]), colour)
+        allowing = Client(strict.with_allowlist([(Mine.__module__, Mine.__name__)]), api)
         await put(allowing, "1", {"a": [Mine(1)]})
         assert (await get(allowing, config())).checkpoint["channel_values"] == {"a": [Mine(1)]}
         assert isinstance(allowing.saver.serde, EncryptedSerializer)
 
 
-async def test_closing_one_closes_all(store: Store, colour: str) -> None:
+async def test_closing_one_closes_all(store: Store, api: str) -> None:
     original = store.open()
     clone = copy.copy(original)
-    await put(Face(clone, colour), "1")
+    await put(Client(clone, api), "1")
     original.close()
     for saver in (original, clone):
         with pytest.raises(ClosedError):
-            await Face(saver, colour).get_tuple(config())
+            await Client(saver, api).get_tuple(config())
 
 
-async def test_a_serializer_without_types_will_do(store: Store, colour: str) -> None:
+async def test_a_serializer_without_types_will_do(store: Store, api: str) -> None:
     """LangGraph wraps one that has only `dumps` and `loads`."""
 
     class Untyped:
@@ -118,28 +118,28 @@ async def test_a_serializer_without_types_will_do(store: Store, colour: str) -> 
 
     untyped: Any = Untyped()
     with store.open(serde=untyped) as saver:
-        face = Face(saver, colour)
-        await put(face, "1", {"a": [1], "b": "small"})
-        assert (await get(face, config())).checkpoint["channel_values"] == {"a": [1], "b": "small"}
-        assert len(await face.all(config(), filter={"source": "loop"})) == 1
+        client = Client(saver, api)
+        await put(client, "1", {"a": [1], "b": "small"})
+        assert (await get(client, config())).checkpoint["channel_values"] == {"a": [1], "b": "small"}
+        assert len(await client.all(config(), filter={"source": "loop"})) == 1
 
 
-async def test_a_serializer_may_give_any_kind_of_bytes(store: Store, colour: str) -> None:
+async def test_a_serializer_may_give_any_kind_of_bytes(store: Store, api: str) -> None:
     class Views(JsonPlusSerializer):
         def dumps_typed(self, obj: Any) -> tuple[str, Any]:
             type_, data = super().dumps_typed(obj)
             return type_, memoryview(bytearray(data))
 
     with store.open(serde=Views()) as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1", {"a": [1], "raw": b"x" * 1000})
-        await face.put_writes(where, [("a", bytearray(b"x"))], "task")
-        found = await get(face, where)
+        client = Client(saver, api)
+        where = await put(client, "1", {"a": [1], "raw": b"x" * 1000})
+        await client.put_writes(where, [("a", bytearray(b"x"))], "task")
+        found = await get(client, where)
         assert found.checkpoint["channel_values"] == {"a": [1], "raw": b"x" * 1000}
         assert found.pending_writes == [("task", "a", bytearray(b"x"))]
 
 
-async def test_a_serializer_may_be_a_dataclass_or_have_slots(store: Store, colour: str) -> None:
+async def test_a_serializer_may_be_a_dataclass_or_have_slots(store: Store, api: str) -> None:
     """So that it can neither be hashed nor be referred to weakly."""
 
     @dataclass
@@ -166,7 +166,7 @@ async def test_a_serializer_may_be_a_dataclass_or_have_slots(store: Store, colou
 
     for number, kind in enumerate((Comparable, Slotted)):
         with store.open(serde=kind(JsonPlusSerializer())) as saver:
-            face = Face(saver, colour)
-            await put(face, str(number), {"a": [1]}, thread_id=kind.__name__)
-            assert (await get(face, config(kind.__name__))).checkpoint["channel_values"] == {"a": [1]}
-            assert len(await face.all(config(kind.__name__), filter={"source": "loop"})) == 1
+            client = Client(saver, api)
+            await put(client, str(number), {"a": [1]}, thread_id=kind.__name__)
+            assert (await get(client, config(kind.__name__))).checkpoint["channel_values"] == {"a": [1]}
+            assert len(await client.all(config(kind.__name__), filter={"source": "loop"})) == 1

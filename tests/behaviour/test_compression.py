@@ -10,7 +10,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langgraph_checkpoint_custom import ConfigError
 from tests.behaviour.helpers import Database, config, get, next_uuid, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 CHOICES = (None, True, False)
 WORDS = "the same words again and again, " * 40
@@ -34,72 +34,72 @@ def forms(database: Database) -> set[str]:
     return {type_.partition("|")[2] for type_, _ in rows if type_ != "bytes"}
 
 
-async def fill(face: Face, thread_id: str = "thread") -> list[Any]:
+async def fill(client: Client, thread_id: str = "thread") -> list[Any]:
     """Three checkpoints of a thread, the last of which has a large write; and their values."""
     where, values = None, []
     for turns in (20, 30, 40):
         values.append(state(turns))
-        where = await put(face, next_uuid(), values[-1], parent=where, thread_id=thread_id)
+        where = await put(client, next_uuid(), values[-1], parent=where, thread_id=thread_id)
     assert where
-    await face.put_writes(where, [("text", WORDS)], "task")
+    await client.put_writes(where, [("text", WORDS)], "task")
     return values
 
 
-async def check(face: Face, values: list[Any], thread_id: str = "thread") -> None:
-    found = await face.all(config(thread_id))
+async def check(client: Client, values: list[Any], thread_id: str = "thread") -> None:
+    found = await client.all(config(thread_id))
     assert [each.checkpoint["channel_values"] for each in reversed(found)] == values
     assert found[0].pending_writes == [("task", "text", WORDS)]
 
 
 @pytest.mark.parametrize("compress", CHOICES)
-async def test_what_is_chosen_is_stored(store: Store, database: Database, colour: str, compress: bool | None) -> None:
+async def test_what_is_chosen_is_stored(store: Store, database: Database, api: str, compress: bool | None) -> None:
     with store.open(compress=compress) as saver:
-        face = Face(saver, colour)
-        await check(face, await fill(face))
+        client = Client(saver, api)
+        await check(client, await fill(client))
     compressed = store.kind == "postgres" if compress is None else compress
     assert forms(database) == ({"", "z", "p"} if compressed else {"", "p"})
 
 
 @pytest.mark.parametrize("compress", [True, False])
 async def test_a_saver_with_another_choice_reads_and_goes_on(
-    store: Store, database: Database, colour: str, compress: bool
+    store: Store, database: Database, api: str, compress: bool
 ) -> None:
     with store.open(compress=compress) as one, store.open(compress=not compress) as other:
-        values = await fill(Face(one, colour))
-        await check(Face(other, colour), values)
+        values = await fill(Client(one, api))
+        await check(Client(other, api), values)
         parts = database.count("blobs")
-        before = await get(Face(other, colour), config())
+        before = await get(Client(other, api), config())
         values.append(state(41))
-        where = await put(Face(other, colour), next_uuid(), values[-1], parent=before.config)
-        await Face(other, colour).put_writes(where, [("text", WORDS)], "task")
+        where = await put(Client(other, api), next_uuid(), values[-1], parent=before.config)
+        await Client(other, api).put_writes(where, [("text", WORDS)], "task")
         assert database.count("blobs") <= parts + 5  # The three channels' own, and the list's last part or two.
-        await check(Face(one, colour), values)
+        await check(Client(one, api), values)
     assert forms(database) == {"", "z", "p"}
 
 
 async def test_what_is_there_takes_the_other_form_when_it_is_stored_anew(
-    store: Store, database: Database, colour: str
+    store: Store, database: Database, api: str
 ) -> None:
     with store.open(compress=False) as saver:
-        values = await fill(Face(saver, colour))
+        values = await fill(Client(saver, api))
     plain = sum(map(len, database.cells()))
     with store.open(compress=True) as saver:
-        face = Face(saver, colour)
-        renewal = await face.do("reencrypt")
+        client = Client(saver, api)
+        renewal = await client.do("reencrypt")
         assert renewal.unreadable == []
         assert renewal.renewed
-        await check(face, values)
+        await check(client, values)
         assert forms(database) == {"", "z", "p"}
         assert sum(map(len, database.cells())) < plain / 3
-        assert (await face.do("reencrypt")).renewed == 0
+        assert (await client.do("reencrypt")).renewed == 0
 
 
-async def test_what_is_encrypted_is_never_compressed(store: Store, database: Database, colour: str) -> None:
+async def test_what_is_encrypted_is_never_compressed(store: Store, database: Database, api: str) -> None:
     """The length would tell something about the text."""
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde, compress=True) as saver:
-        face = Face(saver, colour)
-        await check(face, await fill(face))
+        client = Client(saver, api)
+        await check(client, await fill(client))
     assert forms(database) == {"b", "pb"}
 
 

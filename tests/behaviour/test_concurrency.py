@@ -25,14 +25,14 @@ from tests.behaviour.helpers import (
     next_uuid,
     put,
 )
-from tests.stores import Face
+from tests.stores import Client
 
 TASKS = 64
 WORKERS = 16
 STEPS = 4
 
 
-async def run_thread(face: Face, thread_id: str) -> None:
+async def run_thread(client: Client, thread_id: str) -> None:
     """What a run does: put, writes, reads, a list with writes in its body, and a look back."""
     where = None
     versions = new_versions(["shared", "own"])
@@ -41,7 +41,7 @@ async def run_thread(face: Face, thread_id: str) -> None:
         new = versions if step == 0 else {"own": versions["own"]}
         values = {"shared": [thread_id, LONG], "own": [step], "small": step}
         where = await put(
-            face,
+            client,
             next_uuid(),
             values,
             thread_id=thread_id,
@@ -50,24 +50,24 @@ async def run_thread(face: Face, thread_id: str) -> None:
             new=new,
             meta=metadata(step),
         )
-        await face.put_writes(where, [("own", step), ("__error__", thread_id)], f"task {step}")
-        found = await get(face, config(thread_id))
+        await client.put_writes(where, [("own", step), ("__error__", thread_id)], f"task {step}")
+        found = await get(client, config(thread_id))
         assert found.config == where
         assert found.checkpoint["channel_values"] == values
         assert found.pending_writes is not None
         assert sorted(found.pending_writes) == [(f"task {step}", "__error__", thread_id), (f"task {step}", "own", step)]
     seen = []
-    async for found in face.list(config(thread_id)):
+    async for found in client.list(config(thread_id)):
         seen.append(found.metadata["step"])
-        await face.put_writes(found.config, [("seen", 1)], "list")
+        await client.put_writes(found.config, [("seen", 1)], "list")
     assert seen == list(range(STEPS))[::-1]
-    assert (await face.history(config(thread_id), ["shared"]))["shared"]["seed"] == [thread_id, LONG]
+    assert (await client.history(config(thread_id), ["shared"]))["shared"]["seed"] == [thread_id, LONG]
 
 
 async def test_64_tasks_at_once(saver: CheckpointSaver) -> None:
-    face = Face(saver, "async")
-    await asyncio.gather(*(run_thread(face, f"t {number}") for number in range(TASKS)))
-    assert len(await face.all(None)) == TASKS * STEPS
+    client = Client(saver, "async")
+    await asyncio.gather(*(run_thread(client, f"t {number}") for number in range(TASKS)))
+    assert len(await client.all(None)) == TASKS * STEPS
 
 
 def in_workers(work: Callable[[int], object], count: int = WORKERS) -> None:
@@ -91,7 +91,7 @@ def in_workers(work: Callable[[int], object], count: int = WORKERS) -> None:
     assert errors == []
 
 
-class Blocking(Face):
+class Blocking(Client):
     """Calls the sync methods where it stands, so that a coroutine of it runs in an OS thread of ours."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
@@ -103,15 +103,15 @@ class Blocking(Face):
 
 @pytest.mark.parametrize("way", ["sync", "a loop in each"])
 def test_16_workers_at_once(saver: CheckpointSaver, way: str) -> None:
-    face = Blocking(saver) if way == "sync" else Face(saver, "async")
-    in_workers(lambda number: asyncio.run(run_thread(face, f"t {number}")))
+    client = Blocking(saver) if way == "sync" else Client(saver, "async")
+    in_workers(lambda number: asyncio.run(run_thread(client, f"t {number}")))
     assert len(list(saver.list(None))) == WORKERS * STEPS
 
 
 def test_workers_and_tasks_at_once(saver: CheckpointSaver) -> None:
     async def tasks(number: int) -> None:
-        face = Face(saver, "async")
-        await asyncio.gather(*(run_thread(face, f"t {number} {task}") for task in range(4)))
+        client = Client(saver, "async")
+        await asyncio.gather(*(run_thread(client, f"t {number} {task}") for task in range(4)))
 
     def work(number: int) -> None:
         asyncio.run(run_thread(Blocking(saver), f"t {number}") if number % 2 else tasks(number))
@@ -145,20 +145,20 @@ def test_loops_may_come_and_go_at_once(saver: CheckpointSaver) -> None:
 
 async def test_the_first_use_may_come_from_everywhere_at_once(saver: CheckpointSaver) -> None:
     """Opening, and on SQLite making the tables, happens once."""
-    face = Face(saver, "async")
+    client = Client(saver, "async")
     workers = asyncio.to_thread(in_workers, lambda number: asyncio.run(put(Blocking(saver), f"sync {number}")))
-    await asyncio.gather(workers, *(put(face, f"async {number}") for number in range(WORKERS)))
-    assert len(await face.all(config())) == 2 * WORKERS
+    await asyncio.gather(workers, *(put(client, f"async {number}") for number in range(WORKERS)))
+    assert len(await client.all(config())) == 2 * WORKERS
 
 
-async def test_writers_of_one_thread_lose_nothing(face: Face) -> None:
+async def test_writers_of_one_thread_lose_nothing(client: Client) -> None:
     """The tasks of a superstep save their writes at once, and each write has one winner."""
-    where = await put(face, "1")
-    calls = [face.put_writes(where, [("a", task), ("b", task)], f"task {task}") for task in range(32)]
-    calls += [face.put_writes(where, [("a", rival)], "contended") for rival in range(32)]
-    calls += [face.put_writes(where, [("__resume__", rival)], "contended") for rival in range(32)]
+    where = await put(client, "1")
+    calls = [client.put_writes(where, [("a", task), ("b", task)], f"task {task}") for task in range(32)]
+    calls += [client.put_writes(where, [("a", rival)], "contended") for rival in range(32)]
+    calls += [client.put_writes(where, [("__resume__", rival)], "contended") for rival in range(32)]
     await asyncio.gather(*calls)
-    found = (await get(face, where)).pending_writes or []
+    found = (await get(client, where)).pending_writes or []
     assert sorted(write for write in found if write[0] != "contended") == sorted(
         (f"task {task}", channel, task) for task in range(32) for channel in "ab"
     )
@@ -180,7 +180,7 @@ async def beside(work: Coroutine[Any, Any, None], other: Callable[[], Awaitable[
 
 
 @pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
-async def test_readers_never_see_half_a_checkpoint(face: Face) -> None:
+async def test_readers_never_see_half_a_checkpoint(client: Client) -> None:
     """Its document, its values and its metadata appear and change together."""
     channels = [f"channel {number}" for number in range(8)]
 
@@ -190,10 +190,10 @@ async def test_readers_never_see_half_a_checkpoint(face: Face) -> None:
     async def write() -> None:
         for step in range(25):
             versions = dict.fromkeys(channels, str(step % 3))
-            await put(face, "1", values(step), versions=versions, meta=metadata(step))
+            await put(client, "1", values(step), versions=versions, meta=metadata(step))
 
     async def read() -> None:
-        found = await face.get_tuple(config())
+        found = await client.get_tuple(config())
         if found is not None:
             step = found.metadata["step"]
             assert found.checkpoint["channel_values"] == values(step)
@@ -201,26 +201,26 @@ async def test_readers_never_see_half_a_checkpoint(face: Face) -> None:
     assert await beside(write(), read) > 0
 
 
-async def test_copies_and_deletions_are_seen_whole_or_not_at_all(face: Face) -> None:
+async def test_copies_and_deletions_are_seen_whole_or_not_at_all(client: Client) -> None:
     for step in range(5):
-        await put(face, str(step), {"a": [step]})
+        await put(client, str(step), {"a": [step]})
 
     async def write() -> None:
         for _ in range(10):
-            await face.copy_thread("thread", "copy")
-            await face.delete_thread("copy")
+            await client.copy_thread("thread", "copy")
+            await client.delete_thread("copy")
 
     async def read() -> None:
-        if face.colour == "async":
-            found = [each async for each in face.saver.alist(config("copy"))]
+        if client.api == "async":
+            found = [each async for each in client.saver.alist(config("copy"))]
         else:
-            found = await asyncio.to_thread(lambda: list(face.saver.list(config("copy"))))
+            found = await asyncio.to_thread(lambda: list(client.saver.list(config("copy"))))
         assert len(found) in (0, 5)
 
     assert await beside(write(), read) > 0
 
 
-async def test_a_run_that_writes_during_prunes_loses_nothing(face: Face) -> None:
+async def test_a_run_that_writes_during_prunes_loses_nothing(client: Client) -> None:
     """A big value that does not change, and a delta channel with a snapshot now and then."""
 
     async def run() -> None:
@@ -236,40 +236,40 @@ async def test_a_run_that_writes_during_prunes_loses_nothing(face: Face) -> None
             else:
                 meta = metadata(step, counters_since_delta_snapshot={"delta": [1, 1]})
             new = {"delta": versions["delta"]} | ({"big": versions["big"]} if step == 0 else {})
-            where = await put(face, next_uuid(), values, parent=where, versions=versions, new=new, meta=meta)
+            where = await put(client, next_uuid(), values, parent=where, versions=versions, new=new, meta=meta)
             if step != seed:
-                for walk in (await face.history(where, ["delta"]), await default_walk(face, where, ["delta"])):
+                for walk in (await client.history(where, ["delta"]), await default_walk(client, where, ["delta"])):
                     writes = [("task", "delta", each) for each in range(since, step)]
                     assert walk == {"delta": {"writes": writes, "seed": _DeltaSnapshot(seed)}}, step
-            await face.put_writes(where, [("delta", step)], "task")
-            found = await get(face, config())
+            await client.put_writes(where, [("delta", step)], "task")
+            found = await get(client, config())
             assert found.config == where
             assert found.checkpoint["channel_values"] == values
 
     async def prune() -> None:
-        await asyncio.gather(face.prune(["thread"]), face.prune(["thread"]))
+        await asyncio.gather(client.prune(["thread"]), client.prune(["thread"]))
 
     assert await beside(run(), prune) > 0
-    await face.prune(["thread"])
-    assert len(await face.all(config())) == 1
-    assert (await get(face, config())).checkpoint["channel_values"]["big"] == [LONG]
+    await client.prune(["thread"])
+    assert len(await client.all(config())) == 1
+    assert (await get(client, config())).checkpoint["channel_values"]["big"] == [LONG]
 
 
 @pytest.mark.leaves_writes("they are for checkpoints that never come")
-async def test_prunes_copies_and_deletions_at_once_end(face: Face) -> None:
+async def test_prunes_copies_and_deletions_at_once_end(client: Client) -> None:
     """No deadlock, whatever the order in which threads and runs are named."""
     threads = ["a", "b", "c"]
     for thread_id in threads:
         where = None
         for step in range(6):
             meta = metadata(step, run_id=f"run {step}")
-            where = await put(face, next_uuid(), {"x": [step]}, thread_id=thread_id, parent=where, meta=meta)
+            where = await put(client, next_uuid(), {"x": [step]}, thread_id=thread_id, parent=where, meta=meta)
     await asyncio.gather(
-        *(face.prune(order) for order in (threads, threads[::-1], ["b", "c", "a"])),
-        *(face.delete_for_runs([f"run {step}"]) for step in range(5)),
-        face.delete_for_runs(["run 4", "run 0", "run 2"]),
-        *(face.copy_thread(thread_id, f"copy of {thread_id}") for thread_id in threads),
-        *(face.put_writes(config(thread_id, "x"), [("a", 1)], "task") for thread_id in threads),
+        *(client.prune(order) for order in (threads, threads[::-1], ["b", "c", "a"])),
+        *(client.delete_for_runs([f"run {step}"]) for step in range(5)),
+        client.delete_for_runs(["run 4", "run 0", "run 2"]),
+        *(client.copy_thread(thread_id, f"copy of {thread_id}") for thread_id in threads),
+        *(client.put_writes(config(thread_id, "x"), [("a", 1)], "task") for thread_id in threads),
     )
     for thread_id in threads:
-        assert len(ids_of(await face.all(config(thread_id)))) == 1
+        assert len(ids_of(await client.all(config(thread_id)))) == 1

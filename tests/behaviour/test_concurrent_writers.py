@@ -20,31 +20,31 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
 from langgraph_checkpoint_custom.operations import conflicts as starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.graphs.scenarios.parts import Log, chain, says
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 
 
-class Here(Face):
-    """A face whose sync calls are made in the context of the caller, as those of a run are."""
+class Here(Client):
+    """A client whose sync calls are made in the context of the caller, as those of a run are."""
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if self.colour == "sync":
+        if self.api == "sync":
             return getattr(self.saver, name)(*args, **kwargs)
         return await super()._call(name, *args, **kwargs)
 
 
-@pytest.fixture(params=COLOURS)
-def rejecting(request: pytest.FixtureRequest, store: Store) -> Iterator[Face]:
+@pytest.fixture(params=APIS)
+def rejecting(request: pytest.FixtureRequest, store: Store) -> Iterator[Client]:
     with store.open(concurrent_writers="reject") as saver:
         yield Here(saver, request.param)
 
 
-async def run(face: Face, graph: Any, given: Any, where: Any = THREAD, **options: Any) -> Any:
-    if face.colour == "async":
+async def run(client: Client, graph: Any, given: Any, where: Any = THREAD, **options: Any) -> Any:
+    if client.api == "async":
         return await graph.ainvoke(given, where, **options)
     return await asyncio.to_thread(graph.invoke, given, where, **options)
 
@@ -77,7 +77,7 @@ def meeting(saver: BaseCheckpointSaver[str]) -> Any:
 @pytest.mark.leaves_writes("those of the loser for checkpoints that were refused")
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("begun", [True, False], ids=["a thread with a past", "a new thread"])
-async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, begun: bool) -> None:
+async def test_of_two_runs_at_once_one_wins(rejecting: Client, durability: str, begun: bool) -> None:
     alone = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
     past = (await run(rejecting, alone, {"log": ["past"]}))["log"] if begun else []
     graph = meeting(rejecting.saver)
@@ -98,17 +98,17 @@ async def test_of_two_runs_at_once_one_wins(rejecting: Face, durability: str, be
     assert again["log"] == [*won[0]["log"], "again", "one"]
 
 
-async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Face) -> None:
+async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Client) -> None:
     """What a run with an id has read in its first step is known in the next, whoever asks for that."""
     graph: Any = chain(Log, one=says("one"), two=says("two"), three=says("three")).compile(checkpointer=rejecting.saver)
     where: Any = {"configurable": {"thread_id": "thread", "run_id": "a run"}}
 
     async def streamed(where: Any, between: Any = None) -> list[Any]:
-        stream = graph.astream if rejecting.colour == "async" else graph.stream
+        stream = graph.astream if rejecting.api == "async" else graph.stream
         steps = stream({"log": ["streamed"]}, where, durability="sync", stream_mode="updates")
 
         async def ask() -> Any:
-            if rejecting.colour == "async":
+            if rejecting.api == "async":
                 return await asyncio.create_task(anext(steps, None))
             return await asyncio.to_thread(next, steps, None)
 
@@ -128,14 +128,14 @@ async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Face) 
     assert await streamed(again) == ["one", "two", "three"]
 
 
-async def test_by_default_both_succeed_and_one_is_not_seen_again(face: Face) -> None:
-    graph = meeting(face.saver)
-    results = await asyncio.gather(*(run(face, graph, {"log": [name]}, durability="exit") for name in "ab"))
+async def test_by_default_both_succeed_and_one_is_not_seen_again(client: Client) -> None:
+    graph = meeting(client.saver)
+    results = await asyncio.gather(*(run(client, graph, {"log": [name]}, durability="exit") for name in "ab"))
     assert sorted(result["log"] for result in results) == [[name, "one", "two"] for name in "ab"]
-    assert len(await face.all(THREAD)) == 2
+    assert len(await client.all(THREAD)) == 2
 
 
-async def test_travelling_back_forks_on_purpose(rejecting: Face) -> None:
+async def test_travelling_back_forks_on_purpose(rejecting: Client) -> None:
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=rejecting.saver)
     for turn in range(2):
         await run(rejecting, graph, {"log": [f"turn {turn}"]})
@@ -151,7 +151,7 @@ async def test_travelling_back_forks_on_purpose(rejecting: Face) -> None:
     await run(rejecting, graph, {"log": ["on"]})
 
 
-async def test_a_run_that_was_told_to_begin_at_the_newest_must_find_it_so(rejecting: Face) -> None:
+async def test_a_run_that_was_told_to_begin_at_the_newest_must_find_it_so(rejecting: Client) -> None:
     first = await put(rejecting, "1")
     assert await rejecting.get_tuple(first) is not None  # In the context of this test, as a run's own reading is.
     await asyncio.create_task(put_by_another(rejecting, "2", first))
@@ -161,12 +161,12 @@ async def test_a_run_that_was_told_to_begin_at_the_newest_must_find_it_so(reject
     assert ids_of(await rejecting.all(config())) == ["2", "1"]
 
 
-async def put_by_another(face: Face, checkpoint_id: str, parent: Any) -> None:
-    await face.get_tuple(config())
-    await put(face, checkpoint_id, parent=parent)
+async def put_by_another(client: Client, checkpoint_id: str, parent: Any) -> None:
+    await client.get_tuple(config())
+    await put(client, checkpoint_id, parent=parent)
 
 
-async def test_nothing_of_what_is_refused_is_stored(rejecting: Face, database: Database) -> None:
+async def test_nothing_of_what_is_refused_is_stored(rejecting: Client, database: Database) -> None:
     first = await put(rejecting, "1", {"a": ["x"]})
     await rejecting.get_tuple(config())
     await asyncio.create_task(put_by_another(rejecting, "2", first))
@@ -176,7 +176,7 @@ async def test_nothing_of_what_is_refused_is_stored(rejecting: Face, database: D
     assert sorted(database.cells()) == before
 
 
-async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting: Face) -> None:
+async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting: Client) -> None:
     parent = None
     for number in range(6):
         if number % 2 == 0:
@@ -187,7 +187,7 @@ async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting
     assert len(await rejecting.all(config())) == 6
 
 
-async def test_threads_and_namespaces_do_not_meet(rejecting: Face) -> None:
+async def test_threads_and_namespaces_do_not_meet(rejecting: Client) -> None:
     for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
         await rejecting.get_tuple(config(thread_id, ns=ns))
     for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
@@ -195,14 +195,14 @@ async def test_threads_and_namespaces_do_not_meet(rejecting: Face) -> None:
         await put(rejecting, next_uuid(), thread_id=thread_id, ns=ns, parent=first)
 
 
-async def test_a_program_that_never_reads_is_not_refused(rejecting: Face) -> None:
+async def test_a_program_that_never_reads_is_not_refused(rejecting: Client) -> None:
     first = await put(rejecting, "1")
     await put(rejecting, "2", parent=first)
     await put(rejecting, "3", parent=first)
     assert ids_of(await rejecting.all(config())) == ["3", "2", "1"]
 
 
-async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Face, store: Store) -> None:
+async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Client, store: Store) -> None:
     """Even if all of it is gone, and the next one is where it was in memory."""
     first = await put(rejecting, "1")
     await put(rejecting, "2", parent=first)
@@ -211,11 +211,11 @@ async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Face,
             assert saver.get_tuple(THREAD) is not None
     for number in range(20):
         with store.open(concurrent_writers="reject") as saver:
-            await put(Here(saver, rejecting.colour), f"3 {number}", parent=first)
+            await put(Here(saver, rejecting.api), f"3 {number}", parent=first)
 
 
 async def test_a_worker_may_go_from_thread_to_thread_in_one_context_for_ever(
-    rejecting: Face, monkeypatch: pytest.MonkeyPatch
+    rejecting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(starts, "PLACES", 5)
     for number in range(50):

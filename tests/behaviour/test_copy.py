@@ -25,23 +25,25 @@ from tests.behaviour.helpers import (
 )
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain
-from tests.stores import Face
+from tests.stores import Client
 
 pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint, and are copied")
 
 
-async def make_thread(face: Face, next_id: NextId, thread_id: str = "thread") -> list[str]:
+async def make_thread(client: Client, next_id: NextId, thread_id: str = "thread") -> list[str]:
     """Two namespaces, blobs that are shared, writes, and writes whose checkpoint has not come yet."""
     ids = [next_id() for _ in range(4)]
     versions = {"a": "1"}
-    first = await put(face, ids[0], {"a": [LONG]}, thread_id=thread_id, versions=versions, meta=metadata(run_id="run"))
-    second = await put(
-        face, ids[1], {"a": [LONG]}, thread_id=thread_id, versions=versions, new={}, parent=first, meta=metadata(1)
+    first = await put(
+        client, ids[0], {"a": [LONG]}, thread_id=thread_id, versions=versions, meta=metadata(run_id="run")
     )
-    await put(face, ids[2], {"b": "small"}, thread_id=thread_id, ns="sub:1", meta=metadata(parents={"": ids[1]}))
-    await face.put_writes(first, [("a", [1]), ("__error__", "no")], "task", "path")
-    await face.put_writes(second, [("a", [2])], "task")
-    await face.put_writes(config(thread_id, ids[3]), [("a", [3])], "task")
+    second = await put(
+        client, ids[1], {"a": [LONG]}, thread_id=thread_id, versions=versions, new={}, parent=first, meta=metadata(1)
+    )
+    await put(client, ids[2], {"b": "small"}, thread_id=thread_id, ns="sub:1", meta=metadata(parents={"": ids[1]}))
+    await client.put_writes(first, [("a", [1]), ("__error__", "no")], "task", "path")
+    await client.put_writes(second, [("a", [2])], "task")
+    await client.put_writes(config(thread_id, ids[3]), [("a", [3])], "task")
     return ids
 
 
@@ -54,111 +56,111 @@ def moved(found: CheckpointTuple, thread_id: str) -> CheckpointTuple:
     return found._replace(config=move(found.config), parent_config=move(found.parent_config))
 
 
-async def everything(face: Face, thread_id: str) -> list[CheckpointTuple]:
-    return list(await face.all(anywhere(thread_id)))
+async def everything(client: Client, thread_id: str) -> list[CheckpointTuple]:
+    return list(await client.all(anywhere(thread_id)))
 
 
-async def test_everything_is_copied_and_the_source_stays(face: Face, next_id: NextId) -> None:
-    ids = await make_thread(face, next_id)
-    source = await everything(face, "thread")
-    await face.copy_thread("thread", "copy")
-    assert await everything(face, "thread") == source
-    copy = await everything(face, "copy")
+async def test_everything_is_copied_and_the_source_stays(client: Client, next_id: NextId) -> None:
+    ids = await make_thread(client, next_id)
+    source = await everything(client, "thread")
+    await client.copy_thread("thread", "copy")
+    assert await everything(client, "thread") == source
+    copy = await everything(client, "copy")
     assert copy == [moved(found, "copy") for found in source]
     assert ids_of(copy) == ids[2::-1]
-    await put(face, ids[3], thread_id="copy")
-    assert (await get(face, config("copy"))).pending_writes == [("task", "a", [3])]
+    await put(client, ids[3], thread_id="copy")
+    assert (await get(client, config("copy"))).pending_writes == [("task", "a", [3])]
 
 
-async def test_the_two_go_on_apart(face: Face, next_id: NextId) -> None:
-    await make_thread(face, next_id)
-    await face.copy_thread("thread", "copy")
-    source = await everything(face, "thread")
-    copy = await everything(face, "copy")
-    newest = (await get(face, config("copy"))).config
-    await put(face, next_id(), {"a": [4]}, thread_id="copy", parent=newest)
-    await face.put_writes(newest, [("b", 1)], "another")
-    assert await everything(face, "thread") == source
-    await face.delete_thread("copy")
-    assert await everything(face, "thread") == source
-    await face.copy_thread("thread", "copy")
-    await face.delete_thread("thread")
-    assert await everything(face, "copy") == copy
+async def test_the_two_go_on_apart(client: Client, next_id: NextId) -> None:
+    await make_thread(client, next_id)
+    await client.copy_thread("thread", "copy")
+    source = await everything(client, "thread")
+    copy = await everything(client, "copy")
+    newest = (await get(client, config("copy"))).config
+    await put(client, next_id(), {"a": [4]}, thread_id="copy", parent=newest)
+    await client.put_writes(newest, [("b", 1)], "another")
+    assert await everything(client, "thread") == source
+    await client.delete_thread("copy")
+    assert await everything(client, "thread") == source
+    await client.copy_thread("thread", "copy")
+    await client.delete_thread("thread")
+    assert await everything(client, "copy") == copy
 
 
-async def test_a_target_with_checkpoints_of_its_own_is_refused(face: Face, database: Database) -> None:
-    await make_thread(face, next_uuid)
-    await put(face, next_uuid(), {"a": [LONG]}, thread_id="other")
+async def test_a_target_with_checkpoints_of_its_own_is_refused(client: Client, database: Database) -> None:
+    await make_thread(client, next_uuid)
+    await put(client, next_uuid(), {"a": [LONG]}, thread_id="other")
     before = sorted(database.cells())
     with pytest.raises(ThreadExists, match="'other'"):
-        await face.copy_thread("thread", "other")
+        await client.copy_thread("thread", "other")
     assert sorted(database.cells()) == before
     with pytest.raises(ThreadExists, match="'other'"):
-        await face.copy_thread("nobody", "other")
+        await client.copy_thread("nobody", "other")
     assert sorted(database.cells()) == before
 
 
-async def test_the_same_id_in_another_namespace_is_a_checkpoint_of_its_own(face: Face) -> None:
-    ids = await make_thread(face, next_uuid)
-    await put(face, ids[0], thread_id="other", ns="elsewhere")
+async def test_the_same_id_in_another_namespace_is_a_checkpoint_of_its_own(client: Client) -> None:
+    ids = await make_thread(client, next_uuid)
+    await put(client, ids[0], thread_id="other", ns="elsewhere")
     with pytest.raises(ThreadExists):
-        await face.copy_thread("thread", "other")
+        await client.copy_thread("thread", "other")
 
 
-async def test_a_repeat_changes_nothing(face: Face, database: Database) -> None:
+async def test_a_repeat_changes_nothing(client: Client, database: Database) -> None:
     """As after a lost answer."""
-    await make_thread(face, next_uuid)
-    await face.copy_thread("thread", "copy")
+    await make_thread(client, next_uuid)
+    await client.copy_thread("thread", "copy")
     before = sorted(database.cells())
-    await face.copy_thread("thread", "copy")
+    await client.copy_thread("thread", "copy")
     assert sorted(database.cells()) == before
 
 
-async def test_a_copy_that_went_on_is_refused(face: Face, database: Database) -> None:
-    await make_thread(face, next_uuid)
-    await face.copy_thread("thread", "copy")
-    await put(face, next_uuid(), thread_id="copy")
+async def test_a_copy_that_went_on_is_refused(client: Client, database: Database) -> None:
+    await make_thread(client, next_uuid)
+    await client.copy_thread("thread", "copy")
+    await put(client, next_uuid(), thread_id="copy")
     before = sorted(database.cells())
     with pytest.raises(ThreadExists):
-        await face.copy_thread("thread", "copy")
+        await client.copy_thread("thread", "copy")
     assert sorted(database.cells()) == before
 
 
 @pytest.mark.parametrize("delta", [False, True])
-async def test_a_fork_is_no_copy(face: Face, next_id: NextId, *, delta: bool) -> None:
+async def test_a_fork_is_no_copy(client: Client, next_id: NextId, *, delta: bool) -> None:
     counters: dict[str, Any] = {"counters_since_delta_snapshot": {"d": (1, 1)}} if delta else {}
-    place = await put(face, next_id(), versions={"d": "1"}, meta=metadata(**counters))
-    await face.put_writes(place, [("d", [1])], "task")
-    place = await put(face, next_id(), versions={"d": "2"}, parent=place, meta=metadata(1, **counters))
-    await face.do("label", place, "here")
-    await face.do("fork_thread", "thread", "fork")
-    before = await everything(face, "fork")
+    location = await put(client, next_id(), versions={"d": "1"}, meta=metadata(**counters))
+    await client.put_writes(location, [("d", [1])], "task")
+    location = await put(client, next_id(), versions={"d": "2"}, parent=location, meta=metadata(1, **counters))
+    await client.do("label", location, "here")
+    await client.do("fork_thread", "thread", "fork")
+    before = await everything(client, "fork")
     with pytest.raises(ThreadExists, match="checkpoints or writes of its own"):
-        await face.copy_thread("thread", "fork")
-    assert await everything(face, "fork") == before
+        await client.copy_thread("thread", "fork")
+    assert await everything(client, "fork") == before
 
 
-async def test_a_copy_onto_itself_changes_nothing(face: Face, database: Database) -> None:
-    await make_thread(face, next_uuid)
+async def test_a_copy_onto_itself_changes_nothing(client: Client, database: Database) -> None:
+    await make_thread(client, next_uuid)
     before = sorted(database.cells())
-    await face.copy_thread("thread", "thread")
+    await client.copy_thread("thread", "thread")
     assert sorted(database.cells()) == before
 
 
-async def test_a_copy_of_nothing_is_nothing(face: Face, database: Database) -> None:
-    await face.copy_thread("nobody", "copy")
+async def test_a_copy_of_nothing_is_nothing(client: Client, database: Database) -> None:
+    await client.copy_thread("nobody", "copy")
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
-async def test_a_thread_id_in_the_metadata_becomes_the_targets(face: Face) -> None:
-    await put(face, "1", meta=metadata(thread_id="thread"))
-    await put(face, "2", meta=metadata(thread_id="somebody else's"))
-    await put(face, "3", meta=metadata(mine="thread"))
-    await put(face, "4", meta=metadata(thread_id=None))
-    await face.copy_thread("thread", "copy")
-    await face.copy_thread("copy", "copy of a copy")
+async def test_a_thread_id_in_the_metadata_becomes_the_targets(client: Client) -> None:
+    await put(client, "1", meta=metadata(thread_id="thread"))
+    await put(client, "2", meta=metadata(thread_id="somebody else's"))
+    await put(client, "3", meta=metadata(mine="thread"))
+    await put(client, "4", meta=metadata(thread_id=None))
+    await client.copy_thread("thread", "copy")
+    await client.copy_thread("copy", "copy of a copy")
     for thread_id in ("thread", "copy", "copy of a copy"):
-        found = {each.checkpoint["id"]: each.metadata for each in await face.all(config(thread_id))}
+        found = {each.checkpoint["id"]: each.metadata for each in await client.all(config(thread_id))}
         assert found == {
             "1": metadata(thread_id=thread_id),
             "2": metadata(thread_id="somebody else's"),
@@ -166,49 +168,49 @@ async def test_a_thread_id_in_the_metadata_becomes_the_targets(face: Face) -> No
             "4": metadata(thread_id=None),
         }
         for other in ("thread", "copy", "copy of a copy"):
-            matching = ids_of(await face.all(config(thread_id), filter={"thread_id": other}))
+            matching = ids_of(await client.all(config(thread_id), filter={"thread_id": other}))
             assert matching == (["1"] if other == thread_id else [])
-        assert ids_of(await face.all(config(thread_id), filter={"thread_id": "somebody else's"})) == ["2"]
+        assert ids_of(await client.all(config(thread_id), filter={"thread_id": "somebody else's"})) == ["2"]
 
 
 @pytest.mark.parametrize(("source", "target"), [("short", "x" * 999), ("x" * 999, "short"), ("it's", 'a "b" \\ c')])
-async def test_a_thread_id_of_any_length_can_be_filtered_after_a_copy(face: Face, source: str, target: str) -> None:
-    await put(face, "1", thread_id=source, meta=metadata(thread_id=source))
-    await face.copy_thread(source, target)
-    assert ids_of(await face.all(config(target), filter={"thread_id": target})) == ["1"]
-    assert await face.all(config(target), filter={"thread_id": source}) == []
-    assert ids_of(await face.all(config(source), filter={"thread_id": source})) == ["1"]
+async def test_a_thread_id_of_any_length_can_be_filtered_after_a_copy(client: Client, source: str, target: str) -> None:
+    await put(client, "1", thread_id=source, meta=metadata(thread_id=source))
+    await client.copy_thread(source, target)
+    assert ids_of(await client.all(config(target), filter={"thread_id": target})) == ["1"]
+    assert await client.all(config(target), filter={"thread_id": source}) == []
+    assert ids_of(await client.all(config(source), filter={"thread_id": source})) == ["1"]
 
 
-async def test_the_copy_has_a_delta_channels_history(face: Face) -> None:
-    first = await put(face, "1", {"delta": _DeltaSnapshot([0])})
-    await face.put_writes(first, [("delta", 1)], "task")
+async def test_the_copy_has_a_delta_channels_history(client: Client) -> None:
+    first = await put(client, "1", {"delta": _DeltaSnapshot([0])})
+    await client.put_writes(first, [("delta", 1)], "task")
     counted = metadata(counters_since_delta_snapshot={"delta": (1, 1)})
-    second = await put(face, "2", parent=first, versions={"delta": "2"}, meta=counted)
-    await face.prune(["thread"])
-    before = await face.history(second, ["delta"])
+    second = await put(client, "2", parent=first, versions={"delta": "2"}, meta=counted)
+    await client.prune(["thread"])
+    before = await client.history(second, ["delta"])
     assert before == {"delta": {"writes": [("task", "delta", 1)], "seed": _DeltaSnapshot([0])}}
-    await face.copy_thread("thread", "copy")
-    assert await face.history(config("copy"), ["delta"]) == before
-    assert ids_of(await face.all(config("copy"))) == ["2"]
+    await client.copy_thread("thread", "copy")
+    assert await client.history(config("copy"), ["delta"]) == before
+    assert ids_of(await client.all(config("copy"))) == ["2"]
 
 
-async def test_the_copy_can_be_deleted_by_its_run(face: Face) -> None:
-    ids = await make_thread(face, next_uuid)
-    await face.copy_thread("thread", "copy")
-    await face.delete_for_runs(["run"])
+async def test_the_copy_can_be_deleted_by_its_run(client: Client) -> None:
+    ids = await make_thread(client, next_uuid)
+    await client.copy_thread("thread", "copy")
+    await client.delete_for_runs(["run"])
     for thread_id in ("thread", "copy"):
-        assert ids_of(await everything(face, thread_id)) == ids[2:0:-1]
+        assert ids_of(await everything(client, thread_id)) == ids[2:0:-1]
 
 
 async def test_a_question_that_was_answered_since_is_not_mixed_with_the_next_one(
-    face: Face, database: Database
+    client: Client, database: Database
 ) -> None:
-    graph = chain(Log, ask=asks("name", "town")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    await face.copy_thread("thread", "copy")
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
+    graph = chain(Log, ask=asks("name", "town")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    await client.copy_thread("thread", "copy")
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
     before = sorted(database.cells())
     with pytest.raises(ThreadExists, match="writes of its own"):
-        await face.copy_thread("thread", "copy")
+        await client.copy_thread("thread", "copy")
     assert sorted(database.cells()) == before

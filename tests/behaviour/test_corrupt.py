@@ -12,30 +12,30 @@ from langgraph.types import Send
 
 from langgraph_checkpoint_custom import CheckpointError, CorruptCheckpoint, open_saver
 from tests.behaviour.helpers import LONG, Database, anywhere, config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
-READS: dict[str, Callable[[Face], Awaitable[object]]] = {
-    "newest": lambda face: face.get_tuple(config("t", ns="sub")),
-    "by id": lambda face: face.get_tuple(config("t", "2", "sub")),
-    "list": lambda face: face.all(anywhere("t")),
-    "list of all": lambda face: face.all(None),
+READS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "newest": lambda client: client.get_tuple(config("t", ns="sub")),
+    "by id": lambda client: client.get_tuple(config("t", "2", "sub")),
+    "list": lambda client: client.all(anywhere("t")),
+    "list of all": lambda client: client.all(None),
 }
 
 
-async def put_thread(face: Face) -> None:
-    first = await put(face, "1", {"a": [LONG], "b": [LONG, 1]}, thread_id="t", ns="sub")
-    second = await put(face, "2", {"a": [LONG, 2], "c": 3}, thread_id="t", ns="sub", parent=first)
-    await face.put_writes(first, [("b", [4])], "task")
-    await face.put_writes(second, [("d", [5])], "task")
+async def put_thread(client: Client) -> None:
+    first = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, thread_id="t", ns="sub")
+    second = await put(client, "2", {"a": [LONG, 2], "c": 3}, thread_id="t", ns="sub", parent=first)
+    await client.put_writes(first, [("b", [4])], "task")
+    await client.put_writes(second, [("d", [5])], "task")
 
 
 async def expect(
-    face: Face, reads: Any, *, channel: str, type: str | None, checkpoint_id: str = "2"
+    client: Client, reads: Any, *, channel: str, type: str | None, checkpoint_id: str = "2"
 ) -> CorruptCheckpoint:
     """Each read raises, and says where."""
     for name, read in reads.items():
         with pytest.raises(CorruptCheckpoint) as raised:
-            pytest.fail(f"{name}: {await read(face)}")
+            pytest.fail(f"{name}: {await read(client)}")
         error = raised.value
         assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("t", "sub", checkpoint_id), name
         assert (error.channel, error.type) == (channel, type), name
@@ -49,34 +49,34 @@ NEWEST = "thread_id = 't' AND checkpoint_ns = 'sub' AND checkpoint_id = '2'"
 
 
 @pytest.mark.leaves_damage("a value is deleted by hand")
-async def test_a_value_that_is_gone(face: Face, database: Database) -> None:
-    await put_thread(face)
-    versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
+async def test_a_value_that_is_gone(client: Client, database: Database) -> None:
+    await put_thread(client)
+    versions = (await get(client, config("t", ns="sub"))).checkpoint["channel_versions"]
     database.run("DELETE FROM blobs WHERE channel = 'a' AND version = :version", version=versions["a"])
-    error = await expect(face, READS, channel="a", type=None)
+    error = await expect(client, READS, channel="a", type=None)
     assert str(versions["a"]) in str(error)
-    assert (await get(face, config("t", "1", "sub"))).checkpoint["channel_values"]["a"] == [LONG]
+    assert (await get(client, config("t", "1", "sub"))).checkpoint["channel_values"]["a"] == [LONG]
 
 
-async def test_a_value_that_was_overwritten(face: Face, database: Database) -> None:
-    await put_thread(face)
-    versions = (await get(face, config("t", ns="sub"))).checkpoint["channel_versions"]
+async def test_a_value_that_was_overwritten(client: Client, database: Database) -> None:
+    await put_thread(client)
+    versions = (await get(client, config("t", ns="sub"))).checkpoint["channel_versions"]
     where = "channel = 'a' AND version = :version"
     database.run(
         f"UPDATE blobs SET value = :data, type = 'msgpack' WHERE {where}",
         data=b"\xc1 no msgpack",
         version=versions["a"],
     )
-    error = await expect(face, READS, channel="a", type="msgpack")
+    error = await expect(client, READS, channel="a", type="msgpack")
     assert error.__cause__ is not None
     database.run(f"UPDATE blobs SET type = 'pickle' WHERE {where}", version=versions["a"])
-    await expect(face, READS, channel="a", type="pickle")
+    await expect(client, READS, channel="a", type="pickle")
 
 
-async def test_a_write_that_was_overwritten(face: Face, database: Database) -> None:
-    await put_thread(face)
+async def test_a_write_that_was_overwritten(client: Client, database: Database) -> None:
+    await put_thread(client)
     database.run(f"UPDATE writes SET value = :data WHERE {NEWEST}", data=b"\xc1")
-    await expect(face, READS, channel="d", type="msgpack")
+    await expect(client, READS, channel="d", type="msgpack")
 
 
 @pytest.mark.parametrize(
@@ -89,90 +89,90 @@ async def test_a_write_that_was_overwritten(face: Face, database: Database) -> N
     ],
 )
 async def test_one_write_of_a_history_that_was_overwritten(
-    face: Face, database: Database, damage: dict[str, bytes]
+    client: Client, database: Database, damage: dict[str, bytes]
 ) -> None:
     """Though they are decoded together, the damaged one is named, and none is taken for a part of another."""
-    chain = [await put(face, "0", thread_id="t", ns="sub")]
+    chain = [await put(client, "0", thread_id="t", ns="sub")]
     for number in range(1, 6):
-        await face.put_writes(chain[-1], [("w", number)], "task")
-        chain.append(await put(face, str(number), thread_id="t", ns="sub", parent=chain[-1]))
-    assert [value for _, _, value in (await face.history(chain[-1], ["w"]))["w"]["writes"]] == [1, 2, 3, 4, 5]
+        await client.put_writes(chain[-1], [("w", number)], "task")
+        chain.append(await put(client, str(number), thread_id="t", ns="sub", parent=chain[-1]))
+    assert [value for _, _, value in (await client.history(chain[-1], ["w"]))["w"]["writes"]] == [1, 2, 3, 4, 5]
     for checkpoint_id, data in damage.items():
         database.run(
             "UPDATE writes SET value = :data WHERE checkpoint_id = :checkpoint_id",
             data=data,
             checkpoint_id=checkpoint_id,
         )
-    reads = {"history": lambda face: face.history(chain[-1], ["w"])}
-    await expect(face, reads, channel="w", type="msgpack")
+    reads = {"history": lambda client: client.history(chain[-1], ["w"])}
+    await expect(client, reads, channel="w", type="msgpack")
 
 
 @pytest.mark.parametrize("part", ["checkpoint", "metadata"])
-async def test_a_document_that_was_overwritten(face: Face, database: Database, part: str) -> None:
-    await put_thread(face)
+async def test_a_document_that_was_overwritten(client: Client, database: Database, part: str) -> None:
+    await put_thread(client)
     for data in (b"\xc1", b""):
         database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=data)
-        await expect(face, READS, channel=part, type="msgpack")
+        await expect(client, READS, channel=part, type="msgpack")
     # A text, where a dict should be.
     database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=b"\xa1a")
-    await expect(face, READS, channel=part, type="msgpack")
+    await expect(client, READS, channel=part, type="msgpack")
     database.run(f"UPDATE checkpoints SET {part}_type = 'null' WHERE {NEWEST}")
-    await expect(face, READS, channel=part, type="null")
+    await expect(client, READS, channel=part, type="null")
 
 
-async def test_a_document_that_lost_its_values(face: Face, database: Database) -> None:
-    await put_thread(face)
+async def test_a_document_that_lost_its_values(client: Client, database: Database) -> None:
+    await put_thread(client)
     # {"v": 4}
     database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\x81\xa1v\x04")
-    await expect(face, READS, channel="checkpoint", type="msgpack")
+    await expect(client, READS, channel="checkpoint", type="msgpack")
 
 
-HISTORY: dict[str, Callable[[Face], Awaitable[object]]] = {
-    "history": lambda face: face.history(config("t", ns="sub"), ["b", "a"]),
+HISTORY: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "history": lambda client: client.history(config("t", ns="sub"), ["b", "a"]),
 }
 
 
 @pytest.mark.leaves_damage("a value is deleted by hand")
-async def test_a_seed_that_is_gone(face: Face, database: Database) -> None:
-    await put_thread(face)
+async def test_a_seed_that_is_gone(client: Client, database: Database) -> None:
+    await put_thread(client)
     database.run("DELETE FROM blobs WHERE channel = 'b'")
-    await expect(face, HISTORY, channel="b", type=None, checkpoint_id="1")
+    await expect(client, HISTORY, channel="b", type=None, checkpoint_id="1")
 
 
-async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(face: Face, database: Database) -> None:
-    await put_thread(face)
+async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(client: Client, database: Database) -> None:
+    await put_thread(client)
     database.run("UPDATE blobs SET value = :data, type = 'msgpack' WHERE channel = 'b'", data=b"\xc1")
-    await expect(face, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
+    await expect(client, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
     database.run("UPDATE writes SET value = :data, type = 'odd' WHERE channel = 'b'", data=b"\xc1")
-    await expect(face, HISTORY, channel="b", type="odd", checkpoint_id="1")
+    await expect(client, HISTORY, channel="b", type="odd", checkpoint_id="1")
 
 
-async def test_a_send_of_an_old_checkpoint_that_was_overwritten(face: Face, database: Database) -> None:
-    parent = await put(face, "1", thread_id="t", ns="sub", v=1)
-    await face.put_writes(parent, [(TASKS, Send("a", 1))], "task")
-    await put(face, "2", thread_id="t", ns="sub", parent=parent, v=1)
+async def test_a_send_of_an_old_checkpoint_that_was_overwritten(client: Client, database: Database) -> None:
+    parent = await put(client, "1", thread_id="t", ns="sub", v=1)
+    await client.put_writes(parent, [(TASKS, Send("a", 1))], "task")
+    await put(client, "2", thread_id="t", ns="sub", parent=parent, v=1)
     database.run("UPDATE writes SET value = :data", data=b"\xc1")
-    await expect(face, {"newest": READS["newest"]}, channel=TASKS, type="msgpack")
+    await expect(client, {"newest": READS["newest"]}, channel=TASKS, type="msgpack")
 
 
-async def test_a_serializer_that_did_not_write_it(store: Store, face: Face) -> None:
+async def test_a_serializer_that_did_not_write_it(store: Store, client: Client) -> None:
     key = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
     with open_saver(store.url, serde=key) as encrypting:
-        await put_thread(Face(encrypting, face.colour))
-    error = await expect(face, READS, channel="metadata", type="msgpack+aes|b")
+        await put_thread(Client(encrypting, client.api))
+    error = await expect(client, READS, channel="metadata", type="msgpack+aes|b")
     assert "serde" in str(error)
     with open_saver(store.url, serde=other_key) as other:
-        await expect(Face(other, face.colour), READS, channel="metadata", type="msgpack+aes|b")
+        await expect(Client(other, client.api), READS, channel="metadata", type="msgpack+aes|b")
 
 
-async def test_the_rest_of_the_store_stays_readable(face: Face, database: Database) -> None:
-    await put_thread(face)
-    await put(face, "1", {"a": [1]}, meta=metadata(mine="yes"))
+async def test_the_rest_of_the_store_stays_readable(client: Client, database: Database) -> None:
+    await put_thread(client)
+    await put(client, "1", {"a": [1]}, meta=metadata(mine="yes"))
     database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\xc1")
-    assert (await get(face, config())).checkpoint["channel_values"] == {"a": [1]}
-    assert len(await face.all(anywhere("t"), before=config(checkpoint_id="2"))) == 1
-    assert len(await face.all(None, filter={"mine": "yes"})) == 1
-    await face.prune(["t"])
-    await face.delete_thread("t")
-    assert len(await face.all(None)) == 1
+    assert (await get(client, config())).checkpoint["channel_values"] == {"a": [1]}
+    assert len(await client.all(anywhere("t"), before=config(checkpoint_id="2"))) == 1
+    assert len(await client.all(None, filter={"mine": "yes"})) == 1
+    await client.prune(["t"])
+    await client.delete_thread("t")
+    assert len(await client.all(None)) == 1

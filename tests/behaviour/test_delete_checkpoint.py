@@ -29,131 +29,131 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer
-from tests.stores import Face
+from tests.stores import Client
 
 
-async def test_a_checkpoint_goes_with_what_it_has_alone(face: Face, database: Database, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 3, values={"v": [LONG]})
+async def test_a_checkpoint_goes_with_what_it_has_alone(client: Client, database: Database, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 3, values={"v": [LONG]})
     for where in configs:
-        await face.put_writes(where, [("v", 1)], "task")
-    assert await face.do("delete_checkpoint", configs[1]) is True
+        await client.put_writes(where, [("v", 1)], "task")
+    assert await client.do("delete_checkpoint", configs[1]) is True
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
-    assert await face.get_tuple(configs[1]) is None
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[2], configs[0]])
-    newest = await get(face, configs[2])
+    assert await client.get_tuple(configs[1]) is None
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[2], configs[0]])
+    newest = await get(client, configs[2])
     assert (newest.checkpoint["channel_values"], newest.parent_config) == ({"v": [LONG]}, None)
-    assert await face.do("delete_checkpoint", configs[1]) is False
-    assert await face.do("delete_checkpoint", config("nobody", "nothing")) is False
-    assert await face.do("delete_checkpoint", configs[2]) is True
-    assert await face.do("delete_checkpoint", configs[0]) is True
+    assert await client.do("delete_checkpoint", configs[1]) is False
+    assert await client.do("delete_checkpoint", config("nobody", "nothing")) is False
+    assert await client.do("delete_checkpoint", configs[2]) is True
+    assert await client.do("delete_checkpoint", configs[0]) is True
     assert set(database.counts().values()) == {0}
 
 
-async def test_the_newest_is_not_deleted_by_chance(face: Face, next_id: NextId) -> None:
-    await put(face, next_id())
+async def test_the_newest_is_not_deleted_by_chance(client: Client, next_id: NextId) -> None:
+    await put(client, next_id())
     with pytest.raises(ConfigError, match="no checkpoint_id"):
-        await face.do("delete_checkpoint", config())
-    assert len(await face.all(anywhere())) == 1
+        await client.do("delete_checkpoint", config())
+    assert len(await client.all(anywhere())) == 1
 
 
-async def test_what_a_descendant_needs_is_hidden(face: Face, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 6, {1})
+async def test_what_a_descendant_needs_is_hidden(client: Client, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 6, {1})
     for position in (3, 1):
-        assert await face.do("delete_checkpoint", configs[position]) is True
-        assert await face.do("delete_checkpoint", configs[position]) is False
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[number] for number in (5, 4, 2, 0)])
-    assert await face.history(configs[5], ["delta"]) == {"delta": delta_history(1, 5)}
-    assert (await get(face, configs[3])).pending_writes
+        assert await client.do("delete_checkpoint", configs[position]) is True
+        assert await client.do("delete_checkpoint", configs[position]) is False
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[number] for number in (5, 4, 2, 0)])
+    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(1, 5)}
+    assert (await get(client, configs[3])).pending_writes
     # The first one is needed by nobody: the snapshot came behind it.
-    assert await face.do("delete_checkpoint", configs[0]) is True
-    assert await face.get_tuple(configs[0]) is None
+    assert await client.do("delete_checkpoint", configs[0]) is True
+    assert await client.get_tuple(configs[0]) is None
     # Those that were hidden go with the last ones that need them.
     for position in (5, 4, 2):
-        assert await face.do("delete_checkpoint", configs[position]) is True
-    assert [await face.get_tuple(where) for where in configs] == [None] * 6
+        assert await client.do("delete_checkpoint", configs[position]) is True
+    assert [await client.get_tuple(where) for where in configs] == [None] * 6
 
 
-async def test_a_labelled_one_is_refused(face: Face, database: Database, next_id: NextId) -> None:
-    root = await put(face, next_id())
-    inner = await put(face, next_id(), ns="call:1", meta=metadata(parents={"": id_of(root)}))
-    await face.do("label", inner, "inside")
+async def test_a_labelled_one_is_refused(client: Client, database: Database, next_id: NextId) -> None:
+    root = await put(client, next_id())
+    inner = await put(client, next_id(), ns="call:1", meta=metadata(parents={"": id_of(root)}))
+    await client.do("label", inner, "inside")
     before = sorted(database.cells())
     for where in (root, inner):
         with pytest.raises(CheckpointLabelled, match=r"is not deleted.*'inside'"):
-            await face.do("delete_checkpoint", where)
+            await client.do("delete_checkpoint", where)
     assert sorted(database.cells()) == before
-    await face.do("unlabel", "thread", "inside")
-    assert await face.do("delete_checkpoint", root) is True
-    assert await face.all(anywhere()) == []
+    await client.do("unlabel", "thread", "inside")
+    assert await client.do("delete_checkpoint", root) is True
+    assert await client.all(anywhere()) == []
 
 
-async def test_the_thread_goes_on_from_the_parent_of_the_newest(face: Face) -> None:
+async def test_the_thread_goes_on_from_the_parent_of_the_newest(client: Client) -> None:
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
-    graph = chain(Outer, one=says("one", calls), call=call).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
-    newest, before, first, _ = await states_of(face, graph, anywhere())
-    assert await face.do("delete_checkpoint", newest.config) is True
-    state = await state_of(face, graph, anywhere())
+    graph = chain(Outer, one=says("one", calls), call=call).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
+    newest, before, first, _ = await states_of(client, graph, anywhere())
+    assert await client.do("delete_checkpoint", newest.config) is True
+    state = await state_of(client, graph, anywhere())
     # Neither the answer nor what came of it is taken for what the task has done.
     assert (state.config, state.next, state.interrupts, state.values) == (before.config, ("call",), (), before.values)
     # With the root's checkpoint that called a subgraph goes the call.
-    assert await face.do("delete_checkpoint", before.config) is True
-    assert {found.config["configurable"]["checkpoint_ns"] for found in await face.all(anywhere())} == {""}
+    assert await client.do("delete_checkpoint", before.config) is True
+    assert {found.config["configurable"]["checkpoint_ns"] for found in await client.all(anywhere())} == {""}
     calls.clear()
-    await run_graph(face, graph, None, anywhere())
-    await run_graph(face, graph, Command(resume="Bo"), anywhere())
+    await run_graph(client, graph, None, anywhere())
+    await run_graph(client, graph, Command(resume="Bo"), anywhere())
     assert calls == ["one", "low"]
-    values = (await state_of(face, graph, anywhere())).values
+    values = (await state_of(client, graph, anywhere())).values
     assert values["log"][-1] == "name: Bo"
     assert first.values == {"log": []}
 
 
-async def branch_and_take_it_back(face: Face, graph: Any) -> None:
+async def branch_and_take_it_back(client: Client, graph: Any) -> None:
     """Run a graph that asks, and once more from its start; what that has stored is deleted."""
-    await run_graph(face, graph, {"log": []}, anywhere())
-    asking = await state_of(face, graph, anywhere())
-    start = (await states_of(face, graph, anywhere()))[-1]
-    await run_graph(face, graph, {"log": ["other"]}, start.config)
-    while (newest := await state_of(face, graph, anywhere())).config != asking.config:
-        assert await face.do("delete_checkpoint", newest.config) is True
+    await run_graph(client, graph, {"log": []}, anywhere())
+    asking = await state_of(client, graph, anywhere())
+    start = (await states_of(client, graph, anywhere()))[-1]
+    await run_graph(client, graph, {"log": ["other"]}, start.config)
+    while (newest := await state_of(client, graph, anywhere())).config != asking.config:
+        assert await client.do("delete_checkpoint", newest.config) is True
     assert newest.interrupts == asking.interrupts
 
 
-async def test_what_another_branch_waits_for_stays(face: Face) -> None:
-    graph = chain(Log, ask=asks("name")).compile(checkpointer=face.saver)
-    await branch_and_take_it_back(face, graph)
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
-    assert (await state_of(face, graph, anywhere())).values["log"] == ["name: Ada"]
+async def test_what_another_branch_waits_for_stays(client: Client) -> None:
+    graph = chain(Log, ask=asks("name")).compile(checkpointer=client.saver)
+    await branch_and_take_it_back(client, graph)
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
+    assert (await state_of(client, graph, anywhere())).values["log"] == ["name: Ada"]
 
 
 @pytest.mark.parametrize("memory", [False, True])
-async def test_what_the_tasks_that_run_again_have_called_goes_too(face: Face, *, memory: bool) -> None:
+async def test_what_the_tasks_that_run_again_have_called_goes_too(client: Client, *, memory: bool) -> None:
     """Or a question that a human has answered would be taken for answered again."""
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile(checkpointer=memory or None)
-    graph = chain(Outer, one=says("one"), call=call, two=says("two")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    waiting = await state_of(face, graph, anywhere())
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
-    while (newest := await state_of(face, graph, anywhere())).config != waiting.config:
-        assert await face.do("delete_checkpoint", newest.config) is True
+    graph = chain(Outer, one=says("one"), call=call, two=says("two")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    waiting = await state_of(client, graph, anywhere())
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
+    while (newest := await state_of(client, graph, anywhere())).config != waiting.config:
+        assert await client.do("delete_checkpoint", newest.config) is True
     calls.clear()
-    await run_graph(face, graph, None, anywhere())
-    state = await state_of(face, graph, anywhere())
+    await run_graph(client, graph, None, anywhere())
+    state = await state_of(client, graph, anywhere())
     assert (calls, [each.value for each in state.interrupts]) == (["low"], ["name"])
-    await run_graph(face, graph, Command(resume="Bo"), anywhere())
-    values = (await state_of(face, graph, anywhere())).values
+    await run_graph(client, graph, Command(resume="Bo"), anywhere())
+    values = (await state_of(client, graph, anywhere())).values
     assert [word for word in values["log"] if ":" in word] == ["name: Bo"]
 
 
-async def test_the_calls_of_another_branch_stay(face: Face) -> None:
+async def test_the_calls_of_another_branch_stay(client: Client) -> None:
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
-    graph = chain(Outer, call=call).compile(checkpointer=face.saver)
-    await branch_and_take_it_back(face, graph)
+    graph = chain(Outer, call=call).compile(checkpointer=client.saver)
+    await branch_and_take_it_back(client, graph)
     calls.clear()
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
     assert calls == []
-    assert (await state_of(face, graph, anywhere())).values["log"][-1] == "name: Ada"
+    assert (await state_of(client, graph, anywhere())).values["log"][-1] == "name: Ada"

@@ -30,155 +30,158 @@ from tests.behaviour.helpers import (
 )
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, side_by_side
-from tests.stores import Face
+from tests.stores import Client
 
 UID = UUID("12345678-1234-5678-1234-567812345678")
 
 
-async def put_runs(face: Face, next_id: NextId, runs: list[str], **options: Any) -> list[RunnableConfig]:
+async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: Any) -> list[RunnableConfig]:
     """A thread with a checkpoint of each run, in that order, each with a blob and a write."""
     chain: list[RunnableConfig] = []
     for step, run in enumerate(runs):
         parent = chain[-1] if chain else None
         meta = metadata(step, run_id=run)
-        chain.append(await put(face, next_id(), {"a": [LONG, step]}, parent=parent, meta=meta, **options))
-        await face.put_writes(chain[-1], [("a", step)], "task")
+        chain.append(await put(client, next_id(), {"a": [LONG, step]}, parent=parent, meta=meta, **options))
+        await client.put_writes(chain[-1], [("a", step)], "task")
     return chain
 
 
-async def test_the_runs_go_and_the_others_stay(face: Face, database: Database, next_id: NextId) -> None:
-    chain = await put_runs(face, next_id, ["x", "y", "x", "z", "y"])
-    await face.delete_for_runs(["x", "z", "nobody"])
-    assert ids_of(await face.all(config())) == ids_of([chain[4], chain[1]])
+async def test_the_runs_go_and_the_others_stay(client: Client, database: Database, next_id: NextId) -> None:
+    chain = await put_runs(client, next_id, ["x", "y", "x", "z", "y"])
+    await client.delete_for_runs(["x", "z", "nobody"])
+    assert ids_of(await client.all(config())) == ids_of([chain[4], chain[1]])
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
     for step in (1, 4):
-        found = await get(face, chain[step])
+        found = await get(client, chain[step])
         assert found.checkpoint["channel_values"] == {"a": [LONG, step]}
         assert found.pending_writes == [("task", "a", step)]
         assert found.parent_config is None
     for step in (0, 2, 3):
-        assert await face.get_tuple(chain[step]) is None
+        assert await client.get_tuple(chain[step]) is None
 
 
-async def test_they_go_in_all_threads_and_namespaces(face: Face) -> None:
+async def test_they_go_in_all_threads_and_namespaces(client: Client) -> None:
     for thread_id in ("t", "u"):
         for ns in ("", "sub:1"):
-            await put_runs(face, next_uuid, ["x", "y"], thread_id=thread_id, ns=ns)
-    await face.delete_for_runs(["y"])
-    left = await face.all(None)
+            await put_runs(client, next_uuid, ["x", "y"], thread_id=thread_id, ns=ns)
+    await client.delete_for_runs(["y"])
+    left = await client.all(None)
     assert len(left) == 4
     assert {found.metadata["run_id"] for found in left} == {"x"}
 
 
-async def test_a_checkpoint_without_a_run_stays(face: Face) -> None:
-    await put(face, next_uuid())
-    await put(face, next_uuid(), meta=metadata(run_id=None))
-    await put(face, next_uuid(), meta=metadata(run_id=""))
-    await face.delete_for_runs(["None", "", "null"])
-    assert len(await face.all(config())) == 3
+async def test_a_checkpoint_without_a_run_stays(client: Client) -> None:
+    await put(client, next_uuid())
+    await put(client, next_uuid(), meta=metadata(run_id=None))
+    await put(client, next_uuid(), meta=metadata(run_id=""))
+    await client.delete_for_runs(["None", "", "null"])
+    assert len(await client.all(config())) == 3
 
 
-async def test_the_run_id_may_come_from_the_config(face: Face) -> None:
+async def test_the_run_id_may_come_from_the_config(client: Client) -> None:
     given: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": "", "run_id": "x"}}
-    await face.put(given, checkpoint("1"), metadata(), {})
+    await client.put(given, checkpoint("1"), metadata(), {})
     given = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}, "metadata": {"run_id": "y"}}
-    await face.put(given, checkpoint("2"), metadata(), {})
-    await face.delete_for_runs(["x"])
-    assert ids_of(await face.all(config())) == ["2"]
-    await face.delete_for_runs(["y"])
-    assert await face.all(config()) == []
+    await client.put(given, checkpoint("2"), metadata(), {})
+    await client.delete_for_runs(["x"])
+    assert ids_of(await client.all(config())) == ["2"]
+    await client.delete_for_runs(["y"])
+    assert await client.all(config()) == []
 
 
-async def test_a_uuid_is_its_text(face: Face) -> None:
+async def test_a_uuid_is_its_text(client: Client) -> None:
     given: Any = [UID]
     for stored, asked in ((UID, [str(UID)]), (str(UID), given), (UID, given)):
-        where = await put(face, "1", meta=metadata(run_id=stored))
-        assert (await get(face, where)).metadata == metadata(run_id=stored)
-        await face.delete_for_runs(asked)
-        assert await face.get_tuple(where) is None
+        where = await put(client, "1", meta=metadata(run_id=stored))
+        assert (await get(client, where)).metadata == metadata(run_id=stored)
+        await client.delete_for_runs(asked)
+        assert await client.get_tuple(where) is None
 
 
-async def test_no_runs_are_nothing_and_a_repeat_too(face: Face, database: Database) -> None:
-    await put_runs(face, next_uuid, ["x", "y"])
+async def test_no_runs_are_nothing_and_a_repeat_too(client: Client, database: Database) -> None:
+    await put_runs(client, next_uuid, ["x", "y"])
     before = sorted(database.cells())
-    await face.delete_for_runs([])
+    await client.delete_for_runs([])
     assert sorted(database.cells()) == before
-    await face.delete_for_runs(["x"])
+    await client.delete_for_runs(["x"])
     after = sorted(database.cells())
-    await face.delete_for_runs(["x"])
+    await client.delete_for_runs(["x"])
     assert sorted(database.cells()) == after != before
 
 
-async def test_a_value_that_a_later_run_still_has_stays(face: Face, database: Database) -> None:
+async def test_a_value_that_a_later_run_still_has_stays(client: Client, database: Database) -> None:
     versions = {"a": "1"}
-    first = await put(face, "1", {"a": [LONG]}, versions=versions, meta=metadata(run_id="x"))
-    second = await put(face, "2", {"a": [LONG]}, parent=first, versions=versions, new={}, meta=metadata(run_id="y"))
-    await face.delete_for_runs(["x"])
-    assert (await get(face, second)).checkpoint["channel_values"] == {"a": [LONG]}
-    await face.delete_for_runs(["y"])
+    first = await put(client, "1", {"a": [LONG]}, versions=versions, meta=metadata(run_id="x"))
+    second = await put(client, "2", {"a": [LONG]}, parent=first, versions=versions, new={}, meta=metadata(run_id="y"))
+    await client.delete_for_runs(["x"])
+    assert (await get(client, second)).checkpoint["channel_values"] == {"a": [LONG]}
+    await client.delete_for_runs(["y"])
     assert database.count("blobs") == 0
 
 
-async def delta_runs(face: Face, next_id: NextId, runs: str) -> list[RunnableConfig]:
+async def delta_runs(client: Client, next_id: NextId, runs: str) -> list[RunnableConfig]:
     """A delta channel with a snapshot in the first checkpoint; the run of each checkpoint is a letter."""
     chain: list[RunnableConfig] = []
     for step, run in enumerate(runs):
         values: dict[str, Any] = {} if step else {"delta": _DeltaSnapshot([])}
         meta = metadata(step, run_id=run, counters_since_delta_snapshot={"delta": [1, 1]})
         parent = chain[-1] if chain else None
-        chain.append(await put(face, next_id(), values, parent=parent, versions={"delta": str(step)}, meta=meta))
-        await face.put_writes(chain[-1], [("delta", step)], f"task {step}")
+        chain.append(await put(client, next_id(), values, parent=parent, versions={"delta": str(step)}, meta=meta))
+        await client.put_writes(chain[-1], [("delta", step)], f"task {step}")
     return chain
 
 
-async def test_what_a_later_delta_channel_needs_is_hidden_instead(face: Face, next_id: NextId) -> None:
-    chain = await delta_runs(face, next_id, "xxyxz")
-    before = [await get(face, where) for where in chain]
-    await face.delete_for_runs(["x"])
-    assert ids_of(await face.all(config())) == ids_of([chain[4], chain[2]])
-    assert [await get(face, where) for where in chain] == before
+async def test_what_a_later_delta_channel_needs_is_hidden_instead(client: Client, next_id: NextId) -> None:
+    chain = await delta_runs(client, next_id, "xxyxz")
+    before = [await get(client, where) for where in chain]
+    await client.delete_for_runs(["x"])
+    assert ids_of(await client.all(config())) == ids_of([chain[4], chain[2]])
+    assert [await get(client, where) for where in chain] == before
     for head in (2, 4):
-        assert await face.history(chain[head], ["delta"]) == {"delta": delta_history(0, head)}
-        assert await default_walk(face, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
+        assert await client.history(chain[head], ["delta"]) == {"delta": delta_history(0, head)}
+        assert await default_walk(client, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
 
 
-async def test_the_newest_goes_even_if_it_is_a_delta(face: Face) -> None:
-    chain = await delta_runs(face, next_uuid, "xyz")
-    await face.delete_for_runs(["z"])
-    assert id_of(await get(face, config())) == id_of(chain[1])
-    assert await face.get_tuple(chain[2]) is None
-    await face.delete_for_runs(["y", "x"])
-    assert await face.all(None) == []
+async def test_the_newest_goes_even_if_it_is_a_delta(client: Client) -> None:
+    chain = await delta_runs(client, next_uuid, "xyz")
+    await client.delete_for_runs(["z"])
+    assert id_of(await get(client, config())) == id_of(chain[1])
+    assert await client.get_tuple(chain[2]) is None
+    await client.delete_for_runs(["y", "x"])
+    assert await client.all(None) == []
 
 
-async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(face: Face, database: Database) -> None:
-    await delta_runs(face, next_uuid, "xxyz")
-    await face.delete_for_runs(["x"])
-    await face.delete_for_runs(["y"])
+async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(client: Client, database: Database) -> None:
+    await delta_runs(client, next_uuid, "xxyz")
+    await client.delete_for_runs(["x"])
+    await client.delete_for_runs(["y"])
     assert database.count("checkpoints") == 4
-    await face.delete_for_runs(["z"])
+    await client.delete_for_runs(["z"])
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
-async def test_what_is_hidden_is_not_the_newest_even_if_its_id_is_the_greatest(face: Face) -> None:
+async def test_what_is_hidden_is_not_the_newest_even_if_its_id_is_the_greatest(client: Client) -> None:
     """The ids of a fork need not grow."""
     counted = metadata(run_id="y", counters_since_delta_snapshot={"delta": [1, 1]})
-    parent = await put(face, "9", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
-    child = await put(face, "5", parent=parent, versions={"delta": "2"}, meta=counted)
-    await face.delete_for_runs(["x"])
-    assert (await get(face, config())).config == child
+    parent = await put(client, "9", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
+    child = await put(client, "5", parent=parent, versions={"delta": "2"}, meta=counted)
+    await client.delete_for_runs(["x"])
+    assert (await get(client, config())).config == child
     assert (
-        ids_of(await face.all(config())) == ids_of(await face.all(anywhere())) == ids_of(await face.all(None)) == ["5"]
+        ids_of(await client.all(config()))
+        == ids_of(await client.all(anywhere()))
+        == ids_of(await client.all(None))
+        == ["5"]
     )
-    assert await face.history(config(), ["delta"]) == {"delta": {"writes": [], "seed": _DeltaSnapshot([])}}
+    assert await client.history(config(), ["delta"]) == {"delta": {"writes": [], "seed": _DeltaSnapshot([])}}
 
 
-async def test_a_prune_afterwards_keeps_what_is_needed(face: Face, next_id: NextId) -> None:
-    chain = await delta_runs(face, next_id, "xxyzz")
-    await face.delete_for_runs(["x"])
-    await face.prune(["thread"])
-    assert ids_of(await face.all(config())) == [id_of(chain[4])]
-    assert await face.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}
+async def test_a_prune_afterwards_keeps_what_is_needed(client: Client, next_id: NextId) -> None:
+    chain = await delta_runs(client, next_id, "xxyzz")
+    await client.delete_for_runs(["x"])
+    await client.prune(["thread"])
+    assert ids_of(await client.all(config())) == [id_of(chain[4])]
+    assert await client.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}
 
 
 def in_run(where: RunnableConfig, run_id: Any, part: str = "metadata") -> RunnableConfig:
@@ -188,85 +191,85 @@ def in_run(where: RunnableConfig, run_id: Any, part: str = "metadata") -> Runnab
     return config_of_run
 
 
-async def test_what_a_run_wrote_beside_a_checkpoint_of_another_goes_too(face: Face) -> None:
+async def test_what_a_run_wrote_beside_a_checkpoint_of_another_goes_too(client: Client) -> None:
     """Such as the answer to an interrupt; its own checkpoints need not even have come to be."""
-    where = await put(face, "1", meta=metadata(run_id="x"))
+    where = await put(client, "1", meta=metadata(run_id="x"))
     later = config(checkpoint_id="2")
     for part, run in (("metadata", "x"), ("metadata", "y"), ("configurable", "z")):
-        await face.put_writes(in_run(where, run, part), [("a", run), ("b", run)], f"task of {run}")
-    await face.put_writes(in_run(later, "y"), [("a", 1)], "task")
-    await face.put_writes(in_run(config("other", "1"), "y"), [("a", 1)], "task")
-    await face.delete_for_runs(["y", "nobody"])
-    await put(face, "2", parent=where)
-    await put(face, "1", thread_id="other")
-    assert (await get(face, later)).pending_writes == []
-    assert (await get(face, config("other", "1"))).pending_writes == []
+        await client.put_writes(in_run(where, run, part), [("a", run), ("b", run)], f"task of {run}")
+    await client.put_writes(in_run(later, "y"), [("a", 1)], "task")
+    await client.put_writes(in_run(config("other", "1"), "y"), [("a", 1)], "task")
+    await client.delete_for_runs(["y", "nobody"])
+    await put(client, "2", parent=where)
+    await put(client, "1", thread_id="other")
+    assert (await get(client, later)).pending_writes == []
+    assert (await get(client, config("other", "1"))).pending_writes == []
     left = [(f"task of {run}", channel, run) for run in "xz" for channel in "ab"]
-    assert (await get(face, where)).pending_writes == left
-    await face.delete_for_runs(["z"])
-    assert (await get(face, where)).pending_writes == left[:2]
+    assert (await get(client, where)).pending_writes == left
+    await client.delete_for_runs(["z"])
+    assert (await get(client, where)).pending_writes == left[:2]
 
 
-async def test_a_write_belongs_to_the_run_whose_value_it_has(face: Face) -> None:
+async def test_a_write_belongs_to_the_run_whose_value_it_has(client: Client) -> None:
     """The first one of a regular write, the last one of a special write."""
-    where = await put(face, "1")
+    where = await put(client, "1")
     for run in ("x", "y"):
-        await face.put_writes(in_run(where, run), [("a", run), (RESUME, run)], "task")
-    await face.delete_for_runs(["x"])
-    assert (await get(face, where)).pending_writes == [("task", RESUME, "y")]
-    await face.delete_for_runs(["y"])
-    assert (await get(face, where)).pending_writes == []
+        await client.put_writes(in_run(where, run), [("a", run), (RESUME, run)], "task")
+    await client.delete_for_runs(["x"])
+    assert (await get(client, where)).pending_writes == [("task", RESUME, "y")]
+    await client.delete_for_runs(["y"])
+    assert (await get(client, where)).pending_writes == []
 
 
-async def test_a_uuid_of_the_config_is_no_run(face: Face) -> None:
+async def test_a_uuid_of_the_config_is_no_run(client: Client) -> None:
     """LangGraph merges text and numbers only."""
-    where = await put(face, "1")
-    await face.put_writes(in_run(where, UID), [("a", 1)], "a")
-    await face.put_writes(in_run(where, ""), [("a", 2)], "b")
-    await face.put_writes(in_run(where, 5), [("a", 3)], "c")
-    await face.delete_for_runs([str(UID), "", "5"])
-    assert (await get(face, where)).pending_writes == [("a", "a", 1), ("b", "a", 2)]
+    where = await put(client, "1")
+    await client.put_writes(in_run(where, UID), [("a", 1)], "a")
+    await client.put_writes(in_run(where, ""), [("a", 2)], "b")
+    await client.put_writes(in_run(where, 5), [("a", 3)], "c")
+    await client.delete_for_runs([str(UID), "", "5"])
+    assert (await get(client, where)).pending_writes == [("a", "a", 1), ("b", "a", 2)]
 
 
-async def test_a_copy_keeps_what_each_run_wrote(face: Face) -> None:
-    where = await put(face, "1")
-    await face.put_writes(in_run(where, "x"), [("a", 1)], "task")
-    await face.copy_thread("thread", "copy")
-    await face.delete_for_runs(["x"])
-    assert (await get(face, config("copy"))).pending_writes == []
+async def test_a_copy_keeps_what_each_run_wrote(client: Client) -> None:
+    where = await put(client, "1")
+    await client.put_writes(in_run(where, "x"), [("a", 1)], "task")
+    await client.copy_thread("thread", "copy")
+    await client.delete_for_runs(["x"])
+    assert (await get(client, config("copy"))).pending_writes == []
 
 
-async def test_writes_that_a_child_is_rebuilt_from_stay(face: Face) -> None:
+async def test_writes_that_a_child_is_rebuilt_from_stay(client: Client) -> None:
     """Until that is deleted, or has a value of its own."""
     counted = metadata(run_id="x", counters_since_delta_snapshot={"delta": [1, 1]})
-    parent = await put(face, "1", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
-    child = await put(face, "2", parent=parent, versions={"delta": "2"}, meta=counted)
-    await face.put_writes(in_run(parent, "y"), [("delta", 1), ("a", 1), (RESUME, 1)], "task")
-    await face.delete_for_runs(["y"])
-    assert (await get(face, parent)).pending_writes == [("task", "delta", 1)]
-    assert await face.history(child, ["delta"]) == {
+    parent = await put(client, "1", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
+    child = await put(client, "2", parent=parent, versions={"delta": "2"}, meta=counted)
+    await client.put_writes(in_run(parent, "y"), [("delta", 1), ("a", 1), (RESUME, 1)], "task")
+    await client.delete_for_runs(["y"])
+    assert (await get(client, parent)).pending_writes == [("task", "delta", 1)]
+    assert await client.history(child, ["delta"]) == {
         "delta": {"writes": [("task", "delta", 1)], "seed": _DeltaSnapshot([])}
     }
-    await put(face, "2", {"delta": _DeltaSnapshot([1])}, parent=parent, meta=metadata(run_id="x"))
-    await face.delete_for_runs(["y"])
-    assert (await get(face, parent)).pending_writes == []
+    await put(client, "2", {"delta": _DeltaSnapshot([1])}, parent=parent, meta=metadata(run_id="x"))
+    await client.delete_for_runs(["y"])
+    assert (await get(client, parent)).pending_writes == []
 
 
-async def test_writes_of_what_is_hidden_stay(face: Face) -> None:
-    chain = await delta_runs(face, next_uuid, "xxy")
-    await face.put_writes(in_run(chain[1], "x"), [(RESUME, 1)], "task")
-    before = await get(face, chain[1])
-    await face.delete_for_runs(["x"])
-    assert await get(face, chain[1]) == before
+async def test_writes_of_what_is_hidden_stay(client: Client) -> None:
+    chain = await delta_runs(client, next_uuid, "xxy")
+    await client.put_writes(in_run(chain[1], "x"), [(RESUME, 1)], "task")
+    before = await get(client, chain[1])
+    await client.delete_for_runs(["x"])
+    assert await get(client, chain[1]) == before
 
 
 @pytest.mark.parametrize("answers", [False, True])
-async def test_a_question_that_another_run_has_asked_again_stays(face: Face, *, answers: bool) -> None:
-    graph = side_by_side(Log, ask=asks("name"), also=asks("town")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, in_run(anywhere(), "x"))
-    asked = (await state_of(face, graph, anywhere())).interrupts
+async def test_a_question_that_another_run_has_asked_again_stays(client: Client, *, answers: bool) -> None:
+    graph = side_by_side(Log, ask=asks("name"), also=asks("town")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, in_run(anywhere(), "x"))
+    asked = (await state_of(client, graph, anywhere())).interrupts
     answer: Any = Command(resume={next(each.id for each in asked if each.value == "name"): "Ada"})
-    await run_graph(face, graph, answer if answers else None, in_run(anywhere(), "y"))
-    await face.delete_for_runs(["y"])
-    left = {each.value for each in (await state_of(face, graph, anywhere())).interrupts}
+    await run_graph(client, graph, answer if answers else None, in_run(anywhere(), "y"))
+    await client.delete_for_runs(["y"])
+    left = {each.value for each in (await state_of(client, graph, anywhere())).interrupts}
     assert left == {"name", "town"}

@@ -24,75 +24,75 @@ from tests.behaviour.helpers import (
     put,
     put_delta_chain,
 )
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
-async def test_the_writes_since_the_seed_come_oldest_first(face: Face, next_id: NextId) -> None:
-    chain = await put_delta_chain(face, next_id, 6, {0, 3})
+async def test_the_writes_since_the_seed_come_oldest_first(client: Client, next_id: NextId) -> None:
+    chain = await put_delta_chain(client, next_id, 6, {0, 3})
     for head, seed in ((5, 3), (4, 3), (3, 0), (2, 0), (1, 0)):
-        assert await face.history(chain[head], ["delta"]) == {"delta": delta_history(seed, head)}
-    assert await face.history(config(), ["delta"]) == {"delta": delta_history(3, 5)}
+        assert await client.history(chain[head], ["delta"]) == {"delta": delta_history(seed, head)}
+    assert await client.history(config(), ["delta"]) == {"delta": delta_history(3, 5)}
 
 
-async def test_the_targets_own_writes_and_value_are_left_out(face: Face) -> None:
-    chain = await put_delta_chain(face, next_uuid, 1, {0})
-    assert await face.history(chain[0], ["delta"]) == {"delta": {"writes": []}}
+async def test_the_targets_own_writes_and_value_are_left_out(client: Client) -> None:
+    chain = await put_delta_chain(client, next_uuid, 1, {0})
+    assert await client.history(chain[0], ["delta"]) == {"delta": {"writes": []}}
 
 
-async def test_no_seed_means_no_key(face: Face) -> None:
-    chain = await put_delta_chain(face, next_uuid, 4, set())
-    history = await face.history(chain[-1], ["delta", "nobody"])
+async def test_no_seed_means_no_key(client: Client) -> None:
+    chain = await put_delta_chain(client, next_uuid, 4, set())
+    history = await client.history(chain[-1], ["delta", "nobody"])
     assert history == {"delta": delta_history(None, 3), "nobody": {"writes": []}}
 
 
-async def test_any_stored_value_is_a_seed(face: Face) -> None:
+async def test_any_stored_value_is_a_seed(client: Client) -> None:
     """None as well, inline or in a row of its own."""
     for number, seed in enumerate([None, 0, "", [], "small", LONG, [LONG], _DeltaSnapshot(None)]):
         thread_id = str(number)
-        await put(face, "0", {"a": ["too old"]}, thread_id=thread_id)
-        first = await put(face, "1", {"a": seed}, thread_id=thread_id, parent=config(checkpoint_id="0"))
-        await face.put_writes(first, [("a", 1)], "task")
-        second = await put(face, "2", thread_id=thread_id, parent=first)
-        history = await face.history(second, ["a"])
+        await put(client, "0", {"a": ["too old"]}, thread_id=thread_id)
+        first = await put(client, "1", {"a": seed}, thread_id=thread_id, parent=config(checkpoint_id="0"))
+        await client.put_writes(first, [("a", 1)], "task")
+        second = await put(client, "2", thread_id=thread_id, parent=first)
+        history = await client.history(second, ["a"])
         assert history == {"a": {"writes": [("task", "a", 1)], "seed": seed}}
         assert type(history["a"]["seed"]) is type(seed)
 
 
-async def test_side_branches_change_nothing(face: Face, next_id: NextId) -> None:
-    chain = await put_delta_chain(face, next_id, 5, {0, 2})
+async def test_side_branches_change_nothing(client: Client, next_id: NextId) -> None:
+    chain = await put_delta_chain(client, next_id, 5, {0, 2})
     for parent in chain:
-        side = await put(face, next_id(), {"delta": _DeltaSnapshot(["side"])}, parent=parent)
-        await face.put_writes(side, [("delta", "side")], "side")
-    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(2, 4)}
+        side = await put(client, next_id(), {"delta": _DeltaSnapshot(["side"])}, parent=parent)
+        await client.put_writes(side, [("delta", "side")], "side")
+    assert await client.history(chain[-1], ["delta"]) == {"delta": delta_history(2, 4)}
 
 
-async def test_ids_out_of_order_change_nothing(face: Face, next_id: NextId) -> None:
+async def test_ids_out_of_order_change_nothing(client: Client, next_id: NextId) -> None:
     """Parents are walked, not ids: a fork of an old checkpoint may have any."""
     ids = [next_id() for _ in range(6)]
     random.Random(3).shuffle(ids)
-    chain = await put_delta_chain(face, iter(ids).__next__, 6, {1})
-    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
-    assert await default_walk(face, chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
+    chain = await put_delta_chain(client, iter(ids).__next__, 6, {1})
+    assert await client.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
+    assert await default_walk(client, chain[-1], ["delta"]) == {"delta": delta_history(1, 5)}
 
 
-async def test_other_namespaces_and_threads_change_nothing(face: Face) -> None:
-    places: list[dict[str, str]] = [{}, {"ns": "sub"}, {"thread_id": "other"}]
-    for number, place in enumerate(places):
-        first = await put(face, "1", {"delta": [number]}, **place)  # type: ignore[arg-type]
-        await face.put_writes(first, [("delta", number)], "task")
-        await put(face, "2", parent=first, **place)  # type: ignore[arg-type]
-    for number, place in enumerate(places):
-        where = config(place.get("thread_id", "thread"), "2", place.get("ns", ""))
+async def test_other_namespaces_and_threads_change_nothing(client: Client) -> None:
+    locations: list[dict[str, str]] = [{}, {"ns": "sub"}, {"thread_id": "other"}]
+    for number, location in enumerate(locations):
+        first = await put(client, "1", {"delta": [number]}, **location)  # type: ignore[arg-type]
+        await client.put_writes(first, [("delta", number)], "task")
+        await put(client, "2", parent=first, **location)  # type: ignore[arg-type]
+    for number, location in enumerate(locations):
+        where = config(location.get("thread_id", "thread"), "2", location.get("ns", ""))
         expected = {"delta": {"writes": [("task", "delta", number)], "seed": [number]}}
-        assert await face.history(where, ["delta"]) == expected
+        assert await client.history(where, ["delta"]) == expected
 
 
-async def test_several_channels_end_each_at_their_own_seed(face: Face) -> None:
+async def test_several_channels_end_each_at_their_own_seed(client: Client) -> None:
     chain: list[RunnableConfig] = []
     seeds: list[dict[str, Any]] = [{"a": "a0", "b": ["b0"], "c": ["c0"]}, {"b": ["b1"]}, {"a": ["a2"]}, {}, {"d": 1}]
     for step, values in enumerate(seeds):
-        chain.append(await put(face, str(step), values, parent=chain[-1] if chain else None))
-        await face.put_writes(chain[-1], [(channel, step) for channel in "abc"], f"task {step}")
+        chain.append(await put(client, str(step), values, parent=chain[-1] if chain else None))
+        await client.put_writes(chain[-1], [(channel, step) for channel in "abc"], f"task {step}")
 
     def since(channel: str, seed: Any, first: int) -> DeltaChannelHistory:
         return {"writes": [(f"task {step}", channel, step) for step in range(first, 4)], "seed": seed}
@@ -104,105 +104,105 @@ async def test_several_channels_end_each_at_their_own_seed(face: Face) -> None:
         "d": {"writes": []},
     }
     for channels in (["a", "b", "c", "d"], ["d", "a"], ["c"], ["b", "c"]):
-        history = await face.history(chain[-1], channels)
+        history = await client.history(chain[-1], channels)
         assert history == {channel: expected[channel] for channel in channels}
         assert list(history) == channels
-        assert await default_walk(face, chain[-1], channels) == history
+        assert await default_walk(client, chain[-1], channels) == history
 
 
-async def test_it_is_what_langgraphs_own_walk_finds(face: Face, next_id: NextId) -> None:
+async def test_it_is_what_langgraphs_own_walk_finds(client: Client, next_id: NextId) -> None:
     """On a random tree with values, deltas and writes here and there."""
     chance = random.Random(11)
-    memory = Face(InMemorySaver(), face.colour)
+    memory = Client(InMemorySaver(), client.api)
     made: list[RunnableConfig] = []
     for step in range(25):
         parent = chance.choice([*made[-3:], None]) if made else None
         values = {channel: [step, channel] for channel in "abc" if chance.random() < 0.25}
         versions = {channel: f"{step}.{channel}" for channel in "abc"}
         checkpoint_id = next_id()
-        for each in (face, memory):
+        for each in (client, memory):
             where = await put(each, checkpoint_id, values, parent=parent, versions=versions)
         writes = [(chance.choice("abcd"), number) for number in range(chance.randrange(4))]
         for task in ("t", "s"):
-            for each in (face, memory):
+            for each in (client, memory):
                 await each.put_writes(where, writes, f"{task} {step}", task)
         made.append(where)
     for where in made:
-        history = await face.history(where, ["a", "b", "c", "d"])
-        assert history == await default_walk(face, where, ["a", "b", "c", "d"])
+        history = await client.history(where, ["a", "b", "c", "d"])
+        assert history == await default_walk(client, where, ["a", "b", "c", "d"])
         assert history == await memory.history(where, ["a", "b", "c", "d"])
 
 
-async def test_no_channels_are_no_history(face: Face) -> None:
-    await put(face, "1")
-    assert await face.history(config(), []) == {}
+async def test_no_channels_are_no_history(client: Client) -> None:
+    await put(client, "1")
+    assert await client.history(config(), []) == {}
 
 
-async def test_a_channel_asked_for_twice_is_answered_once(face: Face) -> None:
-    await put_delta_chain(face, next_uuid, 3, {0})
-    assert await face.history(config(), ["delta", "delta"]) == {"delta": delta_history(0, 2)}
+async def test_a_channel_asked_for_twice_is_answered_once(client: Client) -> None:
+    await put_delta_chain(client, next_uuid, 3, {0})
+    assert await client.history(config(), ["delta", "delta"]) == {"delta": delta_history(0, 2)}
 
 
-async def test_an_unknown_checkpoint_has_an_empty_history(face: Face) -> None:
-    await put(face, "1", {"a": [1]})
-    await put(face, "2", parent=config(checkpoint_id="1"))
+async def test_an_unknown_checkpoint_has_an_empty_history(client: Client) -> None:
+    await put(client, "1", {"a": [1]})
+    await put(client, "2", parent=config(checkpoint_id="1"))
     for where in (config("nobody"), config(ns="nowhere"), config(checkpoint_id="3")):
-        assert await face.history(where, ["a"]) == {"a": {"writes": []}}
+        assert await client.history(where, ["a"]) == {"a": {"writes": []}}
 
 
-async def test_a_parent_that_is_not_there_ends_the_walk(face: Face) -> None:
-    first = await put(face, "1", parent=config(checkpoint_id="0"))
-    await face.put_writes(first, [("a", 1)], "task")
-    await put(face, "2", parent=first)
-    assert await face.history(config(), ["a"]) == {"a": {"writes": [("task", "a", 1)]}}
+async def test_a_parent_that_is_not_there_ends_the_walk(client: Client) -> None:
+    first = await put(client, "1", parent=config(checkpoint_id="0"))
+    await client.put_writes(first, [("a", 1)], "task")
+    await put(client, "2", parent=first)
+    assert await client.history(config(), ["a"]) == {"a": {"writes": [("task", "a", 1)]}}
 
 
-async def test_a_chain_that_loops_ends_and_gives_each_write_once(face: Face) -> None:
+async def test_a_chain_that_loops_ends_and_gives_each_write_once(client: Client) -> None:
     for step in ("1", "2", "3"):
-        where = await put(face, step, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
-        await face.put_writes(where, [("a", step), ("b", step)], "task")
+        where = await put(client, step, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
+        await client.put_writes(where, [("a", step), ("b", step)], "task")
     writes = {channel: {"writes": [("task", channel, "1"), ("task", channel, "2")]} for channel in "ab"}
-    assert await face.history(config(checkpoint_id="3"), ["a", "b"]) == writes
+    assert await client.history(config(checkpoint_id="3"), ["a", "b"]) == writes
 
 
-async def test_a_chain_that_loops_keeps_its_seeds(face: Face) -> None:
+async def test_a_chain_that_loops_keeps_its_seeds(client: Client) -> None:
     """The channel `b` has none, so the walk goes round."""
     for step in ("1", "2", "3"):
         values = {"a": ["seed"]} if step == "2" else {}
-        where = await put(face, step, values, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
-        await face.put_writes(where, [("a", step), ("b", step)], "task")
-    target = await put(face, "4", parent=config(checkpoint_id="3"))
-    assert await face.history(target, ["a", "b"]) == {
+        where = await put(client, step, values, parent=config(checkpoint_id=str(int(step) - 1 or 3)))
+        await client.put_writes(where, [("a", step), ("b", step)], "task")
+    target = await put(client, "4", parent=config(checkpoint_id="3"))
+    assert await client.history(target, ["a", "b"]) == {
         "a": {"writes": [("task", "a", "2"), ("task", "a", "3")], "seed": ["seed"]},
         "b": {"writes": [("task", "b", "1"), ("task", "b", "2"), ("task", "b", "3")]},
     }
 
 
-async def test_a_checkpoint_that_is_its_own_parent_has_no_ancestors(face: Face) -> None:
-    where = await put(face, "1", {"a": ["own"]}, parent=config(checkpoint_id="1"))
-    await face.put_writes(where, [("a", 1)], "task")
-    assert await face.history(where, ["a"]) == {"a": {"writes": []}}
+async def test_a_checkpoint_that_is_its_own_parent_has_no_ancestors(client: Client) -> None:
+    where = await put(client, "1", {"a": ["own"]}, parent=config(checkpoint_id="1"))
+    await client.put_writes(where, [("a", 1)], "task")
+    assert await client.history(where, ["a"]) == {"a": {"writes": []}}
 
 
-async def test_a_chain_that_loops_through_the_target_leaves_out_its_value_and_writes(face: Face) -> None:
+async def test_a_chain_that_loops_through_the_target_leaves_out_its_value_and_writes(client: Client) -> None:
     """Ids go down from 4 to 1, so the way back to the target lies among others that follow one another."""
     for step, parent in (("1", "4"), ("2", "1"), ("3", "2"), ("4", "3")):
-        where = await put(face, step, {"a": ["own"]} if step == "3" else {}, parent=config(checkpoint_id=parent))
-        await face.put_writes(where, [("a", step)], "task")
+        where = await put(client, step, {"a": ["own"]} if step == "3" else {}, parent=config(checkpoint_id=parent))
+        await client.put_writes(where, [("a", step)], "task")
     expected = [("task", "a", step) for step in ("4", "1", "2")]
-    assert await face.history(config(checkpoint_id="3"), ["a"]) == {"a": {"writes": expected}}
+    assert await client.history(config(checkpoint_id="3"), ["a"]) == {"a": {"writes": expected}}
 
 
 @pytest.mark.leaves_writes("of checkpoints that never came")
-async def test_writes_without_a_checkpoint_change_nothing(face: Face, next_id: NextId) -> None:
+async def test_writes_without_a_checkpoint_change_nothing(client: Client, next_id: NextId) -> None:
     ids = [next_id() for _ in range(9)]
-    chain = await put_delta_chain(face, iter(ids[::2]).__next__, 5, {1})
+    chain = await put_delta_chain(client, iter(ids[::2]).__next__, 5, {1})
     for checkpoint_id in ids[1::2]:
-        await face.put_writes(config(checkpoint_id=checkpoint_id), [("delta", "never")], "task")
-    assert await face.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 4)}
+        await client.put_writes(config(checkpoint_id=checkpoint_id), [("delta", "never")], "task")
+    assert await client.history(chain[-1], ["delta"]) == {"delta": delta_history(1, 4)}
 
 
-async def test_any_parents_are_walked(face: Face) -> None:
+async def test_any_parents_are_walked(client: Client) -> None:
     """Against a walk in Python over random parents, which may be missing, come later by id or make a loop."""
     for seed in range(12):
         chance, thread_id = random.Random(seed), str(seed)
@@ -211,10 +211,10 @@ async def test_any_parents_are_walked(face: Face) -> None:
         held = {n: {channel: [n] for channel in "ab" if chance.random() < 0.15} for n in range(size)}
         for n in range(size):
             parent = config(thread_id, f"{parents[n]:02}")
-            where = await put(face, f"{n:02}", held[n], thread_id=thread_id, parent=parent)
+            where = await put(client, f"{n:02}", held[n], thread_id=thread_id, parent=parent)
             for task in range(chance.randrange(3)):
-                await face.put_writes(where, [("a", n), ("b", n)], f"task {task}")
-        tasks = {n: (await face.get_tuple(config(thread_id, f"{n:02}"))).pending_writes for n in range(size)}  # type: ignore[union-attr]
+                await client.put_writes(where, [("a", n), ("b", n)], f"task {task}")
+        tasks = {n: (await client.get_tuple(config(thread_id, f"{n:02}"))).pending_writes for n in range(size)}  # type: ignore[union-attr]
         for target in range(size):
             expected: dict[str, Any] = {}
             for channel in "ab":
@@ -226,23 +226,23 @@ async def test_any_parents_are_walked(face: Face) -> None:
                         entry["seed"] = held[here][channel]
                         break
                     here = parents[here]
-            assert await face.history(config(thread_id, f"{target:02}"), ["a", "b"]) == expected, (seed, target)
+            assert await client.history(config(thread_id, f"{target:02}"), ["a", "b"]) == expected, (seed, target)
 
 
-async def test_its_cost_grows_with_the_distance_to_the_seed(store: Store, face: Face) -> None:
-    await put_delta_chain(face, next_uuid, 30, {0, 26})
+async def test_its_cost_grows_with_the_distance_to_the_seed(store: Store, client: Client) -> None:
+    await put_delta_chain(client, next_uuid, 30, {0, 26})
     serde = CountingSerializer()
     with open_saver(store.url, serde=serde) as other:
-        assert await Face(other, face.colour).history(config(), ["delta"]) == {"delta": delta_history(26, 29)}
+        assert await Client(other, client.api).history(config(), ["delta"]) == {"delta": delta_history(26, 29)}
     assert serde.loaded == 4  # Three writes and the seed.
 
 
-async def test_what_is_stored_inline_beside_the_seed_costs_one_document(store: Store, face: Face) -> None:
-    first = await put(face, "1", {"a": "small", "b": "small"})
-    second = await put(face, "2", parent=first)
+async def test_what_is_stored_inline_beside_the_seed_costs_one_document(store: Store, client: Client) -> None:
+    first = await put(client, "1", {"a": "small", "b": "small"})
+    second = await put(client, "2", parent=first)
     serde = CountingSerializer()
     with open_saver(store.url, serde=serde) as other:
-        history = await Face(other, face.colour).history(second, ["a", "b"])
+        history = await Client(other, client.api).history(second, ["a", "b"])
     assert history == {channel: DeltaChannelHistory(writes=[], seed="small") for channel in "ab"}
     assert serde.loaded == 1
     assert id_of(second) == "2"

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom import CheckpointSaver, ClosedError
 from langgraph_checkpoint_custom.encoding.values import Stored, Values
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.behaviour.helpers import LONG, CountingSerializer, Database, checkpoint, config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ def saver(store: Store, serde: CountingSerializer) -> Iterator[CheckpointSaver]:
 class Meanwhile:
     """Runs calls and changes things while they wait for the database."""
 
-    def __init__(self, face: Face, database: Database, serde: CountingSerializer) -> None:
-        self.face = face
+    def __init__(self, client: Client, database: Database, serde: CountingSerializer) -> None:
+        self.client = client
         self._database = database
         self._serde = serde
 
@@ -50,9 +50,9 @@ class Meanwhile:
         before = self._serde.dumped
         with self._database.locked() as unlock:
             task = asyncio.create_task(call)
-            # One turn of the loop is all that the async colour gets; the sync one runs beside us.
+            # One turn of the loop is all that the async api gets; the sync one runs beside us.
             await asyncio.sleep(0)
-            while self.face.colour == "sync" and self._serde.dumped < before + encoded:
+            while self.client.api == "sync" and self._serde.dumped < before + encoded:
                 await asyncio.sleep(0.005)
             assert self._serde.dumped == before + encoded
             change()
@@ -62,8 +62,8 @@ class Meanwhile:
 
 
 @pytest.fixture
-def meanwhile(face: Face, database: Database, serde: CountingSerializer) -> Meanwhile:
-    return Meanwhile(face, database, serde)
+def meanwhile(client: Client, database: Database, serde: CountingSerializer) -> Meanwhile:
+    return Meanwhile(client, database, serde)
 
 
 async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
@@ -87,10 +87,10 @@ async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
         where["configurable"].clear()
 
     # The list, the document, the metadata.
-    assert await meanwhile(meanwhile.face.put(where, document, meta, versions), change, encoded=3) == config(
+    assert await meanwhile(meanwhile.client.put(where, document, meta, versions), change, encoded=3) == config(
         checkpoint_id="1"
     )
-    found = await get(meanwhile.face, config())
+    found = await get(meanwhile.client, config())
     assert found.checkpoint["channel_values"] == {"list": [LONG], "text": "as it was", "unversioned": ["as it was"]}
     assert found.checkpoint["channel_versions"] == {"list": "1", "text": "1"}
     assert found.checkpoint["versions_seen"] == {"node": {"list": "1"}}
@@ -99,22 +99,22 @@ async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
 
 async def test_a_value_that_has_to_be_stored_again_may_be_forgotten_by_the_graph(meanwhile: Meanwhile) -> None:
     """The checkpoint's dicts belong to the graph, which may empty them."""
-    face = meanwhile.face
+    client = meanwhile.client
     versions = {"list": "1"}
-    first = await put(face, "1", {"list": ["as it was"]}, versions=versions)
-    await face.delete_thread("thread")
+    first = await put(client, "1", {"list": ["as it was"]}, versions=versions)
+    await client.delete_thread("thread")
     document = checkpoint("2", {"list": ["as it was"]}, versions)
 
     def change() -> None:
         document["channel_values"].clear()
         document["channel_versions"].clear()
 
-    await meanwhile(face.put(first, document, metadata(), {}), change, encoded=2)
-    assert (await get(face, config())).checkpoint["channel_values"] == {"list": ["as it was"]}
+    await meanwhile(client.put(first, document, metadata(), {}), change, encoded=2)
+    assert (await get(client, config())).checkpoint["channel_values"] == {"list": ["as it was"]}
 
 
 async def test_writes_are_stored_as_they_were(meanwhile: Meanwhile) -> None:
-    await put(meanwhile.face, "1")
+    await put(meanwhile.client, "1")
     where = config(checkpoint_id="1")
     value = ["as it was"]
     writes: list[tuple[str, Any]] = [("a", value), ("b", 1)]
@@ -125,8 +125,8 @@ async def test_writes_are_stored_as_they_were(meanwhile: Meanwhile) -> None:
         writes[1] = ("b", "changed")
         where["configurable"]["checkpoint_id"] = "2"
 
-    await meanwhile(meanwhile.face.put_writes(where, writes, "task"), change, encoded=2)
-    found = await get(meanwhile.face, config())
+    await meanwhile(meanwhile.client.put_writes(where, writes, "task"), change, encoded=2)
+    found = await get(meanwhile.client, config())
     assert found.pending_writes == [("task", "a", ["as it was"]), ("task", "b", 1)]
 
 
@@ -141,7 +141,7 @@ async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_wa
     store: Store, serde: SerializerProtocol | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed_by: list[tuple[int, threading.Thread]] = []
-    close = Values._close
+    close = Values._seal
 
     def noted(self: Values, type_: str, data: bytes, *args: Any) -> Stored:
         closed_by.append((len(data), threading.current_thread()))
@@ -164,7 +164,7 @@ async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_wa
         await asyncio.sleep(0)
         value.append("changed")
         await writes
-        found = await get(Face(saver, "async"), config())
+        found = await get(Client(saver, "async"), config())
     assert found.checkpoint["channel_values"] == {"list": large, "short": [LONG * 10]}
     assert found.pending_writes == [("task", "list", large)]
     by = [thread for size, thread in closed_by if size > OFFLOAD_BYTES]
@@ -175,10 +175,10 @@ async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_wa
 
 
 async def test_the_ids_of_a_deletion_are_those_that_were_given(saver: CheckpointSaver, database: Database) -> None:
-    face = Face(saver, "async")
-    await face.delete_thread("warm-up")
+    client = Client(saver, "async")
+    await client.delete_thread("warm-up")
     for thread_id in ("a", "b"):
-        await put(face, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
+        await put(client, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
     calls: list[Callable[[list[str]], Coroutine[Any, Any, None]]] = [
         lambda given: saver.aprune(given, strategy="delete"),
         saver.adelete_for_runs,
@@ -191,5 +191,5 @@ async def test_the_ids_of_a_deletion_are_those_that_were_given(saver: Checkpoint
             given.append("b")
             unlock()
             await task
-        assert [found.config for found in await face.all(None)] == [config("b", "1")]
-        await put(face, "1", thread_id="a", meta=metadata(run_id="a"))
+        assert [found.config for found in await client.all(None)] == [config("b", "1")]
+        await put(client, "1", thread_id="a", meta=metadata(run_id="a"))

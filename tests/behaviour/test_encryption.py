@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import LONG, Database, anywhere, config, get, ids_of, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 CANARY = "canary-7f3a"
 
@@ -23,14 +23,14 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield opened
 
 
-async def put_secrets(face: Face) -> None:
+async def put_secrets(client: Client) -> None:
     values: dict[str, Any] = {"small": CANARY, "long": CANARY * 100, "list": [CANARY], "raw": CANARY.encode()}
     versions = {"small": "1", "long": "1", "list": "1", "raw": "1"}  # And one that has no version.
-    first = await put(face, "1", values | {"loose": [CANARY]}, versions=versions)
+    first = await put(client, "1", values | {"loose": [CANARY]}, versions=versions)
     meta = metadata(1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: "a key", "thread_id": CANARY})
-    second = await put(face, "2", values, parent=first, versions=versions, new={}, meta=meta)
-    await face.put_writes(second, [("a", CANARY), ("b", [CANARY]), ("__error__", CANARY)], "task")
-    await face.copy_thread("thread", "copy")
+    second = await put(client, "2", values, parent=first, versions=versions, new={}, meta=meta)
+    await client.put_writes(second, [("a", CANARY), ("b", [CANARY]), ("__error__", CANARY)], "task")
+    await client.copy_thread("thread", "copy")
 
 
 def readable(database: Database) -> list[bytes]:
@@ -42,15 +42,15 @@ def readable(database: Database) -> list[bytes]:
     return [cell for cell in cells if CANARY.encode() in cell]
 
 
-async def test_no_secret_is_readable_in_the_database(face: Face, database: Database) -> None:
-    await put_secrets(face)
+async def test_no_secret_is_readable_in_the_database(client: Client, database: Database) -> None:
+    await put_secrets(client)
     assert readable(database) == []
 
 
-async def test_without_encryption_it_would_be(store: Store, database: Database, colour: str) -> None:
+async def test_without_encryption_it_would_be(store: Store, database: Database, api: str) -> None:
     """The test above can fail."""
     with store.open() as plain:
-        await put_secrets(Face(plain, colour))
+        await put_secrets(Client(plain, api))
         assert len(readable(database)) >= 10
 
 
@@ -79,20 +79,20 @@ async def test_no_secret_of_the_metadata_is_readable_with_an_encrypting_serializ
     store: Store, database: Database, kind: type[Around]
 ) -> None:
     with store.open(serde=kind()) as saver:
-        for colour in ("sync", "async"):
-            face = Face(saver, colour)
-            where = await put(face, colour, meta=metadata(1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: 1}))
-            assert (await get(face, where)).metadata["mine"] == CANARY  # type: ignore[typeddict-item]
-            assert ids_of(await face.all(where, filter={"mine": CANARY})) == [colour]
+        for api in ("sync", "async"):
+            client = Client(saver, api)
+            where = await put(client, api, meta=metadata(1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: 1}))
+            assert (await get(client, where)).metadata["mine"] == CANARY  # type: ignore[typeddict-item]
+            assert ids_of(await client.all(where, filter={"mine": CANARY})) == [api]
     found = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
     assert len(found) == 2
     assert all(CANARY not in row for row in found)
 
 
-async def test_everything_comes_back(face: Face) -> None:
-    await put_secrets(face)
+async def test_everything_comes_back(client: Client) -> None:
+    await put_secrets(client)
     for thread_id in ("thread", "copy"):
-        found = await get(face, config(thread_id))
+        found = await get(client, config(thread_id))
         assert found.checkpoint["channel_values"] == {
             "small": CANARY,
             "long": CANARY * 100,
@@ -107,14 +107,14 @@ async def test_everything_comes_back(face: Face) -> None:
             ("task", "a", CANARY),
             ("task", "b", [CANARY]),
         ]
-    assert (await get(face, config(checkpoint_id="1"))).checkpoint["channel_values"]["loose"] == [CANARY]
+    assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"]["loose"] == [CANARY]
 
 
-async def test_filters_work_on_keys_that_are_clear_and_on_those_that_are_not(face: Face) -> None:
+async def test_filters_work_on_keys_that_are_clear_and_on_those_that_are_not(client: Client) -> None:
     for number in range(60):
         meta = metadata(number % 3, mine=f"{CANARY} {number % 2}", run_id=f"run {number % 5}")
-        await put(face, f"{number:02}", meta=meta)
-    everything = await face.all(None)
+        await put(client, f"{number:02}", meta=meta)
+    everything = await client.all(None)
     for filter in (
         {"step": 1},
         {"source": "loop"},
@@ -131,20 +131,20 @@ async def test_filters_work_on_keys_that_are_clear_and_on_those_that_are_not(fac
             found for found in everything if all(found.metadata.get(key) == value for key, value in filter.items())
         ]
         for where in (config(), anywhere(), None):
-            assert await face.all(where, filter=filter) == wanted, filter
-        assert await face.all(config(), filter=filter, limit=3) == wanted[:3]
-    assert ids_of(await face.all(config(), filter={"mine": f"{CANARY} 1"}, limit=2)) == ["59", "57"]
+            assert await client.all(where, filter=filter) == wanted, filter
+        assert await client.all(config(), filter=filter, limit=3) == wanted[:3]
+    assert ids_of(await client.all(config(), filter={"mine": f"{CANARY} 1"}, limit=2)) == ["59", "57"]
 
 
-async def test_runs_are_deleted_and_threads_pruned_without_the_key(store: Store, face: Face) -> None:
-    first = await put(face, "1", {"a": [LONG], "delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
+async def test_runs_are_deleted_and_threads_pruned_without_the_key(store: Store, client: Client) -> None:
+    first = await put(client, "1", {"a": [LONG], "delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
     counted = metadata(1, run_id="y", counters_since_delta_snapshot={"delta": [1, 1]})
-    await put(face, "2", {"a": [LONG]}, parent=first, versions={"a": "2", "delta": "2"}, meta=counted)
-    expected = await face.history(config(), ["delta"])
+    await put(client, "2", {"a": [LONG]}, parent=first, versions={"a": "2", "delta": "2"}, meta=counted)
+    expected = await client.history(config(), ["delta"])
     with store.open() as plain:
-        await Face(plain, face.colour).prune(["thread"])
-    assert ids_of(await face.all(config())) == ["2"]
-    assert await face.history(config(), ["delta"]) == expected
+        await Client(plain, client.api).prune(["thread"])
+    assert ids_of(await client.all(config())) == ["2"]
+    assert await client.history(config(), ["delta"]) == expected
     with store.open() as plain:
-        await Face(plain, face.colour).delete_for_runs(["y"])
-    assert await face.all(config()) == []
+        await Client(plain, client.api).delete_for_runs(["y"])
+    assert await client.all(config()) == []

@@ -18,7 +18,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, SqliteSaver
 from tests.behaviour.helpers import Database, checkpoint, config, metadata, put
-from tests.stores import Face
+from tests.stores import Client
 
 WRITES: dict[str, Callable[[CheckpointSaver], Awaitable[object]]] = {
     "put": lambda saver: saver.aput(config(), checkpoint("2", {"a": [1]}), metadata(), {"a": "1"}),
@@ -34,8 +34,8 @@ WRITES: dict[str, Callable[[CheckpointSaver], Awaitable[object]]] = {
 @pytest.mark.parametrize("operation", WRITES)
 async def test_the_loop_goes_on_while_a_write_waits(saver: CheckpointSaver, database: Database, operation: str) -> None:
     """The loop itself ends what the write waits for; if it could not, somebody else does so after a while."""
-    await put(Face(saver, "async"), "0")
-    await put(Face(saver, "async"), "1", {"a": [1]}, meta=metadata(run_id="run"))
+    await put(Client(saver, "async"), "0")
+    await put(Client(saver, "async"), "1", {"a": [1]}, meta=metadata(run_id="run"))
     rescued = threading.Event()
     with database.locked() as unlock:
 
@@ -80,7 +80,7 @@ def watched() -> Iterator[list[str]]:
 async def use(saver: CheckpointSaver) -> None:
     """Every async method, from the first use to the closing."""
     await saver.asetup()
-    await put(Face(saver, "async"), "1", {"a": ["x" * 200_000]}, meta=metadata(run_id="run"))
+    await put(Client(saver, "async"), "1", {"a": ["x" * 200_000]}, meta=metadata(run_id="run"))
     await saver.aput_writes(config(checkpoint_id="1"), [("a", 1)], "task")
     await saver.aget_tuple(config())
     assert [found async for found in saver.alist(config())]

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, mo
 from langgraph_checkpoint_custom import CheckpointEncodeError, open_saver
 from tests.behaviour.helpers import Database, get, metadata, next_uuid, put
 from tests.exactly import same
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 class Colour(Enum):
@@ -83,7 +83,7 @@ class Inner(BaseModel):
 class Model(BaseModel):
     name: str
     inner: list[Inner] = []
-    colour: Colour = Colour.RED
+    api: Colour = Colour.RED
     when: datetime | None = None
 
 
@@ -190,17 +190,17 @@ values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_as_a_value_as_a_write_in_an_interrupt_and_in_the_metadata(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_as_a_value_as_a_write_in_an_interrupt_and_in_the_metadata(store: Store, api: str) -> None:
     options: Any = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     loop = asyncio.new_event_loop()
     saver = open_saver(store.url, **options)
-    face = Face(saver, colour)
+    client = Client(saver, api)
 
     async def check(value: Any) -> None:
-        where = await put(face, next_uuid(), {"a": value}, meta=metadata(0, mine=value, nested={"list": [value]}))
-        await face.put_writes(where, [("a", value), (INTERRUPT, [Interrupt(value=value, id="1")])], "task")
-        found = await get(face, where)
+        where = await put(client, next_uuid(), {"a": value}, meta=metadata(0, mine=value, nested={"list": [value]}))
+        await client.put_writes(where, [("a", value), (INTERRUPT, [Interrupt(value=value, id="1")])], "task")
+        found = await get(client, where)
         assert same(value, found.checkpoint["channel_values"]["a"])
         assert same(value, found.metadata["mine"])  # type: ignore[typeddict-item]
         assert same([value], found.metadata["nested"]["list"])  # type: ignore[typeddict-item]
@@ -229,21 +229,21 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_can_not_be_stored_is_refused(face: Face, database: Database, name: str) -> None:
-    where = await put(face, "1")
+async def test_what_can_not_be_stored_is_refused(client: Client, database: Database, name: str) -> None:
+    where = await put(client, "1")
     before = sorted(database.cells())
     for value in (REFUSED[name], [REFUSED[name]], {"deep": Point(REFUSED[name])}):
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
-            await put(face, "2", {"fine": ["x"], "a": value})
+            await put(client, "2", {"fine": ["x"], "a": value})
         with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
-            await face.put_writes(where, [("fine", 1), ("a", value)], "task")
+            await client.put_writes(where, [("fine", 1), ("a", value)], "task")
         with pytest.raises(CheckpointEncodeError, match=r"metadata.*nothing was stored"):
-            await put(face, "2", {"fine": ["x"]}, meta=metadata(0, mine=value))
+            await put(client, "2", {"fine": ["x"]}, meta=metadata(0, mine=value))
     assert sorted(database.cells()) == before
 
 
-async def test_an_error_of_a_task_is_its_text(face: Face) -> None:
+async def test_an_error_of_a_task_is_its_text(client: Client) -> None:
     """LangGraph stores exceptions so that people can read them, not to raise them again."""
-    where = await put(face, "1")
-    await face.put_writes(where, [("__error__", ValueError("no"))], "task")
-    assert (await get(face, where)).pending_writes == [("task", "__error__", "ValueError('no')")]
+    where = await put(client, "1")
+    await client.put_writes(where, [("__error__", ValueError("no"))], "task")
+    assert (await get(client, where)).pending_writes == [("task", "__error__", "ValueError('no')")]

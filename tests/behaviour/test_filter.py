@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom import ConfigError, PostgresSaver, open_saver
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import config, ids_of, metadata, put
 from tests.proxy import proxied
-from tests.stores import Face
+from tests.stores import Client
 
 
 class Colour(str, Enum):
@@ -127,112 +127,112 @@ KEYS = [
 ]
 
 
-async def test_equal_as_json_matches(face: Face) -> None:
+async def test_equal_as_json_matches(client: Client) -> None:
     for number, pair in enumerate(EQUAL):
-        await put(face, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
+        await put(client, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
     for number, pair in enumerate(EQUAL):
         if pair.given is not None:
-            assert ids_of(await face.all(config(), filter={f"key {number}": pair.given})) == [str(number)], pair
+            assert ids_of(await client.all(config(), filter={f"key {number}": pair.given})) == [str(number)], pair
         else:
-            assert str(number) in ids_of(await face.all(config(), filter={f"key {number}": None}))
+            assert str(number) in ids_of(await client.all(config(), filter={f"key {number}": None}))
 
 
-async def test_different_as_json_does_not(face: Face) -> None:
+async def test_different_as_json_does_not(client: Client) -> None:
     for number, pair in enumerate(DIFFERENT):
-        await put(face, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
+        await put(client, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
     for number, pair in enumerate(DIFFERENT):
-        assert str(number) not in ids_of(await face.all(config(), filter={f"key {number}": pair.given})), pair
+        assert str(number) not in ids_of(await client.all(config(), filter={f"key {number}": pair.given})), pair
 
 
-async def test_what_contains_it_matches_on_postgres(face: Face) -> None:
-    on_postgres = isinstance(face.saver, PostgresSaver)
+async def test_what_contains_it_matches_on_postgres(client: Client) -> None:
+    on_postgres = isinstance(client.saver, PostgresSaver)
     for number, pair in enumerate(CONTAINED):
-        await put(face, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
+        await put(client, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
     for number, pair in enumerate(CONTAINED):
         is_equal = pair.stored == {"a": pair.given.get("a")} if isinstance(pair.given, dict) else False
         expected = [str(number)] if on_postgres or is_equal else []
-        assert ids_of(await face.all(config(), filter={f"key {number}": pair.given})) == expected, pair
-        assert await face.all(config(), filter={f"key {number}": [pair.given]}) == [], pair
+        assert ids_of(await client.all(config(), filter={f"key {number}": pair.given})) == expected, pair
+        assert await client.all(config(), filter={f"key {number}": [pair.given]}) == [], pair
 
 
-async def test_half_a_character_matches_nothing(face: Face) -> None:
+async def test_half_a_character_matches_nothing(client: Client) -> None:
     """It cannot be stored."""
-    await put(face, "1", meta=metadata(mine="half ?"))
-    assert ids_of(await face.all(config(), filter={"mine": "half ?"})) == ["1"]
-    assert ids_of(await face.all(config(), filter={"mine": "half \ud800"})) == []
+    await put(client, "1", meta=metadata(mine="half ?"))
+    assert ids_of(await client.all(config(), filter={"mine": "half ?"})) == ["1"]
+    assert ids_of(await client.all(config(), filter={"mine": "half \ud800"})) == []
 
 
-async def test_none_matches_a_missing_key_too(face: Face) -> None:
-    await put(face, "1", meta=metadata())
-    await put(face, "2", meta=metadata(mine=None))
-    await put(face, "3", meta=metadata(mine=0))
-    await put(face, "4", meta=metadata(mine=float("nan")))
-    assert ids_of(await face.all(config(), filter={"mine": None})) == ["2", "1"]
+async def test_none_matches_a_missing_key_too(client: Client) -> None:
+    await put(client, "1", meta=metadata())
+    await put(client, "2", meta=metadata(mine=None))
+    await put(client, "3", meta=metadata(mine=0))
+    await put(client, "4", meta=metadata(mine=float("nan")))
+    assert ids_of(await client.all(config(), filter={"mine": None})) == ["2", "1"]
 
 
-async def test_any_text_is_a_key(face: Face) -> None:
+async def test_any_text_is_a_key(client: Client) -> None:
     for number, key in enumerate(KEYS):
-        await put(face, f"{number:02}", meta=metadata(0, **{key: f"value of {number}"}))
+        await put(client, f"{number:02}", meta=metadata(0, **{key: f"value of {number}"}))
     for number, key in enumerate(KEYS):
-        assert ids_of(await face.all(config(), filter={key: f"value of {number}"})) == [f"{number:02}"], key
-        assert await face.all(config(), filter={key: "another"}) == []
-        missing = await face.all(config(), filter={key: None})
+        assert ids_of(await client.all(config(), filter={key: f"value of {number}"})) == [f"{number:02}"], key
+        assert await client.all(config(), filter={key: "another"}) == []
+        missing = await client.all(config(), filter={key: None})
         if key != "source":
             assert len(missing) == len(KEYS) - 1, key
 
 
-async def test_every_key_has_to_match(face: Face) -> None:
-    await put(face, "1", meta=metadata(1, a=1, b=1))
-    await put(face, "2", meta=metadata(1, a=1, b=2))
-    await put(face, "3", meta=metadata(2, a=1, b=2))
-    assert ids_of(await face.all(config(), filter={"a": 1})) == ["3", "2", "1"]
-    assert ids_of(await face.all(config(), filter={"a": 1, "b": 2})) == ["3", "2"]
-    assert ids_of(await face.all(config(), filter={"step": 1, "a": 1, "b": 2, "source": "loop"})) == ["2"]
-    assert await face.all(config(), filter={"a": 1, "b": 2, "c": 3}) == []
+async def test_every_key_has_to_match(client: Client) -> None:
+    await put(client, "1", meta=metadata(1, a=1, b=1))
+    await put(client, "2", meta=metadata(1, a=1, b=2))
+    await put(client, "3", meta=metadata(2, a=1, b=2))
+    assert ids_of(await client.all(config(), filter={"a": 1})) == ["3", "2", "1"]
+    assert ids_of(await client.all(config(), filter={"a": 1, "b": 2})) == ["3", "2"]
+    assert ids_of(await client.all(config(), filter={"step": 1, "a": 1, "b": 2, "source": "loop"})) == ["2"]
+    assert await client.all(config(), filter={"a": 1, "b": 2, "c": 3}) == []
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
-async def test_no_filter_matches_everything(face: Face, nothing: Any) -> None:
-    await put(face, "1")
-    assert ids_of(await face.all(config(), filter=nothing)) == ["1"]
+async def test_no_filter_matches_everything(client: Client, nothing: Any) -> None:
+    await put(client, "1")
+    assert ids_of(await client.all(config(), filter=nothing)) == ["1"]
 
 
-async def test_parents_and_other_nested_metadata_can_be_asked_for(face: Face) -> None:
+async def test_parents_and_other_nested_metadata_can_be_asked_for(client: Client) -> None:
     for number in ("1", "2"):
-        await put(face, number, ns="sub", meta=metadata(parents={"": f"root {number}"}))
-    assert ids_of(await face.all(config(ns="sub"), filter={"parents": {"": "root 1"}})) == ["1"]
+        await put(client, number, ns="sub", meta=metadata(parents={"": f"root {number}"}))
+    assert ids_of(await client.all(config(ns="sub"), filter={"parents": {"": "root 1"}})) == ["1"]
 
 
-async def test_a_value_that_is_not_json_is_refused(face: Face) -> None:
-    await put(face, "1")
+async def test_a_value_that_is_not_json_is_refused(client: Client) -> None:
+    await put(client, "1")
     itself: list[Any] = []
     itself.append(itself)
     for given in (object(), b"a", {1}, datetime(2024, 1, 1), float("nan"), -float("inf"), {1: 2}, [{"a": {2}}], itself):
         with pytest.raises(ConfigError, match="'mine'"):
-            pytest.fail(f"{given!r}: {await face.all(config(), filter={'mine': given})}")
+            pytest.fail(f"{given!r}: {await client.all(config(), filter={'mine': given})}")
 
 
-async def test_a_key_that_is_not_text_is_refused(face: Face) -> None:
+async def test_a_key_that_is_not_text_is_refused(client: Client) -> None:
     bad: Any = {5: "a"}
     with pytest.raises(ConfigError, match="int"):
-        await face.all(config(), filter=bad)
+        await client.all(config(), filter=bad)
 
 
-async def test_metadata_that_json_cannot_hold_does_not_hide_the_rest(face: Face) -> None:
+async def test_metadata_that_json_cannot_hold_does_not_hide_the_rest(client: Client) -> None:
     odd: Any = {7: "int key", "mine": "yes", "nan": float("nan"), "when": datetime(2024, 1, 1), "raw": b"\0"}
-    where = await put(face, "1", meta=odd)
-    (found,) = await face.all(config(), filter={"mine": "yes"})
+    where = await put(client, "1", meta=odd)
+    (found,) = await client.all(config(), filter={"mine": "yes"})
     assert found.config == where
     assert found.metadata[7] == "int key"  # type: ignore[literal-required]
 
 
-async def test_a_filter_that_the_database_cannot_decide_reads_by_the_page_too(postgres_url: str, colour: str) -> None:
+async def test_a_filter_that_the_database_cannot_decide_reads_by_the_page_too(postgres_url: str, api: str) -> None:
     """A long value is compared here, not there; a small limit must not make a round trip of each checkpoint."""
     with proxied(postgres_url) as proxy, open_saver(proxy.url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for number in range(2 * PAGE):
-            await put(face, f"{number:03}", meta=metadata(mine=ESSAY + str(number == 0)))
-        before = proxy.trips
-        found = await face.all(config(), filter={"mine": ESSAY + "True"}, limit=1)
+            await put(client, f"{number:03}", meta=metadata(mine=ESSAY + str(number == 0)))
+        before = proxy.round_trips
+        found = await client.all(config(), filter={"mine": ESSAY + "True"}, limit=1)
         assert ids_of(found) == ["000"]
-        assert proxy.trips - before <= 6
+        assert proxy.round_trips - before <= 6

@@ -12,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 from langgraph_checkpoint_custom import SchemaForeign, SqliteSaver, StorageError
 from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.conftest import needs_error_codes
-from tests.stores import Face
+from tests.stores import Client
 
 
 def official(path: Path) -> None:
@@ -35,29 +35,29 @@ def somebodys_writes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("owner", [official, somebodys, somebodys_writes])
-async def test_it_is_refused_and_unchanged(tmp_path: Path, colour: str, owner: object) -> None:
+async def test_it_is_refused_and_unchanged(tmp_path: Path, api: str, owner: object) -> None:
     path = tmp_path / "theirs.db"
     owner(path)  # type: ignore[operator]
     before = path.read_bytes()
     saver = SqliteSaver(path)
-    face = Face(saver, colour)
+    client = Client(saver, api)
     for _ in range(2):
         with pytest.raises(SchemaForeign, match=r"theirs\.db"):
-            await face.put(config(), checkpoint("2", {"a": [1]}), metadata(), {})
+            await client.put(config(), checkpoint("2", {"a": [1]}), metadata(), {})
         with pytest.raises(SchemaForeign):
-            await face.get_tuple(config())
+            await client.get_tuple(config())
         with pytest.raises(SchemaForeign):
-            await face._call("setup")
+            await client._call("setup")
     saver.close()
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["theirs.db"]
 
 
-async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, colour: str) -> None:
+async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, api: str) -> None:
     path = tmp_path / "theirs.db"
     official(path)
     with SqliteSaver(path) as saver, pytest.raises(SchemaForeign):
-        await Face(saver, colour).get_tuple(config())
+        await Client(saver, api).get_tuple(config())
     with OfficialSqliteSaver.from_conn_string(str(path)) as theirs:
         found = theirs.get_tuple(config())
     assert found is not None
@@ -65,20 +65,20 @@ async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, colour: 
 
 
 @needs_error_codes
-async def test_a_file_that_is_no_database_is_unchanged(tmp_path: Path, colour: str) -> None:
+async def test_a_file_that_is_no_database_is_unchanged(tmp_path: Path, api: str) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Sir or Madam, " * 500)
     before = path.read_bytes()
     with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not a SQLite database"):
-        await Face(saver, colour).get_tuple(config())
+        await Client(saver, api).get_tuple(config())
     assert path.read_bytes() == before
 
 
-async def test_other_tables_in_the_same_file_do_no_harm(tmp_path: Path, colour: str) -> None:
+async def test_other_tables_in_the_same_file_do_no_harm(tmp_path: Path, api: str) -> None:
     path = tmp_path / "shared.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE customers (name TEXT)")
         connection.commit()
     with SqliteSaver(path) as saver:
-        await Face(saver, colour).put(config(), checkpoint("1"), metadata(), {})
+        await Client(saver, api).put(config(), checkpoint("1"), metadata(), {})
         assert saver.get_tuple(config()) is not None

@@ -40,200 +40,205 @@ from tests.behaviour.test_rollback import Notes
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 @pytest.mark.parametrize("schema", [Log, Notes], ids=["plain", "delta"])
-async def test_a_fork_is_the_thread_at_that_point(face: Face, schema: type) -> None:
-    graph = chain(schema, one=says("one"), two=says("two")).compile(checkpointer=face.saver)
+async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) -> None:
+    graph = chain(schema, one=says("one"), two=says("two")).compile(checkpointer=client.saver)
     for turn in range(3):
-        await run_graph(face, graph, {"log": [f"turn {turn}"]}, anywhere())
-    source = await face.all(anywhere())
-    states = await states_of(face, graph, anywhere())
+        await run_graph(client, graph, {"log": [f"turn {turn}"]}, anywhere())
+    source = await client.all(anywhere())
+    states = await states_of(client, graph, anywhere())
     for number, state in enumerate(states):
         target = f"fork {number}"
-        made = await face.do("fork_thread", "thread", target, checkpoint_id=id_of(state.config))
+        made = await client.do("fork_thread", "thread", target, checkpoint_id=id_of(state.config))
         assert made == config(target, id_of(state.config))
-        forked = await state_of(face, graph, anywhere(target))
+        forked = await state_of(client, graph, anywhere(target))
         assert (forked.config, forked.values, forked.next) == (made, state.values, state.next)
-        assert ids_of(await face.all(anywhere(target))) == [id_of(state.config)]
-        assert (await get(face, made)).pending_writes == []
+        assert ids_of(await client.all(anywhere(target))) == [id_of(state.config)]
+        assert (await get(client, made)).pending_writes == []
         if number % 3 == 0:
             continue
-        await run_graph(face, graph, None if state.next else {"log": ["more"]}, anywhere(target))
+        await run_graph(client, graph, None if state.next else {"log": ["more"]}, anywhere(target))
         turns = [word for word in state.values.get("log", []) if "turn" in word]
         turns += [f"turn {len(turns)}"] if state.next == ("__start__",) else [] if state.next else ["more"]
-        found = (await state_of(face, graph, anywhere(target))).values["log"]
+        found = (await state_of(client, graph, anywhere(target))).values["log"]
         assert found == [word for turn in turns for word in (turn, "one", "two")]
-        await face.prune([target])
-        assert (await state_of(face, graph, anywhere(target))).values["log"] == found
-    assert await face.all(anywhere()) == source
-    await face.delete_thread("thread")
+        await client.prune([target])
+        assert (await state_of(client, graph, anywhere(target))).values["log"] == found
+    assert await client.all(anywhere()) == source
+    await client.delete_thread("thread")
     for number, state in list(enumerate(states))[::3]:
-        assert (await state_of(face, graph, anywhere(f"fork {number}"))).values == state.values
+        assert (await state_of(client, graph, anywhere(f"fork {number}"))).values == state.values
 
 
-async def test_what_it_needs_comes_along_and_nothing_else(face: Face, database: Database, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 8, {1, 5})
-    await put_delta_chain(face, next_id, 3, {0}, ns="call:1")
+async def test_what_it_needs_comes_along_and_nothing_else(client: Client, database: Database, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 8, {1, 5})
+    await put_delta_chain(client, next_id, 3, {0}, ns="call:1")
     before = database.counts()
-    await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[4]))
+    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[4]))
     after = database.counts()
     # The checkpoint with its plain value, and the hidden ones down to the snapshot with theirs, and their writes.
     assert {table: after[table] - before[table] for table in after} == {"checkpoints": 4, "writes": 6, "blobs": 5}
     forked = config("fork", id_of(configs[4]))
-    assert ids_of(await face.all(anywhere("fork"))) == ids_of([configs[4]])
+    assert ids_of(await client.all(anywhere("fork"))) == ids_of([configs[4]])
     history = {"delta": delta_history(1, 4)}
-    assert await face.history(forked, ["delta"]) == history
-    assert await default_walk(face, forked, ["delta"]) == history
-    await face.delete_thread("fork")
+    assert await client.history(forked, ["delta"]) == history
+    assert await default_walk(client, forked, ["delta"]) == history
+    await client.delete_thread("fork")
     # One that has a snapshot itself needs nothing.
-    await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[5]))
+    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[5]))
     after = database.counts()
     assert {table: after[table] - before[table] for table in after} == {"checkpoints": 1, "writes": 0, "blobs": 2}
-    assert (await get(face, anywhere("fork"))).parent_config is None
+    assert (await get(client, anywhere("fork"))).parent_config is None
 
 
-async def test_of_a_pruned_thread(face: Face, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 6, {1})
-    await face.prune(["thread"])
-    await face.do("fork_thread", "thread", "fork")
-    assert await face.history(anywhere("fork"), ["delta"]) == {"delta": delta_history(1, 5)}
+async def test_of_a_pruned_thread(client: Client, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 6, {1})
+    await client.prune(["thread"])
+    await client.do("fork_thread", "thread", "fork")
+    assert await client.history(anywhere("fork"), ["delta"]) == {"delta": delta_history(1, 5)}
     with pytest.raises(CheckpointNotFound, match="pruned"):
-        await face.do("fork_thread", "thread", "other", checkpoint_id=id_of(configs[3]))
+        await client.do("fork_thread", "thread", "other", checkpoint_id=id_of(configs[3]))
     # A fork can be forked.
-    await face.do("fork_thread", "fork", "again")
-    await face.delete_thread("fork")
-    await face.delete_thread("thread")
-    assert await face.history(anywhere("again"), ["delta"]) == {"delta": delta_history(1, 5)}
+    await client.do("fork_thread", "fork", "again")
+    await client.delete_thread("fork")
+    await client.delete_thread("thread")
+    assert await client.history(anywhere("again"), ["delta"]) == {"delta": delta_history(1, 5)}
 
 
-async def test_large_values_come_with_their_parts(face: Face, next_id: NextId) -> None:
+async def test_large_values_come_with_their_parts(client: Client, next_id: NextId) -> None:
     chat = [f"message {number} {LONG}" for number in range(200)]
-    first = await put(face, next_id(), {"chat": chat})
-    await get(face, first)  # So that the next one shares its parts.
-    second = await put(face, next_id(), {"chat": [*chat, "more"]}, parent=first)
+    first = await put(client, next_id(), {"chat": chat})
+    await get(client, first)  # So that the next one shares its parts.
+    second = await put(client, next_id(), {"chat": [*chat, "more"]}, parent=first)
     for number, where in enumerate((first, second)):
-        await face.do("fork_thread", "thread", f"fork {number}", checkpoint_id=id_of(where))
-    await face.delete_thread("thread")
+        await client.do("fork_thread", "thread", f"fork {number}", checkpoint_id=id_of(where))
+    await client.delete_thread("thread")
     for number, expected in enumerate((chat, [*chat, "more"])):
-        assert (await get(face, anywhere(f"fork {number}"))).checkpoint["channel_values"] == {"chat": expected}
+        assert (await get(client, anywhere(f"fork {number}"))).checkpoint["channel_values"] == {"chat": expected}
 
 
-async def test_the_metadata_says_where_it_comes_from(face: Face, next_id: NextId) -> None:
+async def test_the_metadata_says_where_it_comes_from(client: Client, next_id: NextId) -> None:
     meta = metadata(3, run_id="run", user="u", thread_id="thread", about="x" * 300)
-    where = await put(face, next_id(), meta=meta)
-    other = await put(face, next_id(), meta=metadata(4, thread_id="another"), parent=where)
-    lineage = {FROM_THREAD: "thread", FROM_CHECKPOINT: id_of(where)}
-    forked = await face.do("fork_thread", "thread", "fork", run_id="run")
-    assert (await get(face, forked)).metadata == {**meta, "thread_id": "fork", **lineage}
-    assert (await get(face, where)).metadata == meta
-    for filter in (lineage, {"thread_id": "fork"}, {FROM_THREAD: "thread"}, {"about": "x" * 300, **lineage}):
-        assert ids_of(await face.all(anywhere("fork"), filter=filter)) == ids_of([where])
-        assert [found.thread_id for found in await face.collect("threads", filter=filter)] == ["fork"]
-    made = await face.do("fork_thread", "thread", "other", checkpoint_id=id_of(other))
-    assert (await get(face, made)).metadata["thread_id"] == "another"  # type: ignore[typeddict-item]
-    again = await face.do("fork_thread", "fork", "again")
-    assert (await get(face, again)).metadata == {**meta, "thread_id": "again", **lineage, FROM_THREAD: "fork"}
+    where = await put(client, next_id(), meta=meta)
+    other = await put(client, next_id(), meta=metadata(4, thread_id="another"), parent=where)
+    ancestor_rows = {FROM_THREAD: "thread", FROM_CHECKPOINT: id_of(where)}
+    forked = await client.do("fork_thread", "thread", "fork", run_id="run")
+    assert (await get(client, forked)).metadata == {**meta, "thread_id": "fork", **ancestor_rows}
+    assert (await get(client, where)).metadata == meta
+    for filter in (
+        ancestor_rows,
+        {"thread_id": "fork"},
+        {FROM_THREAD: "thread"},
+        {"about": "x" * 300, **ancestor_rows},
+    ):
+        assert ids_of(await client.all(anywhere("fork"), filter=filter)) == ids_of([where])
+        assert [found.thread_id for found in await client.collect("threads", filter=filter)] == ["fork"]
+    made = await client.do("fork_thread", "thread", "other", checkpoint_id=id_of(other))
+    assert (await get(client, made)).metadata["thread_id"] == "another"  # type: ignore[typeddict-item]
+    again = await client.do("fork_thread", "fork", "again")
+    assert (await get(client, again)).metadata == {**meta, "thread_id": "again", **ancestor_rows, FROM_THREAD: "fork"}
 
 
-async def test_from_the_last_checkpoint_of_a_run(face: Face, next_id: NextId) -> None:
+async def test_from_the_last_checkpoint_of_a_run(client: Client, next_id: NextId) -> None:
     runs = ["one", "one", "two", "one", "three"]
-    configs = [await put(face, next_id(), meta=metadata(step, run_id=run)) for step, run in enumerate(runs)]
+    configs = [await put(client, next_id(), meta=metadata(step, run_id=run)) for step, run in enumerate(runs)]
     for run, position in (("one", 3), ("two", 2), (None, 4)):
-        made = await face.do("fork_thread", "thread", f"of {run}", run_id=run)
+        made = await client.do("fork_thread", "thread", f"of {run}", run_id=run)
         assert id_of(made) == id_of(configs[position])
     with pytest.raises(CheckpointNotFound, match="run 'four' has no checkpoint in thread 'thread'"):
-        await face.do("fork_thread", "thread", "of four", run_id="four")
+        await client.do("fork_thread", "thread", "of four", run_id="four")
     with pytest.raises(ConfigError, match="not both"):
-        await face.do("fork_thread", "thread", "x", run_id="one", checkpoint_id=id_of(configs[0]))
-    assert await face.do("count_threads") == 4
+        await client.do("fork_thread", "thread", "x", run_id="one", checkpoint_id=id_of(configs[0]))
+    assert await client.do("count_threads") == 4
 
 
-async def test_a_target_with_checkpoints_is_refused(face: Face, database: Database, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 3, values={"v": [1]})
-    await put(face, next_id(), thread_id="sub", ns="inner")
-    made = await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
+async def test_a_target_with_checkpoints_is_refused(client: Client, database: Database, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 3, values={"v": [1]})
+    await put(client, next_id(), thread_id="sub", ns="inner")
+    made = await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
     before = sorted(database.cells())
     # Again, as after a lost answer.
-    assert await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1])) == made
+    assert await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1])) == made
     for target, checkpoint_id in (("fork", id_of(configs[2])), ("thread", id_of(configs[1])), ("sub", None)):
         with pytest.raises(ThreadExists, match=f"'{target}' has checkpoints of its own"):
-            await face.do("fork_thread", "thread", target, checkpoint_id=checkpoint_id)
+            await client.do("fork_thread", "thread", target, checkpoint_id=checkpoint_id)
     for source, point in (("nobody", None), ("thread", "nothing"), ("sub", None)):
         with pytest.raises(CheckpointNotFound, match=f"thread '{source}' has no checkpoint"):
-            await face.do("fork_thread", source, "new", checkpoint_id=point)
+            await client.do("fork_thread", source, "new", checkpoint_id=point)
     assert sorted(database.cells()) == before
-    await put(face, next_id(), thread_id="fork", parent=made)
+    await put(client, next_id(), thread_id="fork", parent=made)
     with pytest.raises(ThreadExists):
-        await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
+        await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
 
 
-async def test_an_open_question_waits_in_the_fork_too(face: Face) -> None:
+async def test_an_open_question_waits_in_the_fork_too(client: Client) -> None:
     call = chain(Log, low=says("low"), ask=asks("name")).compile()
-    graph = chain(Outer, call=call, end=says("end")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": ["in"]}, anywhere())
-    asking = await state_of(face, graph, anywhere(), subgraphs=True)
-    await face.do("fork_thread", "thread", "fork")
-    forked = await state_of(face, graph, anywhere("fork"), subgraphs=True)
+    graph = chain(Outer, call=call, end=says("end")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": ["in"]}, anywhere())
+    asking = await state_of(client, graph, anywhere(), subgraphs=True)
+    await client.do("fork_thread", "thread", "fork")
+    forked = await state_of(client, graph, anywhere("fork"), subgraphs=True)
     assert (forked.interrupts, forked.next, forked.values) == (asking.interrupts, asking.next, asking.values)
     assert forked.tasks[0].state.values == asking.tasks[0].state.values  # type: ignore[union-attr]
     for thread_id, name in (("fork", "Ada"), ("thread", "Bo")):
-        await run_graph(face, graph, Command(resume=name), anywhere(thread_id))
-        values = (await state_of(face, graph, anywhere(thread_id))).values
+        await run_graph(client, graph, Command(resume=name), anywhere(thread_id))
+        values = (await state_of(client, graph, anywhere(thread_id))).values
         assert values["log"][-3:] == ["low", f"name: {name}", "end"]
     # From where the question was answered since, it is asked anew.
-    await face.do("fork_thread", "thread", "anew", checkpoint_id=id_of(asking.config))
-    assert [found.config["configurable"]["checkpoint_ns"] for found in await face.all(anywhere("anew"))] == [""]
-    assert (await state_of(face, graph, anywhere("anew"))).interrupts == ()
-    await run_graph(face, graph, None, anywhere("anew"))
-    (question,) = (await state_of(face, graph, anywhere("anew"))).interrupts
+    await client.do("fork_thread", "thread", "anew", checkpoint_id=id_of(asking.config))
+    assert [found.config["configurable"]["checkpoint_ns"] for found in await client.all(anywhere("anew"))] == [""]
+    assert (await state_of(client, graph, anywhere("anew"))).interrupts == ()
+    await run_graph(client, graph, None, anywhere("anew"))
+    (question,) = (await state_of(client, graph, anywhere("anew"))).interrupts
     assert question.value == "name"
-    await run_graph(face, graph, Command(resume="Cy"), anywhere("anew"))
-    assert (await state_of(face, graph, anywhere("anew"))).values["log"][-2:] == ["name: Cy", "end"]
+    await run_graph(client, graph, Command(resume="Cy"), anywhere("anew"))
+    assert (await state_of(client, graph, anywhere("anew"))).values["log"][-2:] == ["name: Cy", "end"]
 
 
-async def test_a_subgraphs_memory_is_as_it_was(face: Face) -> None:
+async def test_a_subgraphs_memory_is_as_it_was(client: Client) -> None:
     memory = chain(Notes, one=says("one")).compile(checkpointer=True)
     counting = chain(Log, count=counts("count")).compile(checkpointer=True)
     builder = chain(Outer, memory=memory, counting=counting, end=says("end"))
-    graph = builder.compile(checkpointer=face.saver)
+    graph = builder.compile(checkpointer=client.saver)
     for turn in range(3):
-        await run_graph(face, graph, {"log": [f"turn {turn}"]}, anywhere())
-    (point,) = [state for state in (await states_of(face, graph, anywhere()))[5:10] if state.next == ("counting",)]
-    await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(point.config))
-    assert (await get(face, config("fork", ns="counting"))).checkpoint["channel_values"]["last"] == 1
+        await run_graph(client, graph, {"log": [f"turn {turn}"]}, anywhere())
+    (point,) = [state for state in (await states_of(client, graph, anywhere()))[5:10] if state.next == ("counting",)]
+    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(point.config))
+    assert (await get(client, config("fork", ns="counting"))).checkpoint["channel_values"]["last"] == 1
     # The same as in a thread that was stopped there.
-    await run_graph(face, graph, {"log": ["turn 0"]}, anywhere("stopped"))
-    await run_graph(face, graph, {"log": ["turn 1"]}, anywhere("stopped"), interrupt_before=["counting"])
+    await run_graph(client, graph, {"log": ["turn 0"]}, anywhere("stopped"))
+    await run_graph(client, graph, {"log": ["turn 1"]}, anywhere("stopped"), interrupt_before=["counting"])
     found = []
     for thread_id in ("fork", "stopped"):
         for value in (None, {"log": ["on"]}):
-            await run_graph(face, graph, value, anywhere(thread_id))
-        inside = await get(face, config(thread_id, ns="counting"))
-        words = await face.history(config(thread_id, ns="memory"), ["log"])
-        assert words == await default_walk(face, config(thread_id, ns="memory"), ["log"])
-        outside = await state_of(face, graph, anywhere(thread_id))
+            await run_graph(client, graph, value, anywhere(thread_id))
+        inside = await get(client, config(thread_id, ns="counting"))
+        words = await client.history(config(thread_id, ns="memory"), ["log"])
+        assert words == await default_walk(client, config(thread_id, ns="memory"), ["log"])
+        outside = await state_of(client, graph, anywhere(thread_id))
         written = [value for _, _, value in words["log"]["writes"]]
         found.append((outside.values, inside.checkpoint["channel_values"], written))
     assert found[0] == found[1]
     assert found[0][1]["last"] == 2
 
 
-async def test_sends_of_old_checkpoints_come_along(face: Face, next_id: NextId) -> None:
-    first = await put(face, next_id(), v=3)
-    await face.put_writes(first, [(TASKS, Send("node", 1))], "task")
-    second = await put(face, next_id(), {"a": 1}, parent=first, v=3)
-    await put(face, next_id(), parent=second)
-    await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(second))
-    await face.delete_thread("thread")
-    assert (await get(face, anywhere("fork"))).checkpoint["channel_values"] == {"a": 1, TASKS: [Send("node", 1)]}
-    assert ids_of(await face.all(anywhere("fork"))) == ids_of([second])
+async def test_sends_of_old_checkpoints_come_along(client: Client, next_id: NextId) -> None:
+    first = await put(client, next_id(), v=3)
+    await client.put_writes(first, [(TASKS, Send("node", 1))], "task")
+    second = await put(client, next_id(), {"a": 1}, parent=first, v=3)
+    await put(client, next_id(), parent=second)
+    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(second))
+    await client.delete_thread("thread")
+    assert (await get(client, anywhere("fork"))).checkpoint["channel_values"] == {"a": 1, TASKS: [Send("node", 1)]}
+    assert ids_of(await client.all(anywhere("fork"))) == ids_of([second])
 
 
-async def test_tenants_fork_their_own_threads(face: Face, next_id: NextId) -> None:
-    acme = Face(face.saver.for_tenant("acme"), face.colour)  # type: ignore[attr-defined]
-    await put_delta_chain(face, next_id, 3, {0})
+async def test_tenants_fork_their_own_threads(client: Client, next_id: NextId) -> None:
+    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
+    await put_delta_chain(client, next_id, 3, {0})
     with pytest.raises(CheckpointNotFound):
         await acme.do("fork_thread", "thread", "fork")
     mine = await put_delta_chain(acme, next_id, 3, {1})
@@ -241,42 +246,42 @@ async def test_tenants_fork_their_own_threads(face: Face, next_id: NextId) -> No
     assert await acme.history(made, ["delta"]) == {"delta": delta_history(1, 2)}
     assert (await get(acme, made)).metadata[FROM_THREAD] == "thread"  # type: ignore[literal-required]
     assert ids_of(await acme.all(anywhere("fork"))) == ids_of(mine[2:])
-    assert await face.all(anywhere("fork")) == []
+    assert await client.all(anywhere("fork")) == []
 
 
-async def test_with_encryption_the_lineage_is_encrypted_too(store: Store, colour: str, database: Database) -> None:
+async def test_with_encryption_the_lineage_is_encrypted_too(store: Store, api: str, database: Database) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         saver.setup()
-        face = Face(saver, colour)
+        client = Client(saver, api)
         versions = new_versions(["v"])
-        where = await put(face, next_uuid(), {"v": [LONG]}, thread_id="secret-source", versions=versions)
-        made = await face.do("fork_thread", "secret-source", "fork")
-        found = await get(face, made)
+        where = await put(client, next_uuid(), {"v": [LONG]}, thread_id="secret-source", versions=versions)
+        made = await client.do("fork_thread", "secret-source", "fork")
+        found = await get(client, made)
         assert found.metadata[FROM_CHECKPOINT] == id_of(where)  # type: ignore[literal-required]
         assert found.checkpoint["channel_values"] == {"v": [LONG]}
         assert not any(FROM_THREAD.encode() in cell for cell in database.cells())
 
 
-async def test_a_fork_of_a_labelled_point_has_no_label(face: Face, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 3)
-    await face.do("label", configs[1], "before-refactor")
-    where = await face.do("labelled", "thread", "before-refactor")
-    await face.do("fork_thread", "thread", "fork", checkpoint_id=id_of(where))
-    assert await face.do("labels", "fork") == {}
-    assert await face.do("labels", "thread") == {"before-refactor": configs[1]}
+async def test_a_fork_of_a_labelled_point_has_no_label(client: Client, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 3)
+    await client.do("label", configs[1], "before-refactor")
+    where = await client.do("labelled", "thread", "before-refactor")
+    await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(where))
+    assert await client.do("labels", "fork") == {}
+    assert await client.do("labels", "thread") == {"before-refactor": configs[1]}
 
 
-async def test_of_what_is_gone_nothing_comes_along(face: Face) -> None:
+async def test_of_what_is_gone_nothing_comes_along(client: Client) -> None:
     """A run goes on from a checkpoint that was deleted: neither that nor what was written beside it is forked."""
     counted = metadata(counters_since_delta_snapshot={"log": [1, 1]})
-    await face.put(config("t", "1"), checkpoint("2", {"a": 1}, {"a": "1", "log": "1"}), counted, {"a": "1"})
-    await face.put_writes(config("t", "1"), [("a", 1)], "task")
-    await face.do("fork_thread", "t", "fork", checkpoint_id="2")
-    found = await face.get_tuple(config("fork"))
+    await client.put(config("t", "1"), checkpoint("2", {"a": 1}, {"a": "1", "log": "1"}), counted, {"a": "1"})
+    await client.put_writes(config("t", "1"), [("a", 1)], "task")
+    await client.do("fork_thread", "t", "fork", checkpoint_id="2")
+    found = await client.get_tuple(config("fork"))
     assert found is not None
     assert found.parent_config is None
-    await face.delete_thread("t")  # With the write that has no checkpoint.
+    await client.delete_thread("t")  # With the write that has no checkpoint.
 
 
 def test_beside_a_prune_the_newest_is_taken_anew(saver: CheckpointSaver) -> None:
@@ -287,9 +292,9 @@ def test_beside_a_prune_the_newest_is_taken_anew(saver: CheckpointSaver) -> None
         saver.put(where, checkpoint("2"), metadata(), {})
         saver.prune(["thread"])
 
-    made, trips = forked_beside(saver, "thread", meanwhile)
+    made, round_trips = forked_beside(saver, "thread", meanwhile)
     assert made["configurable"]["checkpoint_id"] == "2"
-    assert trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
+    assert round_trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
 
 
 @pytest.mark.parametrize("run_id", [None, "run"])
@@ -322,17 +327,17 @@ def forked_beside(
     saver: CheckpointSaver, source: str, meanwhile: Callable[[], object], run_id: str | None = None
 ) -> tuple[RunnableConfig, int]:
     """Fork a thread, with something that happens before its second trip; also says how many trips that took."""
-    trips = 0
+    round_trips = 0
 
     def perform(request: Any) -> Any:
-        nonlocal trips
+        nonlocal round_trips
         if not isinstance(request, Offload):
-            trips += 1
-            if trips == 2:
+            round_trips += 1
+            if round_trips == 2:
                 meanwhile()
         return saver._driver.run(Operation("test", "write", lambda: performed(request)))
 
-    return drive(fork_thread(saver._dialect, saver._codec, source, "fork", None, run_id), perform), trips
+    return drive(fork_thread(saver._dialect, saver._codec, source, "fork", None, run_id), perform), round_trips
 
 
 def performed(request: Any) -> Steps[Any]:

@@ -13,8 +13,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import CheckpointError, ClaimLost, ConfigError, StaleInterrupt, ThreadBusy, open_saver
 from tests.behaviour.helpers import anywhere, config, get, ids_of, metadata, put
-from tests.conftest import COLOURS
-from tests.stores import Face, Store
+from tests.conftest import APIS
+from tests.stores import Client, Store
 
 NASTY = [
     "a",
@@ -75,68 +75,68 @@ NASTY = list(dict.fromkeys(NASTY))
 WORDS = ("select", "insert", "delete", "update", "where", "from langgraph", "langgraph_checkpoint.")
 
 
-async def test_as_thread_namespace_and_checkpoint(face: Face) -> None:
+async def test_as_thread_namespace_and_checkpoint(client: Client) -> None:
     for name in NASTY:
-        where = await put(face, name, {"c": [name]}, thread_id=name, ns=name, meta=metadata(run_id=name, mine=name))
-        await face.put_writes(where, [(name, name)], name, name)
+        where = await put(client, name, {"c": [name]}, thread_id=name, ns=name, meta=metadata(run_id=name, mine=name))
+        await client.put_writes(where, [(name, name)], name, name)
     for name in NASTY:
         here = config(name, name, name)
         for where in (here, config(name, ns=name)):
-            found = await get(face, where)
+            found = await get(client, where)
             assert found.config == here
             assert found.checkpoint["channel_values"] == {"c": [name]}
             assert found.pending_writes == [(name, name, name)]
-        assert ids_of(await face.all(anywhere(name))) == [name]
-        assert ids_of(await face.all(config(name, ns=name), filter={"mine": name})) == [name]
-        assert ids_of(await face.all(None, filter={"mine": name, "run_id": name})) == [name]
-        assert await face.all(anywhere(name), filter={name: name}) == []
-    assert len(await face.all(None)) == len(NASTY)
+        assert ids_of(await client.all(anywhere(name))) == [name]
+        assert ids_of(await client.all(config(name, ns=name), filter={"mine": name})) == [name]
+        assert ids_of(await client.all(None, filter={"mine": name, "run_id": name})) == [name]
+        assert await client.all(anywhere(name), filter={name: name}) == []
+    assert len(await client.all(None)) == len(NASTY)
 
 
-async def test_threads_that_look_alike_are_pruned_copied_and_deleted_alone(face: Face) -> None:
+async def test_threads_that_look_alike_are_pruned_copied_and_deleted_alone(client: Client) -> None:
     for name in NASTY:
-        first = await put(face, "1", {"a": [1]}, thread_id=name)
-        await put(face, "2", {"a": [2]}, thread_id=name, parent=first)
+        first = await put(client, "1", {"a": [1]}, thread_id=name)
+        await put(client, "2", {"a": [2]}, thread_id=name, parent=first)
     left = dict.fromkeys(NASTY, 2)
     for number, name in enumerate(NASTY):
         if number % 3 == 0:
-            await face.prune([name])
+            await client.prune([name])
             left[name] = 1
         elif number % 3 == 1:
-            await face.delete_thread(name)
+            await client.delete_thread(name)
             left[name] = 0
         else:
-            await face.copy_thread(name, f"copy of {name}")
+            await client.copy_thread(name, f"copy of {name}")
             left[f"copy of {name}"] = 2
         if number % 10 == 0:
-            assert {each: len(await face.all(anywhere(each))) for each in left} == left
-    assert {each: len(await face.all(anywhere(each))) for each in left} == left
+            assert {each: len(await client.all(anywhere(each))) for each in left} == left
+    assert {each: len(await client.all(anywhere(each))) for each in left} == left
 
 
-async def test_a_thread_and_a_namespace_are_never_read_as_one_name(face: Face) -> None:
+async def test_a_thread_and_a_namespace_are_never_read_as_one_name(client: Client) -> None:
     pairs = [("a:b", "c"), ("a", "b:c"), ("a:b:c", ""), ("a|b", "c"), ("a", "b|c"), ("a b", ""), ("a", "b")]
     for number, (thread_id, ns) in enumerate(pairs):
-        await put(face, str(number), thread_id=thread_id, ns=ns)
+        await put(client, str(number), thread_id=thread_id, ns=ns)
     for number, (thread_id, ns) in enumerate(pairs):
-        assert ids_of(await face.all(config(thread_id, ns=ns))) == [str(number)]
-    await face.delete_thread("a")
-    assert ids_of(await face.all(None)) == ["5", "3", "2", "0"]
+        assert ids_of(await client.all(config(thread_id, ns=ns))) == [str(number)]
+    await client.delete_thread("a")
+    assert ids_of(await client.all(None)) == ["5", "3", "2", "0"]
 
 
-async def test_as_a_run(face: Face) -> None:
+async def test_as_a_run(client: Client) -> None:
     for name in NASTY:
-        await put(face, "1", thread_id=f"t {name}", meta=metadata(run_id=name))
+        await put(client, "1", thread_id=f"t {name}", meta=metadata(run_id=name))
     for number, name in enumerate(NASTY, 1):
-        await face.delete_for_runs([name])
-        assert len(await face.all(None)) == len(NASTY) - number
-        assert await face.all(anywhere(f"t {name}")) == []
+        await client.delete_for_runs([name])
+        assert len(await client.all(None)) == len(NASTY) - number
+        assert await client.all(anywhere(f"t {name}")) == []
 
 
 @pytest.mark.leaves_writes("they are for a checkpoint that never comes")
-async def test_as_a_tenant_an_owner_and_an_interrupt(face: Face) -> None:
+async def test_as_a_tenant_an_owner_and_an_interrupt(client: Client) -> None:
     tenants = [name for name in NASTY if "\x1f" not in name and len(name) < 60]
     for number, name in enumerate(tenants):
-        own = Face(face.saver.for_tenant(name), face.colour)  # type: ignore[attr-defined]
+        own = Client(client.saver.for_tenant(name), client.api)  # type: ignore[attr-defined]
         assert await own.all(None) == []
         where = await put(own, str(number))
         assert ids_of(await own.all(None)) == [str(number)]
@@ -152,39 +152,39 @@ async def test_as_a_tenant_an_owner_and_an_interrupt(face: Face) -> None:
         stranger = {"configurable": {**part, "__langgraph_checkpoint_claim": name}}
         with pytest.raises(ClaimLost):
             await own.put_writes(stranger, [(name, "x")], name)  # type: ignore[arg-type]
-    assert await face.all(None) == []
+    assert await client.all(None) == []
 
 
-async def test_as_a_channel(face: Face) -> None:
+async def test_as_a_channel(client: Client) -> None:
     values = {name: [name] for name in NASTY}
-    first = await put(face, "1", {name: _DeltaSnapshot([name]) for name in NASTY})
-    second = await put(face, "2", values, parent=first)
-    assert (await get(face, second)).checkpoint["channel_values"] == values
-    history = await face.history(second, NASTY)
+    first = await put(client, "1", {name: _DeltaSnapshot([name]) for name in NASTY})
+    second = await put(client, "2", values, parent=first)
+    assert (await get(client, second)).checkpoint["channel_values"] == values
+    history = await client.history(second, NASTY)
     assert {name: found["seed"] for name, found in history.items()} == {name: _DeltaSnapshot([name]) for name in NASTY}
 
 
 @pytest.mark.parametrize(
     "operator", [{"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"or": []}, ["a"], {"a": {"$in": ["a"]}}]
 )
-async def test_operators_are_values(face: Face, operator: Any) -> None:
-    await put(face, "1", meta=metadata(mine="a"))
-    await put(face, "2", meta=metadata(mine=operator))
-    assert ids_of(await face.all(config(), filter={"mine": operator})) == ["2"]
-    assert await face.all(config(), filter={"mine": [operator]}) == []
+async def test_operators_are_values(client: Client, operator: Any) -> None:
+    await put(client, "1", meta=metadata(mine="a"))
+    await put(client, "2", meta=metadata(mine=operator))
+    assert ids_of(await client.all(config(), filter={"mine": operator})) == ["2"]
+    assert await client.all(config(), filter={"mine": [operator]}) == []
 
 
-async def test_an_error_about_a_name_holds_no_sql(face: Face) -> None:
+async def test_an_error_about_a_name_holds_no_sql(client: Client) -> None:
     for bad in ("nul\0" + "'; DROP TABLE x; --", "x" * 10_000, "\ud800'"):
         for call in (
-            face.get_tuple(config(bad)),
-            face.all(config("thread", bad)),
-            face.all(config(ns=bad)),
-            face.delete_thread(bad),
-            face.delete_for_runs([bad]),
-            face.copy_thread("a", bad),
-            face.history(config(), [bad]),
-            face.put_writes(config(checkpoint_id="1"), [(bad, 1)], "task"),
+            client.get_tuple(config(bad)),
+            client.all(config("thread", bad)),
+            client.all(config(ns=bad)),
+            client.delete_thread(bad),
+            client.delete_for_runs([bad]),
+            client.copy_thread("a", bad),
+            client.history(config(), [bad]),
+            client.put_writes(config(checkpoint_id="1"), [(bad, 1)], "task"),
         ):
             with pytest.raises(ConfigError) as raised:
                 await call
@@ -192,12 +192,12 @@ async def test_an_error_about_a_name_holds_no_sql(face: Face) -> None:
 
 
 @pytest.mark.leaves_damage("a column is renamed")
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_an_error_of_the_database_holds_no_sql(own_store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_an_error_of_the_database_holds_no_sql(own_store: Store, api: str) -> None:
     with own_store.open() as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         saver.setup()
-        await put(face, "1")
+        await put(client, "1")
         rename = "ALTER TABLE {}checkpoints RENAME COLUMN parent_id TO gone"
         if own_store.kind == "sqlite":
             with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file:
@@ -206,7 +206,7 @@ async def test_an_error_of_the_database_holds_no_sql(own_store: Store, colour: s
             with psycopg.connect(own_store.url, autocommit=True) as server:
                 server.execute(rename.format("langgraph_checkpoint."))
         with pytest.raises(CheckpointError) as raised:
-            await face.get_tuple(config())
+            await client.get_tuple(config())
         assert not set(WORDS) & set(str(raised.value).lower().split())
 
 

@@ -19,7 +19,7 @@ from langgraph_checkpoint_custom import ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_CHANNEL, MAX_ID, MAX_NAMESPACE, MAX_THREAD_ID
 from langgraph_checkpoint_custom.threads import ThreadMethods
 from tests.behaviour.helpers import LONG, Database, anywhere, checkpoint, config, get, ids_of, metadata, put
-from tests.stores import Face
+from tests.stores import Client
 
 BAD_THREAD_IDS: dict[str, Any] = {
     "dict": {"a": 1},
@@ -40,29 +40,29 @@ BAD_THREAD_IDS: dict[str, Any] = {
 }
 BAD_KEYS: dict[str, Any] = {"dict": {"a": 1}, "list": ["a"], "true": True, "float": 1.5, "bytes": b"a", "nul": "a\0b"}
 
-METHODS: dict[str, Callable[[Face, Any], Awaitable[object]]] = {
-    "put": lambda face, bad: face.put(config(bad), checkpoint("1", {"a": [1]}), metadata(), {"a": "1"}),
-    "put_writes": lambda face, bad: face.put_writes(config(bad, "1"), [("a", 1)], "task"),
-    "put_writes of nothing": lambda face, bad: face.put_writes(config(bad, "1"), [], "task"),
-    "get_tuple": lambda face, bad: face.get_tuple(config(bad)),
-    "list": lambda face, bad: face.all(config(bad)),
-    "history": lambda face, bad: face.history(config(bad), ["a"]),
-    "delete_thread": lambda face, bad: face.delete_thread(bad),
-    "copy_thread from": lambda face, bad: face.copy_thread(bad, "copy"),
-    "copy_thread to": lambda face, bad: face.copy_thread("thread", bad),
-    "prune": lambda face, bad: face.prune(["thread", bad]),
-    "prune delete": lambda face, bad: face.prune(["thread", bad], strategy="delete"),
-    "thread_exists": lambda face, bad: face.do("thread_exists", bad),
-    "runs": lambda face, bad: face.do("runs", bad),
-    "history of records": lambda face, bad: face.collect("history", config(bad)),
-    "label": lambda face, bad: face.do("label", config(bad), "name"),
-    "unlabel": lambda face, bad: face.do("unlabel", bad, "name"),
-    "labelled": lambda face, bad: face.do("labelled", bad, "name"),
-    "labels": lambda face, bad: face.do("labels", bad),
-    "fork_thread from": lambda face, bad: face.do("fork_thread", bad, "fork", checkpoint_id="1"),
-    "fork_thread to": lambda face, bad: face.do("fork_thread", "thread", bad, checkpoint_id="1"),
-    "delete_checkpoint": lambda face, bad: face.do("delete_checkpoint", config(bad, "1")),
-    "rollback": lambda face, bad: face.do("rollback", bad, "1"),
+METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
+    "put": lambda client, bad: client.put(config(bad), checkpoint("1", {"a": [1]}), metadata(), {"a": "1"}),
+    "put_writes": lambda client, bad: client.put_writes(config(bad, "1"), [("a", 1)], "task"),
+    "put_writes of nothing": lambda client, bad: client.put_writes(config(bad, "1"), [], "task"),
+    "get_tuple": lambda client, bad: client.get_tuple(config(bad)),
+    "list": lambda client, bad: client.all(config(bad)),
+    "history": lambda client, bad: client.history(config(bad), ["a"]),
+    "delete_thread": lambda client, bad: client.delete_thread(bad),
+    "copy_thread from": lambda client, bad: client.copy_thread(bad, "copy"),
+    "copy_thread to": lambda client, bad: client.copy_thread("thread", bad),
+    "prune": lambda client, bad: client.prune(["thread", bad]),
+    "prune delete": lambda client, bad: client.prune(["thread", bad], strategy="delete"),
+    "thread_exists": lambda client, bad: client.do("thread_exists", bad),
+    "runs": lambda client, bad: client.do("runs", bad),
+    "history of records": lambda client, bad: client.collect("history", config(bad)),
+    "label": lambda client, bad: client.do("label", config(bad), "name"),
+    "unlabel": lambda client, bad: client.do("unlabel", bad, "name"),
+    "labelled": lambda client, bad: client.do("labelled", bad, "name"),
+    "labels": lambda client, bad: client.do("labels", bad),
+    "fork_thread from": lambda client, bad: client.do("fork_thread", bad, "fork", checkpoint_id="1"),
+    "fork_thread to": lambda client, bad: client.do("fork_thread", "thread", bad, checkpoint_id="1"),
+    "delete_checkpoint": lambda client, bad: client.do("delete_checkpoint", config(bad, "1")),
+    "rollback": lambda client, bad: client.do("rollback", bad, "1"),
 }
 # They are given no thread id, or only parts of one.
 WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "atenants"}
@@ -70,35 +70,35 @@ WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "atenants"}
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_what_cannot_be_a_thread_id_is_refused_before_anything_is_written(
-    face: Face, database: Database, method: str
+    client: Client, database: Database, method: str
 ) -> None:
-    first = await put(face, "1", {"a": [1]})
-    await put(face, "2", {"a": [2]}, parent=first)
+    first = await put(client, "1", {"a": [1]})
+    await put(client, "2", {"a": [2]}, parent=first)
     before = database.cells()
     for kind, bad in BAD_THREAD_IDS.items():
         with pytest.raises(ConfigError, match="thread_id"):
-            pytest.fail(f"{kind}: {await METHODS[method](face, bad)!r}")
+            pytest.fail(f"{kind}: {await METHODS[method](client, bad)!r}")
     assert database.cells() == before
 
 
 @pytest.mark.parametrize("bad", BAD_KEYS.values(), ids=BAD_KEYS)
 async def test_what_cannot_be_another_id_is_refused_before_anything_is_written(
-    face: Face, database: Database, bad: Any
+    client: Client, database: Database, bad: Any
 ) -> None:
-    await put(face, "1", {"a": [1]})
+    await put(client, "1", {"a": [1]})
     before = database.cells()
     document = checkpoint("2", {"a": [1]})
     calls: dict[str, Awaitable[object]] = {
-        "checkpoint_ns": face.put(config(ns=bad), document, metadata(), {}),
-        "checkpoint_id": face.put(config(checkpoint_id=bad), document, metadata(), {}),
-        "checkpoint id": face.put(config(), checkpoint(bad), metadata(), {}),
-        "version": face.put(config(), checkpoint("2", {"a": [1]}, {"a": "nul\0"}), metadata(), {"a": "nul\0"}),
-        "task_id": face.put_writes(config(checkpoint_id="1"), [("a", 1)], bad),
-        "task_path": face.put_writes(config(checkpoint_id="1"), [("a", 1)], "task", bad),
-        "run_id": face.delete_for_runs([bad]),
-        "checkpoint_id of before": face.all(config(), before=config(checkpoint_id=bad)),
-        "checkpoint_ns of a list": face.all(config(ns=bad)),
-        "checkpoint_id of a get": face.get_tuple(config(checkpoint_id=bad)),
+        "checkpoint_ns": client.put(config(ns=bad), document, metadata(), {}),
+        "checkpoint_id": client.put(config(checkpoint_id=bad), document, metadata(), {}),
+        "checkpoint id": client.put(config(), checkpoint(bad), metadata(), {}),
+        "version": client.put(config(), checkpoint("2", {"a": [1]}, {"a": "nul\0"}), metadata(), {"a": "nul\0"}),
+        "task_id": client.put_writes(config(checkpoint_id="1"), [("a", 1)], bad),
+        "task_path": client.put_writes(config(checkpoint_id="1"), [("a", 1)], "task", bad),
+        "run_id": client.delete_for_runs([bad]),
+        "checkpoint_id of before": client.all(config(), before=config(checkpoint_id=bad)),
+        "checkpoint_ns of a list": client.all(config(ns=bad)),
+        "checkpoint_id of a get": client.get_tuple(config(checkpoint_id=bad)),
     }
     for name, call in calls.items():
         with pytest.raises(ConfigError, match=name.split(" of ")[0]):
@@ -108,33 +108,33 @@ async def test_what_cannot_be_another_id_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("bad", ["nul\0", "\ud800", "x" * (MAX_CHANNEL + 1)], ids=["nul", "surrogate", "long"])
 async def test_what_cannot_be_a_channel_is_refused_before_anything_is_written(
-    face: Face, database: Database, bad: str
+    client: Client, database: Database, bad: str
 ) -> None:
-    where = await put(face, "1")
+    where = await put(client, "1")
     before = database.cells()
     for value in ("small", [LONG]):
         with pytest.raises(ConfigError, match="channel"):
-            await put(face, "2", {bad: value})
+            await put(client, "2", {bad: value})
     with pytest.raises(ConfigError, match="channel"):
-        await face.put_writes(where, [("fine", 1), (bad, 1)], "task")
+        await client.put_writes(where, [("fine", 1), (bad, 1)], "task")
     with pytest.raises(ConfigError, match="channel"):
-        await face.history(where, [bad])
+        await client.history(where, [bad])
     assert database.cells() == before
 
 
 @pytest.mark.parametrize("bad", [None, 5, 1.5, True, b"a", ("a",)], ids=repr)
 async def test_a_channel_that_is_no_text_is_refused_before_anything_is_written(
-    face: Face, database: Database, bad: Any
+    client: Client, database: Database, bad: Any
 ) -> None:
-    where = await put(face, "1")
+    where = await put(client, "1")
     before = database.cells()
     counted = metadata(counters_since_delta_snapshot={bad: (1, 1), "other": (1, 1)})
     for value in (1, ["small"], [LONG]):
         for call in (
-            put(face, "2", {bad: value}),
-            put(face, "2", {"other": value, bad: value}, parent=where),
-            put(face, "2", {"other": value}, versions={"other": "1", bad: "1"}, meta=counted),
-            face.put_writes(where, [("other", value), (bad, value)], "task"),
+            put(client, "2", {bad: value}),
+            put(client, "2", {"other": value, bad: value}, parent=where),
+            put(client, "2", {"other": value}, versions={"other": "1", bad: "1"}, meta=counted),
+            client.put_writes(where, [("other", value), (bad, value)], "task"),
         ):
             with pytest.raises(ConfigError, match="channel must be text, not"):
                 await call
@@ -143,57 +143,57 @@ async def test_a_channel_that_is_no_text_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("bad", [b"1", 1j, {1}, Decimal(1), datetime(2026, 1, 1), object()], ids=type)
 async def test_a_version_that_is_none_is_refused_before_anything_is_written(
-    face: Face, database: Database, bad: Any
+    client: Client, database: Database, bad: Any
 ) -> None:
-    where = await put(face, "1")
+    where = await put(client, "1")
     before = database.cells()
     for value in (1, ["small"], [LONG]):
         versions = {"b": "1", "a": bad}
         for new in (versions, {"b": "1"}):
             with pytest.raises(ConfigError, match="channel version must be text or a number, not"):
-                await put(face, "2", {"a": value}, parent=where, versions=versions, new=new)
+                await put(client, "2", {"a": value}, parent=where, versions=versions, new=new)
     assert database.cells() == before
 
 
 @pytest.mark.parametrize("bad", ["4", b"4", None, True, 3.5, math.nan, math.inf, -1, 2**31, 2**70], ids=repr)
 async def test_a_format_that_is_none_is_refused_before_anything_is_written(
-    face: Face, database: Database, bad: Any
+    client: Client, database: Database, bad: Any
 ) -> None:
-    where = await put(face, "1")
+    where = await put(client, "1")
     before = database.cells()
     for value in (1, [LONG]):
         with pytest.raises(ConfigError, match="the checkpoint's v"):
-            await put(face, "2", {"a": value}, parent=where, v=bad)
+            await put(client, "2", {"a": value}, parent=where, v=bad)
     assert database.cells() == before
     for good in (0, 4, 2**31 - 1):
-        where = await put(face, f"{3 + good}", {"a": 1}, parent=where, v=good)
-        assert (await get(face, where)).checkpoint["v"] == good
+        where = await put(client, f"{3 + good}", {"a": 1}, parent=where, v=good)
+        assert (await get(client, where)).checkpoint["v"] == good
 
 
 @pytest.mark.parametrize("bad", [{}, {"configurable": None}, {"configurable": {}}, {"configurable": {"user": "a"}}])
-async def test_a_config_without_a_thread_is_refused(face: Face, database: Database, bad: Any) -> None:
+async def test_a_config_without_a_thread_is_refused(client: Client, database: Database, bad: Any) -> None:
     with pytest.raises(ConfigError):
-        await face.put(bad, checkpoint("1"), metadata(), {})
+        await client.put(bad, checkpoint("1"), metadata(), {})
     with pytest.raises(ConfigError):
-        await face.put_writes(bad, [("a", 1)], "task")
+        await client.put_writes(bad, [("a", 1)], "task")
     with pytest.raises(ConfigError):
-        await face.get_tuple(bad)
+        await client.get_tuple(bad)
     with pytest.raises(ConfigError):
-        await face.history(bad, ["a"])
+        await client.history(bad, ["a"])
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
 @pytest.mark.parametrize("one", ["thread", b"thread"])
-async def test_one_id_where_several_belong_is_refused(face: Face, database: Database, one: Any) -> None:
+async def test_one_id_where_several_belong_is_refused(client: Client, database: Database, one: Any) -> None:
     """Text is a sequence of letters, and so would be read as ids of one letter each."""
     for thread_id in ("thread", "t", "h"):
-        await put(face, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
+        await put(client, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
     before = database.cells()
     for strategy in ("keep_latest", "delete"):
         with pytest.raises(ConfigError, match="sequence"):
-            await face.prune(one, strategy=strategy)
+            await client.prune(one, strategy=strategy)
     with pytest.raises(ConfigError, match="sequence"):
-        await face.delete_for_runs(one)
+        await client.delete_for_runs(one)
     assert database.cells() == before
 
 
@@ -204,42 +204,42 @@ class Name(str, Enum):
 UID = UUID("12345678-1234-5678-1234-567812345678")
 
 
-async def test_thread_ids_are_text(face: Face) -> None:
+async def test_thread_ids_are_text(client: Client) -> None:
     given: list[Any] = [5, -1, UID, Name.ONE, "", " a ", "5", "🙂"]
     for thread_id, stored in zip(given, ["5", "-1", str(UID), "one", "", " a ", "5", "🙂"], strict=True):
-        await face.delete_thread(thread_id)
-        where = await face.put(config(thread_id), checkpoint("1", {"a": [1]}), metadata(), {"a": "1"})
-        await face.put_writes(config(thread_id, "1"), [("a", 1)], "task")
+        await client.delete_thread(thread_id)
+        where = await client.put(config(thread_id), checkpoint("1", {"a": [1]}), metadata(), {"a": "1"})
+        await client.put_writes(config(thread_id, "1"), [("a", 1)], "task")
         for asked in (where, config(thread_id), config(stored), config(thread_id, "1")):
-            found = await get(face, asked)
+            found = await get(client, asked)
             assert found.config == where == config(stored, "1")
             assert found.pending_writes == [("task", "a", 1)]
             assert type(found.config["configurable"]["thread_id"]) is str
-            assert ids_of(await face.all(asked)) == ["1"]
+            assert ids_of(await client.all(asked)) == ["1"]
 
 
-async def test_every_method_takes_an_int_as_thread_id(face: Face) -> None:
-    first = await put(face, "1", {"a": [1]}, thread_id="5")
-    await put(face, "2", parent=first, thread_id="5")
+async def test_every_method_takes_an_int_as_thread_id(client: Client) -> None:
+    first = await put(client, "1", {"a": [1]}, thread_id="5")
+    await put(client, "2", parent=first, thread_id="5")
     number: Any = 5
     copy: Any = 6
-    assert (await face.history(config(number), ["a"]))["a"].get("seed") == [1]
-    await face.copy_thread(number, copy)
-    await face.prune([number])
-    assert ids_of(await face.all(config("5"))) == ["2"]
-    assert ids_of(await face.all(config("6"))) == ["2", "1"]
-    await face.delete_thread(number)
-    assert await face.all(config("5")) == []
+    assert (await client.history(config(number), ["a"]))["a"].get("seed") == [1]
+    await client.copy_thread(number, copy)
+    await client.prune([number])
+    assert ids_of(await client.all(config("5"))) == ["2"]
+    assert ids_of(await client.all(config("6"))) == ["2", "1"]
+    await client.delete_thread(number)
+    assert await client.all(config("5")) == []
 
 
-async def test_ids_that_look_alike_are_different(face: Face) -> None:
+async def test_ids_that_look_alike_are_different(client: Client) -> None:
     alike = ["a", "A", "a ", " a", "á", "a\u0301", "a%", "a_", "1", "01", "1.0"]
     for name in alike:
-        await put(face, name, thread_id=name, ns=name, meta=metadata(mine=name))
+        await put(client, name, thread_id=name, ns=name, meta=metadata(mine=name))
     for name in alike:
-        (found,) = await face.all(anywhere(name))
+        (found,) = await client.all(anywhere(name))
         assert found.config == config(name, name, name)
-        assert (await get(face, config(name, ns=name))).metadata == metadata(mine=name)
+        assert (await get(client, config(name, ns=name))).metadata == metadata(mine=name)
 
 
 def noise(length: int) -> str:
@@ -247,12 +247,12 @@ def noise(length: int) -> str:
     return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
 
 
-async def test_the_longest_ids_of_all_kinds_fit_at_once(face: Face) -> None:
+async def test_the_longest_ids_of_all_kinds_fit_at_once(client: Client) -> None:
     """Every index entry of the tables has room for them."""
     thread_id, ns = noise(MAX_THREAD_ID), noise(MAX_NAMESPACE)
     channel, version, task_id = noise(MAX_CHANNEL), noise(MAX_ID), noise(MAX_ID)
     run_id = noise(MAX_ID)
-    await face.put(
+    await client.put(
         config(thread_id, ns=ns),
         checkpoint("a" + noise(MAX_ID - 1), {channel: [LONG]}, {channel: version}),
         metadata(run_id=run_id),
@@ -260,33 +260,33 @@ async def test_the_longest_ids_of_all_kinds_fit_at_once(face: Face) -> None:
     )
     where = config(thread_id, "b" + noise(MAX_ID - 1), ns)
     parent = config(thread_id, "a" + noise(MAX_ID - 1), ns)
-    await face.put(
+    await client.put(
         parent,
         checkpoint("b" + noise(MAX_ID - 1), {channel: [LONG]}, {channel: version}),
         metadata(run_id=run_id),
         {},
     )
-    await face.put_writes(where, [(channel, 1)], task_id, noise(10_000))
-    found = await get(face, where)
+    await client.put_writes(where, [(channel, 1)], task_id, noise(10_000))
+    found = await get(client, where)
     assert found.checkpoint["channel_values"] == {channel: [LONG]}
     assert found.parent_config == parent
     assert found.pending_writes == [(task_id, channel, 1)]
-    await face.copy_thread(thread_id, noise(MAX_THREAD_ID - 1))
-    await face.prune([thread_id])
-    assert len(await face.all(config(thread_id, ns=ns))) == 1
-    await face.delete_for_runs([run_id])
-    assert await face.all(None) == []
+    await client.copy_thread(thread_id, noise(MAX_THREAD_ID - 1))
+    await client.prune([thread_id])
+    assert len(await client.all(config(thread_id, ns=ns))) == 1
+    await client.delete_for_runs([run_id])
+    assert await client.all(None) == []
 
 
-async def test_a_run_id_that_cannot_be_a_key_fails_no_superstep(face: Face) -> None:
+async def test_a_run_id_that_cannot_be_a_key_fails_no_superstep(client: Client) -> None:
     for number, run_id in enumerate(["x" * (MAX_ID + 1), "nul\0", {"a": 1}, 1.5, True]):
-        where = await put(face, str(number), meta=metadata(run_id=run_id))
-        assert (await get(face, where)).metadata == metadata(run_id=run_id)
+        where = await put(client, str(number), meta=metadata(run_id=run_id))
+        assert (await get(client, where)).metadata == metadata(run_id=run_id)
 
 
 def test_every_method_of_a_saver_is_tried() -> None:
     tried = {name.split()[0] for name in METHODS}
-    assert {name for name, _ in inspect.getmembers(Face, inspect.iscoroutinefunction)} - tried == {
+    assert {name for name, _ in inspect.getmembers(Client, inspect.iscoroutinefunction)} - tried == {
         "_call",
         "all",
         "collect",

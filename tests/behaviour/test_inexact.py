@@ -24,7 +24,7 @@ from langgraph_checkpoint_custom.encoding import objects
 from tests.behaviour.graph_in_a_function import local_graph
 from tests.behaviour.helpers import Database, get, metadata, put
 from tests.exactly import same
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 LANGGRAPH = JsonPlusSerializer()
 
@@ -114,7 +114,7 @@ def of_local_classes() -> dict[str, Any]:
     class Names(set):  # type: ignore[type-arg]
         pass
 
-    class Place(PurePosixPath):
+    class Location(PurePosixPath):
         pass
 
     made = create_model("Made", name=(str, ...))
@@ -164,19 +164,19 @@ def through(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", INEXACT)
-async def test_it_is_what_langgraph_makes_of_it(face: Face, log: pytest.LogCaptureFixture, name: str) -> None:
+async def test_it_is_what_langgraph_makes_of_it(client: Client, log: pytest.LogCaptureFixture, name: str) -> None:
     value = INEXACT[name]
     for each in (value, [value], {"a": (value,)}):
-        where = await put(face, "1", {"a": each}, meta=metadata(0, mine=each))
-        await face.put_writes(where, [("a", each)], "task")
-        found = await get(face, where)
+        where = await put(client, "1", {"a": each}, meta=metadata(0, mine=each))
+        await client.put_writes(where, [("a", each)], "task")
+        found = await get(client, where)
         for part in (
             found.checkpoint["channel_values"]["a"],
             (found.pending_writes or [])[0][2],
             found.metadata["mine"],  # type: ignore[typeddict-item]
         ):
             assert (type(part), repr(part)) == (type(through(each)), repr(through(each)))
-        await face.delete_thread("thread")
+        await client.delete_thread("thread")
     lines = said(log)
     assert lines, "nobody was told"
     assert len(lines) == len(set(lines)) <= 2, "it was said again"
@@ -184,10 +184,10 @@ async def test_it_is_what_langgraph_makes_of_it(face: Face, log: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("name", ANEW)
-async def test_what_is_made_by_its_constructor_again(face: Face, log: pytest.LogCaptureFixture, name: str) -> None:
+async def test_what_is_made_by_its_constructor_again(client: Client, log: pytest.LogCaptureFixture, name: str) -> None:
     value = ANEW[name]
-    where = await put(face, "1", {"a": [value]})
-    (found,) = (await get(face, where)).checkpoint["channel_values"]["a"]
+    where = await put(client, "1", {"a": [value]})
+    (found,) = (await get(client, where)).checkpoint["channel_values"]["a"]
     assert type(found) is type(value)
     if name == "another attribute":
         assert found.name == "a"
@@ -199,35 +199,35 @@ async def test_what_is_made_by_its_constructor_again(face: Face, log: pytest.Log
     assert len(said(log)) == 1 if name != "excluded fields" else said(log)
 
 
-async def test_a_kind_of_float_is_a_float(face: Face, log: pytest.LogCaptureFixture) -> None:
+async def test_a_kind_of_float_is_a_float(client: Client, log: pytest.LogCaptureFixture) -> None:
     """LangGraph's PostgreSQL saver makes one of it, and its serializer refuses it."""
     for each in (np.float64(0.5), [np.float64(0.5)], {"a": Holder(np.float64(0.5))}):
-        where = await put(face, "1", {"a": each})
-        found = (await get(face, where)).checkpoint["channel_values"]["a"]
+        where = await put(client, "1", {"a": each})
+        found = (await get(client, where)).checkpoint["channel_values"]["a"]
         assert same(found, {"a": Holder(0.5)} if isinstance(each, dict) else [0.5] if isinstance(each, list) else 0.5)
-        await face.delete_thread("thread")
+        await client.delete_thread("thread")
     (line,) = said(log)
     assert "numpy.float64 is stored as LangGraph's" in line
 
 
 @pytest.mark.parametrize("name", [*INEXACT, *ANEW, "a kind of float"])
-async def test_it_may_be_an_error_instead(store: Store, colour: str, database: Database, name: str) -> None:
+async def test_it_may_be_an_error_instead(store: Store, api: str, database: Database, name: str) -> None:
     value = (INEXACT | ANEW | {"a kind of float": np.float64(0.5)})[name]
     with store.open(on_inexact="raise") as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1")
+        client = Client(saver, api)
+        where = await put(client, "1")
         before = sorted(database.cells())
         for each in (value, [value], {"a": Holder(value)}):
             with pytest.raises(CheckpointEncodeError, match=r"something else: .*; nothing was stored"):
-                await put(face, "2", {"fine": ["x"], "a": each})
+                await put(client, "2", {"fine": ["x"], "a": each})
             with pytest.raises(CheckpointEncodeError, match="nothing was stored"):
-                await face.put_writes(where, [("fine", 1), ("a", each)], "task")
+                await client.put_writes(where, [("fine", 1), ("a", each)], "task")
         assert sorted(database.cells()) == before
 
 
-async def test_the_class_that_cannot_be_found_is_named(store: Store, colour: str) -> None:
+async def test_the_class_that_cannot_be_found_is_named(store: Store, api: str) -> None:
     with store.open(on_inexact="raise") as saver, pytest.raises(CheckpointEncodeError) as raised:
-        await put(Face(saver, colour), "1", {"a": [Holder({"b": Holder(LOCAL["enum"])})]})
+        await put(Client(saver, api), "1", {"a": [Holder({"b": Holder(LOCAL["enum"])})]})
     assert "of_local_classes.<locals>.Colour" in str(raised.value)
     assert "Holder" not in str(raised.value)
 
@@ -237,7 +237,7 @@ def test_another_choice_is_refused(store: Store) -> None:
         store.open(on_inexact="log")
 
 
-async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, colour: str) -> None:
+async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, api: str) -> None:
     """What it is in the end is what it is with LangGraph's own."""
     run: Any = {"configurable": {"thread_id": "1"}}
     ends = []
@@ -247,8 +247,8 @@ async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, colour
             graph, state = local_graph(saver)
             each: Any
             for each in (state(steps=[{"name": "first", "at": (0, 1)}]), Command(resume="yes")):
-                result = await graph.ainvoke(each, run) if colour == "async" else graph.invoke(each, run)
-            found = await graph.aget_state(run) if colour == "async" else graph.get_state(run)
+                result = await graph.ainvoke(each, run) if api == "async" else graph.invoke(each, run)
+            found = await graph.aget_state(run) if api == "async" else graph.get_state(run)
             history = [each async for each in graph.aget_state_history(run)]
             ends.append((repr(result), repr(found.values), [repr(each.values) for each in history]))
     assert ends[0] == ends[1]

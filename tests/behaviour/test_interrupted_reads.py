@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import CheckpointError
 from langgraph_checkpoint_custom.encoding import chunks as parts
 from langgraph_checkpoint_custom.encoding import decode, known, messages, objects, restored, serde, values
 from tests.behaviour.helpers import LONG, config, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 DECODING = {module.__file__ for module in (decode, encrypted, known, messages, objects, parts, restored, serde, values)}
 
@@ -90,12 +90,12 @@ async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
         "parts": [{"number": number, "text": LONG} for number in range(20)],
     }
     with store.open(**OPTIONS[options]) as saver:
-        face = Face(saver, "sync")
+        client = Client(saver, "sync")
         where = None
         for step in range(2):
             state["parts"] = [*state["parts"], Model(word=f"part {step}")]
-            where = await put(face, f"{step}", state, parent=where, meta=metadata(step, extra=Data("d")))
-            await face.put_writes(where, [("model", Model(word="z")), ("delta", Data("e")), ("plain", 1)], "task")
+            where = await put(client, f"{step}", state, parent=where, meta=metadata(step, extra=Data("d")))
+            await client.put_writes(where, [("model", Model(word="z")), ("delta", Data("e")), ("plain", 1)], "task")
         reads: dict[str, Callable[[], Any]] = {
             "get_tuple": lambda: saver.get_tuple(config()),
             "list": lambda: list(saver.list(config())),
@@ -106,15 +106,15 @@ async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
             kept = 0
             for number in itertools.count(1):
                 error: BaseException | None = None
-                with late_at_call(number, raised) as places:
+                with late_at_call(number, raised) as locations:
                     try:
                         assert read() == expected
                     except (raised, CheckpointError) as caught:
                         error = caught
-                if not places:
+                if not locations:
                     break
-                allowed = {raised, CheckpointError} if places == ["_object"] else {raised}
-                assert type(error) in allowed, (name, number, places)
+                allowed = {raised, CheckpointError} if locations == ["_object"] else {raised}
+                assert type(error) in allowed, (name, number, locations)
                 kept += type(error) is raised
             assert kept > 5, name
             assert read() == expected

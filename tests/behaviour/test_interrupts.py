@@ -26,115 +26,115 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, says, side_by_side
 from tests.graphs.scenarios.subgraphs import Outer
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 def asked(found: list[WaitingThread]) -> dict[str, list[Any]]:
     return {waiting.thread_id: [interrupt.value for interrupt in waiting.interrupts] for waiting in found}
 
 
-async def test_threads_wait_until_they_are_answered(face: Face) -> None:
-    graph = chain(Log, one=says("one"), ask=asks("name", "age"), end=says("end")).compile(checkpointer=face.saver)
-    assert await face.do("interrupts") == []
+async def test_threads_wait_until_they_are_answered(client: Client) -> None:
+    graph = chain(Log, one=says("one"), ask=asks("name", "age"), end=says("end")).compile(checkpointer=client.saver)
+    assert await client.do("interrupts") == []
     began = datetime.now(timezone.utc)
     for thread_id in ("a", "b"):
-        await run_graph(face, graph, {"log": []}, anywhere(thread_id))
-    quiet = chain(Log, one=says("one")).compile(checkpointer=face.saver)
-    await run_graph(face, quiet, {"log": []}, anywhere("quiet"))
-    found = await face.do("interrupts")
+        await run_graph(client, graph, {"log": []}, anywhere(thread_id))
+    quiet = chain(Log, one=says("one")).compile(checkpointer=client.saver)
+    await run_graph(client, quiet, {"log": []}, anywhere("quiet"))
+    found = await client.do("interrupts")
     assert asked(found) == {"a": ["name"], "b": ["name"]}
     assert list(asked(found)) == ["a", "b"]  # The one that has waited longest first.
     for waiting in found:
-        state = await state_of(face, graph, waiting.config)
+        state = await state_of(client, graph, waiting.config)
         assert waiting.interrupts == state.interrupts
         assert waiting.checkpoint_id == id_of(state.config)
         assert began - timedelta(seconds=1) < waiting.since < datetime.now(timezone.utc)
         assert type(waiting.interrupts[0]) is Interrupt
     # An answer that leads to the next question of the same task.
     first = found[0]
-    await run_graph(face, graph, Command(resume={first.interrupts[0].id: "Ada"}), first.config)
-    assert asked(await face.do("interrupts")) == {"a": ["age"], "b": ["name"]}
-    await run_graph(face, graph, Command(resume=36), anywhere("a"))
-    assert asked(await face.do("interrupts")) == {"b": ["name"]}
-    await face.delete_thread("b")
-    assert await face.do("interrupts") == []
+    await run_graph(client, graph, Command(resume={first.interrupts[0].id: "Ada"}), first.config)
+    assert asked(await client.do("interrupts")) == {"a": ["age"], "b": ["name"]}
+    await run_graph(client, graph, Command(resume=36), anywhere("a"))
+    assert asked(await client.do("interrupts")) == {"b": ["name"]}
+    await client.delete_thread("b")
+    assert await client.do("interrupts") == []
 
 
-async def test_of_several_tasks_those_that_wait_still(face: Face) -> None:
+async def test_of_several_tasks_those_that_wait_still(client: Client) -> None:
     builder = side_by_side(Log, left=asks("left"), right=asks("right"), quiet=says("quiet"))
-    graph = builder.compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    (waiting,) = await face.do("interrupts")
+    graph = builder.compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    (waiting,) = await client.do("interrupts")
     by_value = {interrupt.value: interrupt.id for interrupt in waiting.interrupts}
     assert sorted(by_value) == ["left", "right"]
-    await run_graph(face, graph, Command(resume={by_value["left"]: 1}), anywhere())
-    (waiting,) = await face.do("interrupts")
+    await run_graph(client, graph, Command(resume={by_value["left"]: 1}), anywhere())
+    (waiting,) = await client.do("interrupts")
     assert [interrupt.value for interrupt in waiting.interrupts] == ["right"]
-    assert waiting.interrupts == (await state_of(face, graph, anywhere())).interrupts
+    assert waiting.interrupts == (await state_of(client, graph, anywhere())).interrupts
 
 
-async def test_a_subgraph_asks_through_the_root(face: Face) -> None:
+async def test_a_subgraph_asks_through_the_root(client: Client) -> None:
     inner = chain(Log, low=says("low"), ask=asks("deep")).compile()
-    graph = chain(Outer, inner=inner, end=says("end")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    assert asked(await face.do("interrupts")) == {"thread": ["deep"]}
-    await run_graph(face, graph, Command(resume=1), anywhere())
-    assert await face.do("interrupts") == []
+    graph = chain(Outer, inner=inner, end=says("end")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    assert asked(await client.do("interrupts")) == {"thread": ["deep"]}
+    await run_graph(client, graph, Command(resume=1), anywhere())
+    assert await client.do("interrupts") == []
 
 
-async def test_what_the_thread_has_left_behind_waits_no_more(face: Face) -> None:
-    graph = chain(Log, one=says("one"), ask=asks("name")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    asking, before = (await states_of(face, graph, anywhere()))[:2]
-    await face.do("fork_thread", "thread", "fork")
-    assert asked(await face.do("interrupts")) == {"thread": ["name"], "fork": ["name"]}
-    await face.do("rollback", "thread", id_of(before.config))
-    assert asked(await face.do("interrupts")) == {"fork": ["name"]}
-    await face.do("label", config("fork"), "asking")
-    await run_graph(face, graph, {"log": ["other"]}, anywhere("fork"), interrupt_before=["one"])
-    assert await face.do("interrupts") == []  # A run that is stopped asks nothing.
+async def test_what_the_thread_has_left_behind_waits_no_more(client: Client) -> None:
+    graph = chain(Log, one=says("one"), ask=asks("name")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    asking, before = (await states_of(client, graph, anywhere()))[:2]
+    await client.do("fork_thread", "thread", "fork")
+    assert asked(await client.do("interrupts")) == {"thread": ["name"], "fork": ["name"]}
+    await client.do("rollback", "thread", id_of(before.config))
+    assert asked(await client.do("interrupts")) == {"fork": ["name"]}
+    await client.do("label", config("fork"), "asking")
+    await run_graph(client, graph, {"log": ["other"]}, anywhere("fork"), interrupt_before=["one"])
+    assert await client.do("interrupts") == []  # A run that is stopped asks nothing.
     assert asking.interrupts
 
 
 @pytest.mark.parametrize("page", [1, 3, 1_000])
 async def test_only_threads_that_begin_so(
-    face: Face, next_id: NextId, page: int, monkeypatch: pytest.MonkeyPatch
+    client: Client, next_id: NextId, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.operations.interrupts.PAGE", page)
-    acme = Face(face.saver.for_tenant("acme"), face.colour)  # type: ignore[attr-defined]
+    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     names = ["a", "a\x01", "a:1", "a:2", "b", "%", "_", "\x02", "ä", "a" + "\U0010ffff" * 2, "x" * 1000]
     for number, thread_id in enumerate(names):
-        for own in (face, acme):
+        for own in (client, acme):
             where = await put(own, next_id(), thread_id=thread_id)
             await own.put_writes(where, [(INTERRUPT, (Interrupt(number, id=f"{number}"),))], "task")
-    for own in (face, acme):
+    for own in (client, acme):
         for prefix in ("", "a", "a:", "a:1", "b", "%", "_", "\x02", "ä", "x" * 1000, "nothing"):
             found = await own.do("interrupts", prefix=prefix)
             assert [waiting.thread_id for waiting in found] == [name for name in names if name.startswith(prefix)]
     for wrong in ("\x1facme", 1.5, "a\0"):
         with pytest.raises(ConfigError, match="prefix"):
-            await face.do("interrupts", prefix=wrong)
+            await client.do("interrupts", prefix=wrong)
 
 
-async def test_with_encryption(store: Store, colour: str, database: Database) -> None:
+async def test_with_encryption(store: Store, api: str, database: Database) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         saver.setup()
-        face = Face(saver, colour)
+        client = Client(saver, api)
         graph = chain(Log, ask=asks("a secret")).compile(checkpointer=saver)
-        await run_graph(face, graph, {"log": []}, anywhere())
-        assert asked(await face.do("interrupts")) == {"thread": ["a secret"]}
+        await run_graph(client, graph, {"log": []}, anywhere())
+        assert asked(await client.do("interrupts")) == {"thread": ["a secret"]}
         assert not any(b"a secret" in cell for cell in database.cells())
 
 
 @pytest.mark.leaves_damage("a value is broken")
-async def test_a_question_that_cannot_be_read_is_told(face: Face, database: Database) -> None:
-    where = await put(face, next_uuid())
-    await face.put_writes(where, [(INTERRUPT, (Interrupt(1, id="1"),)), ("other", "unread")], "task")
+async def test_a_question_that_cannot_be_read_is_told(client: Client, database: Database) -> None:
+    where = await put(client, next_uuid())
+    await client.put_writes(where, [(INTERRUPT, (Interrupt(1, id="1"),)), ("other", "unread")], "task")
     database.run("UPDATE writes SET value = :value WHERE channel = 'other'", value=b"\xc1")
-    await face.put_writes(where, [(INTERRUPT, (Interrupt(2, id="2"),))], "another task")
-    found = await face.do("interrupts")
+    await client.put_writes(where, [(INTERRUPT, (Interrupt(2, id="2"),))], "another task")
+    found = await client.do("interrupts")
     assert asked(found) == {"thread": [2]}  # The first task is done; what it has written is not read.
     database.run("UPDATE writes SET value = :value WHERE channel = :channel", value=b"\xc1", channel=INTERRUPT)
     with pytest.raises(CorruptCheckpoint, match="'thread'"):
-        await face.do("interrupts")
+        await client.do("interrupts")

@@ -17,29 +17,29 @@ from langgraph.types import Interrupt
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, open_saver
 from langgraph_checkpoint_custom.operations.reencrypt import Renewal
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 OLD = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
 NEW = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
 PLAIN = JsonPlusSerializer()
 
 
-async def put_all(face: Face, count: int = 2, thread_id: str = "thread") -> list[Any]:
+async def put_all(client: Client, count: int = 2, thread_id: str = "thread") -> list[Any]:
     """Checkpoints of which each has everything that can be stored, and what they look like."""
     parent = None
     for number in range(count):
         values = {"a": [LONG, number], "b": [LONG, -number], "small": number}
         meta = metadata(number, mine=f"value {number}")
-        parent = await put(face, f"{number}", values, parent=parent, thread_id=thread_id, meta=meta)
-        await face.put_writes(parent, [("w", number), ("x", [number]), ("__error__", "e")], "task")
-        await face.put_writes(parent, [("w", -number)], "task 2")
-    return list(await face.all(config(thread_id)))
+        parent = await put(client, f"{number}", values, parent=parent, thread_id=thread_id, meta=meta)
+        await client.put_writes(parent, [("w", number), ("x", [number]), ("__error__", "e")], "task")
+        await client.put_writes(parent, [("w", -number)], "task 2")
+    return list(await client.all(config(thread_id)))
 
 
-async def reencrypt(face: Face) -> Renewal:
-    if face.colour == "async":
-        return await face.saver.areencrypt()  # type: ignore[attr-defined, no-any-return]
-    return await asyncio.to_thread(face.saver.reencrypt)  # type: ignore[attr-defined]
+async def reencrypt(client: Client) -> Renewal:
+    if client.api == "async":
+        return await client.saver.areencrypt()  # type: ignore[attr-defined, no-any-return]
+    return await asyncio.to_thread(client.saver.reencrypt)  # type: ignore[attr-defined]
 
 
 SWAPS = {
@@ -56,12 +56,12 @@ SWAPS = {
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS)
 async def test_values_that_were_swapped_are_not_read(
-    store: Store, database: Database, colour: str, swap: tuple[str, str, str, str]
+    store: Store, database: Database, api: str, swap: tuple[str, str, str, str]
 ) -> None:
     table, columns, first, second = swap
     with store.open(serde=NEW) as saver:
-        face = Face(saver, colour)
-        await put_all(face)
+        client = Client(saver, api)
+        await put_all(client)
         row = f"CAST({'rowid' if database.kind == 'sqlite' else 'ctid'} AS text)"
         one = database.run(f"SELECT {row}, {columns} FROM {table} WHERE {first} ORDER BY 1")[0]
         other = database.run(f"SELECT {row}, {columns} FROM {table} WHERE {second} ORDER BY 1")[-1]
@@ -72,22 +72,22 @@ async def test_values_that_were_swapped_are_not_read(
             values = dict(zip(names, source[1:], strict=True))
             database.run(f"UPDATE {table} SET {settings} WHERE {row} = :row", row=target[0], **values)
         with pytest.raises(CorruptCheckpoint, match=r"another place|the checkpoint another"):
-            await face.all(config())
+            await client.all(config())
 
 
-async def test_a_copy_is_no_swap(store: Store, colour: str) -> None:
+async def test_a_copy_is_no_swap(store: Store, api: str) -> None:
     with store.open(serde=NEW) as saver:
-        face = Face(saver, colour)
-        found = await put_all(face)
-        await face.copy_thread("thread", "copy")
-        copied = await face.all(config("copy"))
+        client = Client(saver, api)
+        found = await put_all(client)
+        await client.copy_thread("thread", "copy")
+        copied = await client.all(config("copy"))
         assert [each.checkpoint for each in copied] == [each.checkpoint for each in found]
         assert [each.pending_writes for each in copied] == [each.pending_writes for each in found]
 
 
-async def test_old_and_new_keys_read_everything_together(store: Store, colour: str) -> None:
+async def test_old_and_new_keys_read_everything_together(store: Store, api: str) -> None:
     with store.open(serde=OLD) as before, store.open(serde=NEW, previous_serdes=[OLD]) as after:
-        old, new = Face(before, colour), Face(after, colour)
+        old, new = Client(before, api), Client(after, api)
         expected = await put_all(old)
         assert await new.all(config()) == expected
         parent = expected[0].config
@@ -96,97 +96,97 @@ async def test_old_and_new_keys_read_everything_together(store: Store, colour: s
         with pytest.raises(CorruptCheckpoint, match="no key decrypts it"):
             await get(old, config())
     with store.open(serde=NEW) as alone, pytest.raises(CorruptCheckpoint, match="previous_serdes"):
-        await get(Face(alone, colour), parent)
+        await get(Client(alone, api), parent)
 
 
-async def test_without_a_key_encrypted_rows_say_what_they_need(store: Store, colour: str) -> None:
+async def test_without_a_key_encrypted_rows_say_what_they_need(store: Store, api: str) -> None:
     with store.open(serde=OLD) as saver, store.open() as plain:
-        await put_all(Face(saver, colour))
+        await put_all(Client(saver, api))
         with pytest.raises(CorruptCheckpoint, match="pass the EncryptedSerializer"):
-            await get(Face(plain, colour), config())
+            await get(Client(plain, api), config())
 
 
 @pytest.mark.parametrize("before", [OLD, PLAIN], ids=["another key", "no key"])
-async def test_everything_is_stored_anew(store: Store, database: Database, colour: str, before: Any) -> None:
+async def test_everything_is_stored_anew(store: Store, database: Database, api: str, before: Any) -> None:
     with store.open(serde=before) as saver:
-        expected = await put_all(Face(saver, colour), 70)
-        await Face(saver, colour).copy_thread("thread", "another")
-    with store.open(serde=NEW, previous_serdes=[before], clear_metadata=("mine",)) as saver:
-        face = Face(saver, colour)
-        await put(face, "9", {"a": [LONG, "new"]}, thread_id="fresh")
+        expected = await put_all(Client(saver, api), 70)
+        await Client(saver, api).copy_thread("thread", "another")
+    with store.open(serde=NEW, previous_serdes=[before], plaintext_metadata=("mine",)) as saver:
+        client = Client(saver, api)
+        await put(client, "9", {"a": [LONG, "new"]}, thread_id="fresh")
         rows = sum(database.counts().values())
-        assert await reencrypt(face) == (rows, rows - 2, [])
-        assert await reencrypt(face) == (rows, 0, [])
+        assert await reencrypt(client) == (rows, rows - 2, [])
+        assert await reencrypt(client) == (rows, 0, [])
     with store.open(serde=NEW) as saver:
-        face = Face(saver, colour)
-        assert await face.all(config()) == expected
-        assert len(await face.all(config("another"), filter={"mine": "value 3"})) == 1
-        assert (await get(face, config("fresh"))).checkpoint["channel_values"] == {"a": [LONG, "new"]}
+        client = Client(saver, api)
+        assert await client.all(config()) == expected
+        assert len(await client.all(config("another"), filter={"mine": "value 3"})) == 1
+        assert (await get(client, config("fresh"))).checkpoint["channel_values"] == {"a": [LONG, "new"]}
     shown = {row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")}
     assert all("*" in each and "parents" not in each for each in shown)
 
 
-async def test_runs_go_on_while_it_is_stored_anew(store: Store, colour: str) -> None:
+async def test_runs_go_on_while_it_is_stored_anew(store: Store, api: str) -> None:
     with store.open(serde=OLD) as saver:
-        await put_all(Face(saver, colour), 120)
+        await put_all(Client(saver, api), 120)
     with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
 
         async def work(name: str) -> None:
             parent = None
             for number in range(30):
-                parent = await put(face, f"{number:03}", {"a": [name, number]}, parent=parent, thread_id=name)
-                await face.put_writes(parent, [("__error__", number)], "task")
-                await face.put_writes(config(checkpoint_id=str(number)), [("__error__", name)], "task")
+                parent = await put(client, f"{number:03}", {"a": [name, number]}, parent=parent, thread_id=name)
+                await client.put_writes(parent, [("__error__", number)], "task")
+                await client.put_writes(config(checkpoint_id=str(number)), [("__error__", name)], "task")
 
-        await asyncio.gather(reencrypt(face), *(work(name) for name in "abc"))
-        await reencrypt(face)
+        await asyncio.gather(reencrypt(client), *(work(name) for name in "abc"))
+        await reencrypt(client)
     with store.open(serde=NEW) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for name in "abc":
-            found = await face.all(config(name))
+            found = await client.all(config(name))
             assert [each.checkpoint["channel_values"]["a"][1] for each in found] == list(range(29, -1, -1))
-        assert len(await face.all(config())) == 120
-        written = (await get(face, config(checkpoint_id="3"))).pending_writes or []
+        assert len(await client.all(config())) == 120
+        written = (await get(client, config(checkpoint_id="3"))).pending_writes or []
         assert {value for task_id, channel, value in written if (task_id, channel) == ("task", "__error__")} <= set(
             "abc"
         )
 
 
-async def test_what_no_key_decrypts_stays_and_is_told(store: Store, database: Database, colour: str) -> None:
+async def test_what_no_key_decrypts_stays_and_is_told(store: Store, database: Database, api: str) -> None:
     with store.open(serde=OLD) as saver:
-        await put_all(Face(saver, colour))
+        await put_all(Client(saver, api))
     database.run("UPDATE blobs SET value = :value WHERE channel = 'a'", value=b"x" * 40)
     with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
-        rows, renewed, unreadable = await reencrypt(Face(saver, colour))
+        rows, renewed, unreadable = await reencrypt(Client(saver, api))
     assert (rows - renewed, len(unreadable)) == (2, 2)
     assert {error.channel for error in unreadable} == {"a"}
     assert {error.thread_id for error in unreadable} == {"thread"}
     assert [row[0] for row in database.run("SELECT value FROM blobs WHERE channel = 'a'")] == [b"x" * 40] * 2
 
 
-async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Database, colour: str) -> None:
+async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Database, api: str) -> None:
     with store.open(serde=OLD) as saver:
         for own in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
-            await put_all(Face(own, colour))
+            await put_all(Client(own, api))
     with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
-        done = await reencrypt(Face(saver.for_tenant("acme"), colour))
+        done = await reencrypt(Client(saver.for_tenant("acme"), api))
         assert done.rows * 3 == sum(database.counts().values())
         assert done.renewed == done.rows
-        assert len(await Face(saver.for_tenant("other"), colour).all(None)) == 2
+        assert len(await Client(saver.for_tenant("other"), api).all(None)) == 2
     with store.open(serde=NEW) as saver:
-        assert len(await Face(saver.for_tenant("acme"), colour).all(None)) == 2
+        assert len(await Client(saver.for_tenant("acme"), api).all(None)) == 2
         with pytest.raises(CorruptCheckpoint):
-            await Face(saver, colour).all(None)
+            await Client(saver, api).all(None)
 
 
-async def test_an_unknown_form_is_refused(face: Face, database: Database) -> None:
+async def test_an_unknown_form_is_refused(client: Client, database: Database) -> None:
     """Whatever a later version lays around a value."""
-    where = await put(face, "1", {"a": [LONG]})
+    where = await put(client, "1", {"a": [LONG]})
     for type_ in ("msgpack|?", "msgpack|bb", "|Z"):
         database.run("UPDATE blobs SET type = :type", type=type_)
         with pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom") as caught:
-            await face.get_tuple(where)
+            await client.get_tuple(where)
         assert (caught.value.channel, caught.value.checkpoint_id) == ("a", id_of(where))
 
 
@@ -201,18 +201,18 @@ class Barred(JsonPlusSerializer):
         return super().loads_typed(("msgpack", data[1]))
 
 
-async def test_a_serializers_own_words_are_not_taken_for_forms(store: Store, colour: str) -> None:
+async def test_a_serializers_own_words_are_not_taken_for_forms(store: Store, api: str) -> None:
     for serde in (Barred(), EncryptedSerializer(NEW.cipher, Barred())):
         with store.open(serde=serde) as saver:
-            face = Face(saver, colour)
-            where = await put(face, type(serde).__name__, {"a": [1]})
-            assert (await get(face, where)).checkpoint["channel_values"] == {"a": [1]}
+            client = Client(saver, api)
+            where = await put(client, type(serde).__name__, {"a": [1]})
+            assert (await get(client, where)).checkpoint["channel_values"] == {"a": [1]}
 
 
 CANARY = "canary-9d1e"
 
 
-async def put_canaries(face: Face) -> None:
+async def put_canaries(client: Client) -> None:
     """A secret in every place where a user can put one; `named` is to be readable."""
     values: dict[str, Any] = {
         "text": CANARY,
@@ -223,12 +223,12 @@ async def put_canaries(face: Face) -> None:
         "set": {CANARY},
         "task": Interrupt(value=CANARY, id="1"),
     }
-    where = await put(face, "1", values, meta=metadata(1, mine=CANARY, nested={CANARY: [CANARY]}, named="shown-77"))
+    where = await put(client, "1", values, meta=metadata(1, mine=CANARY, nested={CANARY: [CANARY]}, named="shown-77"))
     carried = {"configurable": {**where["configurable"], "user": CANARY}, "metadata": {"tag": CANARY}}
-    document = (await get(face, where)).checkpoint | {"id": "2"}
-    await face.put(carried, document, metadata(2), {})  # type: ignore[arg-type]
-    await face.put_writes(carried, [("w", CANARY), ("__interrupt__", [Interrupt(value=CANARY, id="2")])], "task")  # type: ignore[arg-type]
-    await face.put_writes(carried, [("__error__", CANARY), ("__resume__", [CANARY])], "task 2")  # type: ignore[arg-type]
+    document = (await get(client, where)).checkpoint | {"id": "2"}
+    await client.put(carried, document, metadata(2), {})  # type: ignore[arg-type]
+    await client.put_writes(carried, [("w", CANARY), ("__interrupt__", [Interrupt(value=CANARY, id="2")])], "task")  # type: ignore[arg-type]
+    await client.put_writes(carried, [("__error__", CANARY), ("__resume__", [CANARY])], "task 2")  # type: ignore[arg-type]
 
 
 def dumped(store: Store) -> bytes:
@@ -256,32 +256,32 @@ def readings(secret: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("encrypting", [True, False], ids=["encrypted", "the test can fail"])
-async def test_no_secret_is_in_a_dump_but_what_was_named(store: Store, colour: str, encrypting: bool) -> None:
-    options: dict[str, Any] = {"serde": NEW, "clear_metadata": ("named",)} if encrypting else {}
+async def test_no_secret_is_in_a_dump_but_what_was_named(store: Store, api: str, encrypting: bool) -> None:
+    options: dict[str, Any] = {"serde": NEW, "plaintext_metadata": ("named",)} if encrypting else {}
     with store.open(**options) as saver:
-        await put_canaries(Face(saver, colour))
+        await put_canaries(Client(saver, api))
         found = dumped(store)
     seen = [reading for reading in readings(CANARY) if reading in found]
     assert bool(seen) is not encrypting
     assert any(reading in found for reading in readings("shown-77"))
-    with store.open(serde=NEW, previous_serdes=[PLAIN], clear_metadata=("named",)) as saver:
-        face = Face(saver, colour)
-        assert len(await face.all(config(), filter={"named": "shown-77", "user": None})) == 1
-        assert len(await face.all(config(), filter={"user": CANARY})) == 1
+    with store.open(serde=NEW, previous_serdes=[PLAIN], plaintext_metadata=("named",)) as saver:
+        client = Client(saver, api)
+        assert len(await client.all(config(), filter={"named": "shown-77", "user": None})) == 1
+        assert len(await client.all(config(), filter={"user": CANARY})) == 1
 
 
-async def test_only_what_is_named_is_shown(store: Store, database: Database, colour: str) -> None:
+async def test_only_what_is_named_is_shown(store: Store, database: Database, api: str) -> None:
     with store.open(serde=NEW) as saver:
-        await put_canaries(Face(saver, colour))
+        await put_canaries(Client(saver, api))
     shown = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
     assert all("named" not in each and "step" in each for each in shown)
 
 
 @pytest.mark.parametrize(
-    "options", [{"clear_metadata": "mine"}, {"previous_serdes": [object()]}, {"previous_serdes": [Barred]}]
+    "options", [{"plaintext_metadata": "mine"}, {"previous_serdes": [object()]}, {"previous_serdes": [Barred]}]
 )
 def test_options_that_cannot_be(store: Store, options: Any) -> None:
-    with pytest.raises(ConfigError, match=r"clear_metadata|previous_serdes"):
+    with pytest.raises(ConfigError, match=r"plaintext_metadata|previous_serdes"):
         open_saver(store.url, **options)
 
 

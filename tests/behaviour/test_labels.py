@@ -28,71 +28,71 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, in_both_colours, says
 from tests.graphs.scenarios.subgraphs import counts
-from tests.stores import Face
+from tests.stores import Client
 
 
-async def test_a_label_names_one_checkpoint(face: Face, next_id: NextId) -> None:
-    first, second, third = await put_chain(face, next_id, 3)
-    sub = await put(face, next_id(), ns="sub")
-    assert await face.do("label", first, "before") == first
-    assert await face.do("label", config(), "newest") == third
-    assert await face.do("label", config(ns="sub"), "Größe") == sub
-    assert await face.do("labelled", "thread", "before") == first
-    assert await face.do("labels", "thread") == {"Größe": sub, "before": first, "newest": third}
+async def test_a_label_names_one_checkpoint(client: Client, next_id: NextId) -> None:
+    first, second, third = await put_chain(client, next_id, 3)
+    sub = await put(client, next_id(), ns="sub")
+    assert await client.do("label", first, "before") == first
+    assert await client.do("label", config(), "newest") == third
+    assert await client.do("label", config(ns="sub"), "Größe") == sub
+    assert await client.do("labelled", "thread", "before") == first
+    assert await client.do("labels", "thread") == {"Größe": sub, "before": first, "newest": third}
     # Again, as after a lost answer.
-    assert await face.do("label", first, "before") == first
-    assert await face.do("label", config(), "newest") == third
+    assert await client.do("label", first, "before") == first
+    assert await client.do("label", config(), "newest") == third
     with pytest.raises(LabelExists, match=r"'before' is checkpoint .*unlabel"):
-        await face.do("label", second, "before")
+        await client.do("label", second, "before")
     with pytest.raises(LabelExists):
-        await face.do("label", config(ns="sub"), "before")
-    assert await face.do("unlabel", "thread", "before") is True
-    assert await face.do("unlabel", "thread", "before") is False
-    assert await face.do("label", second, "before") == second
+        await client.do("label", config(ns="sub"), "before")
+    assert await client.do("unlabel", "thread", "before") is True
+    assert await client.do("unlabel", "thread", "before") is False
+    assert await client.do("label", second, "before") == second
     with pytest.raises(CheckpointNotFound, match="'nothing'; there are 'Größe', 'before', 'newest'"):
-        await face.do("labelled", "thread", "nothing")
+        await client.do("labelled", "thread", "nothing")
     with pytest.raises(CheckpointNotFound, match="no labels"):
-        await face.do("labelled", "other", "before")
+        await client.do("labelled", "other", "before")
 
 
-async def test_what_is_not_there_cannot_be_labelled(face: Face, database: Database, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 4, {1})
-    await face.prune(["thread"])
+async def test_what_is_not_there_cannot_be_labelled(client: Client, database: Database, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 4, {1})
+    await client.prune(["thread"])
     for where in (config("nobody"), config(checkpoint_id="nothing"), config(ns="sub"), configs[0], configs[2]):
         with pytest.raises(CheckpointNotFound, match="thread '"):
-            await face.do("label", where, "name")
+            await client.do("label", where, "name")
     for name in ("", "a\0b", "x" * 201, None):
         with pytest.raises(ConfigError, match="label"):
-            await face.do("label", configs[3], name)
-    assert await face.do("labels", "thread") == {}
+            await client.do("label", configs[3], name)
+    assert await client.do("labels", "thread") == {}
 
 
-async def test_a_prune_leaves_labelled_checkpoints_alone(face: Face, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 6, values={"v": [1]})
-    await face.do("label", configs[1], "early")
-    await face.do("label", configs[3], "late")
-    before = [await get(face, configs[number]) for number in (5, 3, 1)]
+async def test_a_prune_leaves_labelled_checkpoints_alone(client: Client, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 6, values={"v": [1]})
+    await client.do("label", configs[1], "early")
+    await client.do("label", configs[3], "late")
+    before = [await get(client, configs[number]) for number in (5, 3, 1)]
     for _ in range(2):
-        await face.prune(["thread"])
-        kept = await face.all(anywhere())
+        await client.prune(["thread"])
+        kept = await client.all(anywhere())
         assert [found._replace(parent_config=None) for found in kept] == [
             found._replace(parent_config=None) for found in before
         ]
-    await face.do("unlabel", "thread", "early")
-    await face.prune(["thread"])
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[5], configs[3]])
+    await client.do("unlabel", "thread", "early")
+    await client.prune(["thread"])
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[5], configs[3]])
 
 
-async def test_what_a_labelled_delta_channel_goes_back_to_stays(face: Face, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 10, {1, 5, 8})
-    await face.do("label", configs[4], "before-refactor")
-    await face.prune(["thread"])
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[9], configs[4]])
-    assert await face.history(configs[4], ["delta"]) == {"delta": delta_history(1, 4)}
-    assert await face.history(configs[9], ["delta"]) == {"delta": delta_history(8, 9)}
-    await face.do("unlabel", "thread", "before-refactor")
-    await face.prune(["thread"])
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[9]])
+async def test_what_a_labelled_delta_channel_goes_back_to_stays(client: Client, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 10, {1, 5, 8})
+    await client.do("label", configs[4], "before-refactor")
+    await client.prune(["thread"])
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[9], configs[4]])
+    assert await client.history(configs[4], ["delta"]) == {"delta": delta_history(1, 4)}
+    assert await client.history(configs[9], ["delta"]) == {"delta": delta_history(8, 9)}
+    await client.do("unlabel", "thread", "before-refactor")
+    await client.prune(["thread"])
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[9]])
 
 
 class Notes(TypedDict, total=False):
@@ -101,7 +101,7 @@ class Notes(TypedDict, total=False):
     log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(word for one in new for word in one)])]
 
 
-async def test_a_graph_goes_on_from_a_label_after_a_prune(face: Face) -> None:
+async def test_a_graph_goes_on_from_a_label_after_a_prune(client: Client) -> None:
     memory = chain(Log, count=counts("count")).compile(checkpointer=True)
 
     def call(state: Any) -> dict[str, Any]:
@@ -112,95 +112,95 @@ async def test_a_graph_goes_on_from_a_label_after_a_prune(face: Face) -> None:
 
     builder = chain(Notes, one=says("one"), inner=in_both_colours(call), two=says("two"))
     builder.nodes["inner"].runnable.afunc = acall  # type: ignore[union-attr]
-    graph = builder.compile(checkpointer=face.saver)
+    graph = builder.compile(checkpointer=client.saver)
     for turn in range(3):
-        await run_graph(face, graph, {"log": [f"turn {turn}"]}, anywhere())
+        await run_graph(client, graph, {"log": [f"turn {turn}"]}, anywhere())
         if turn == 1:
             (before_inner,) = (
-                state for state in (await states_of(face, graph, anywhere()))[:4] if "inner" in state.next
+                state for state in (await states_of(client, graph, anywhere()))[:4] if "inner" in state.next
             )
-            await face.do("label", before_inner.config, "second call")
-    await face.prune(["thread"])
-    where = await face.do("labelled", "thread", "second call")
-    assert (await state_of(face, graph, where)).values == before_inner.values
+            await client.do("label", before_inner.config, "second call")
+    await client.prune(["thread"])
+    where = await client.do("labelled", "thread", "second call")
+    assert (await state_of(client, graph, where)).values == before_inner.values
     # The subgraph's memory is there as it was then: it has counted to 3 since.
-    await run_graph(face, graph, None, where)
-    newest = await state_of(face, graph, anywhere())
+    await run_graph(client, graph, None, where)
+    newest = await state_of(client, graph, anywhere())
     assert newest.values["log"] == ["turn 0", "one", "count 1", "two", "turn 1", "one", "count 2", "two"]
 
 
-async def test_a_label_in_a_finished_call_stays(face: Face, next_id: NextId) -> None:
-    root = await put(face, next_id())
+async def test_a_label_in_a_finished_call_stays(client: Client, next_id: NextId) -> None:
+    root = await put(client, next_id())
     inner = [
-        await put(face, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
+        await put(client, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
     ]
     inner.append(
-        await put(face, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
+        await put(client, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
     )
-    await face.do("label", inner[0], "inside")
-    last = await put(face, next_id(), parent=root)
-    await face.prune(["thread"])
-    assert sorted(ids_of(await face.all(anywhere()))) == sorted(ids_of([last, inner[0]]))
+    await client.do("label", inner[0], "inside")
+    last = await put(client, next_id(), parent=root)
+    await client.prune(["thread"])
+    assert sorted(ids_of(await client.all(anywhere()))) == sorted(ids_of([last, inner[0]]))
 
 
-async def test_who_deletes_a_run_or_a_thread_deletes_its_labels(face: Face, next_id: NextId) -> None:
-    first = await put(face, next_id(), meta=metadata(run_id="one"))
-    second = await put(face, next_id(), parent=first, meta=metadata(run_id="two"))
-    await face.do("label", first, "first")
-    await face.do("label", second, "second")
-    await face.delete_for_runs(["one"])
-    assert await face.do("labels", "thread") == {"second": second}
-    assert ids_of(await face.all(anywhere())) == ids_of([second])
-    await face.delete_thread("thread")
-    assert await face.do("labels", "thread") == {}
+async def test_who_deletes_a_run_or_a_thread_deletes_its_labels(client: Client, next_id: NextId) -> None:
+    first = await put(client, next_id(), meta=metadata(run_id="one"))
+    second = await put(client, next_id(), parent=first, meta=metadata(run_id="two"))
+    await client.do("label", first, "first")
+    await client.do("label", second, "second")
+    await client.delete_for_runs(["one"])
+    assert await client.do("labels", "thread") == {"second": second}
+    assert ids_of(await client.all(anywhere())) == ids_of([second])
+    await client.delete_thread("thread")
+    assert await client.do("labels", "thread") == {}
 
 
-async def test_a_run_that_is_hidden_for_anothers_sake_loses_its_label(face: Face, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 3, {1})
+async def test_a_run_that_is_hidden_for_anothers_sake_loses_its_label(client: Client, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 3, {1})
     meta = metadata(3, run_id="run", counters_since_delta_snapshot={"delta": [1, 1]})
-    where = await put(face, next_id(), parent=configs[2], versions={"delta": "9"}, meta=meta)
+    where = await put(client, next_id(), parent=configs[2], versions={"delta": "9"}, meta=meta)
     meta = metadata(4, counters_since_delta_snapshot={"delta": [1, 1]})
-    last = await put(face, next_id(), parent=where, versions={"delta": "10"}, meta=meta)
-    await face.do("label", where, "mine")
-    await face.delete_for_runs(["run"])
-    assert await face.do("labels", "thread") == {}
-    assert await face.history(last, ["delta"]) == {"delta": delta_history(1, 3)}
+    last = await put(client, next_id(), parent=where, versions={"delta": "10"}, meta=meta)
+    await client.do("label", where, "mine")
+    await client.delete_for_runs(["run"])
+    assert await client.do("labels", "thread") == {}
+    assert await client.history(last, ["delta"]) == {"delta": delta_history(1, 3)}
 
 
-async def test_a_copy_has_the_labels_too(face: Face, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 3)
-    await face.do("label", configs[0], "start")
-    await face.copy_thread("thread", "copy")
+async def test_a_copy_has_the_labels_too(client: Client, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 3)
+    await client.do("label", configs[0], "start")
+    await client.copy_thread("thread", "copy")
     copied = config("copy", ids_of(configs)[0])
-    assert await face.do("labels", "copy") == {"start": copied}
-    await face.do("unlabel", "copy", "start")
-    assert await face.do("labels", "thread") == {"start": configs[0]}
-    await face.delete_thread("thread")
-    assert await face.do("labels", "copy") == {}
+    assert await client.do("labels", "copy") == {"start": copied}
+    await client.do("unlabel", "copy", "start")
+    assert await client.do("labels", "thread") == {"start": configs[0]}
+    await client.delete_thread("thread")
+    assert await client.do("labels", "copy") == {}
 
 
-async def test_tenants_have_labels_of_their_own(face: Face, next_id: NextId) -> None:
-    acme = Face(face.saver.for_tenant("acme"), face.colour)  # type: ignore[attr-defined]
-    where = {own: await put_chain(own, next_id, 3) for own in (face, acme)}
-    for number, own in enumerate((face, acme)):
+async def test_tenants_have_labels_of_their_own(client: Client, next_id: NextId) -> None:
+    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
+    where = {own: await put_chain(own, next_id, 3) for own in (client, acme)}
+    for number, own in enumerate((client, acme)):
         await own.do("label", where[own][number], "name")
-    for number, own in enumerate((face, acme)):
+    for number, own in enumerate((client, acme)):
         await own.prune(["thread"])
         assert await own.do("labels", "thread") == {"name": where[own][number]}
         assert ids_of(await own.all(anywhere())) == ids_of([where[own][2], where[own][number]])
     await acme.delete_thread("thread")
-    assert await face.do("labels", "thread") == {"name": where[face][0]}
+    assert await client.do("labels", "thread") == {"name": where[client][0]}
 
 
-async def test_a_subgraph_that_waits_at_a_label_goes_on_after_a_prune(face: Face) -> None:
+async def test_a_subgraph_that_waits_at_a_label_goes_on_after_a_prune(client: Client) -> None:
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
-    graph = chain(Log, call=call).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    where = await face.do("label", (await state_of(face, graph, anywhere())).config, "asked")
-    await run_graph(face, graph, {"log": ["other"]}, anywhere())
-    await face.prune(["thread"])
+    graph = chain(Log, call=call).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    where = await client.do("label", (await state_of(client, graph, anywhere())).config, "asked")
+    await run_graph(client, graph, {"log": ["other"]}, anywhere())
+    await client.prune(["thread"])
     calls.clear()
-    await run_graph(face, graph, Command(resume="Ada"), where)
+    await run_graph(client, graph, Command(resume="Ada"), where)
     assert calls == []
-    assert (await state_of(face, graph, anywhere())).values["log"][-1] == "name: Ada"
+    assert (await state_of(client, graph, anywhere())).values["log"][-1] == "name: Ada"

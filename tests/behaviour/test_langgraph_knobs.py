@@ -21,7 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqliteSaver
 from langgraph_checkpoint_custom import CheckpointEncodeError, ConfigError, CorruptCheckpoint, Retention, SqliteSaver
 from langgraph_checkpoint_custom.encoding import serde as core_serde
 from tests.behaviour.helpers import config, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 @dataclasses.dataclass
@@ -39,19 +39,19 @@ def _nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_serde, "_SAID", set())
 
 
-def _is_sqlite(face: Face) -> bool:
-    return isinstance(face.saver, SqliteSaver)
+def _is_sqlite(client: Client) -> bool:
+    return isinstance(client.saver, SqliteSaver)
 
 
 def values(found: Any) -> Any:
     return found.checkpoint["channel_values"]
 
 
-async def test_an_unregistered_type_is_warned_of_once(face: Face, caplog: pytest.LogCaptureFixture) -> None:
-    where = await put(face, "1", {"a": [Unlisted(1), Listed(2)]})
+async def test_an_unregistered_type_is_warned_of_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    where = await put(client, "1", {"a": [Unlisted(1), Listed(2)]})
     with caplog.at_level(logging.WARNING, "langgraph.checkpoint.serde.jsonplus"):
         for _ in range(2):
-            assert values(await face.get_tuple(where)) == {"a": [Unlisted(1), Listed(2)]}
+            assert values(await client.get_tuple(where)) == {"a": [Unlisted(1), Listed(2)]}
     said = [record.getMessage() for record in caplog.records if record.name == "langgraph.checkpoint.serde.jsonplus"]
     assert len(said) == 2
     for name in ("Unlisted", "Listed"):
@@ -66,11 +66,11 @@ async def test_an_allowlist_of_langgraphs_gives_what_was_stored_of_others(
     serde = JsonPlusSerializer(allowed_msgpack_modules=[Listed])
     official = JsonPlusSerializer(allowed_msgpack_modules=[Listed])
     with store.open(serde=serde) as saver:
-        face = Face(saver, "sync")
+        client = Client(saver, "sync")
         stored = [Unlisted(1), Listed(2)]
-        where = await put(face, "1", {"a": stored})
+        where = await put(client, "1", {"a": stored})
         with caplog.at_level(logging.WARNING, "langgraph.checkpoint.serde.jsonplus"):
-            assert values(await face.get_tuple(where)) == {"a": [{"value": 1}, Listed(2)]}
+            assert values(await client.get_tuple(where)) == {"a": [{"value": 1}, Listed(2)]}
         assert official.loads_typed(official.dumps_typed(stored)) == [{"value": 1}, Listed(2)]
         assert "Blocked deserialization of" in caplog.text
         assert "Unlisted" in caplog.text
@@ -136,14 +136,14 @@ class Refusing(JsonPlusSerializer):
         return super().loads_typed(data)
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-async def test_the_serializers_own_error_comes_as_it_is(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+async def test_the_serializers_own_error_comes_as_it_is(store: Store, api: str) -> None:
     with store.open(serde=Refusing()) as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1", {"a": ["fine"]})
+        client = Client(saver, api)
+        where = await put(client, "1", {"a": ["fine"]})
         for attempt in (
-            lambda: put(face, "2", {"a": ["forbidden"]}, parent=where),
-            lambda: face.put_writes(where, [("a", ["forbidden"])], "task"),
+            lambda: put(client, "2", {"a": ["forbidden"]}, parent=where),
+            lambda: client.put_writes(where, [("a", ["forbidden"])], "task"),
         ):
             with pytest.raises(Refusal, match="this may not be stored") as raised:
                 await attempt()
@@ -152,25 +152,25 @@ async def test_the_serializers_own_error_comes_as_it_is(store: Store, colour: st
                 assert note.endswith("to channel 'a' cannot be serialised; nothing was stored") or note == (
                     "the value of channel 'a' cannot be serialised; nothing was stored"
                 )
-        found = await face.get_tuple(config())
+        found = await client.get_tuple(config())
         assert found is not None
         assert values(found) == {"a": ["fine"]}
         assert found.pending_writes == []
         with pytest.raises(CheckpointEncodeError, match="channel 'a'"):
-            await put(face, "2", {"a": [lambda: None]})
+            await put(client, "2", {"a": [lambda: None]})
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, api: str) -> None:
     serde = Refusing()
     with store.open(serde=serde) as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1", {"a": ["fine"]})
+        client = Client(saver, api)
+        where = await put(client, "1", {"a": ["fine"]})
         serde.reads = False
         for attempt in (
-            lambda: face.get_tuple(where),
-            lambda: face.collect("list", where),
-            lambda: face.collect("threads"),
+            lambda: client.get_tuple(where),
+            lambda: client.collect("list", where),
+            lambda: client.collect("threads"),
         ):
             with pytest.raises(Refusal, match="the server with the keys is down") as raised:
                 await attempt()
@@ -179,7 +179,7 @@ async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, colour
                 assert "checkpoint '" in note
                 assert "a stored value cannot be read (Refusal)" in note
         # What it cannot read is no reason to keep it.
-        assert (await face.do("sweep", Retention(keep_last=1))).threads == 1
+        assert (await client.do("sweep", Retention(keep_last=1))).threads == 1
 
 
 class Numbered(pydantic.BaseModel):
@@ -205,80 +205,82 @@ class Checking(JsonPlusSerializer):
         return obj
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-async def test_no_value_is_shown_that_an_error_of_the_serializer_quotes(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+async def test_no_value_is_shown_that_an_error_of_the_serializer_quotes(store: Store, api: str) -> None:
     serde = Checking()
     with store.open(serde=serde) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         secret = {"number": "topsecret"}
-        where = await put(face, "1", {"a": secret})
-        await face.put_writes(where, [("a", secret)], "task")
+        where = await put(client, "1", {"a": secret})
+        await client.put_writes(where, [("a", secret)], "task")
         serde.when = "writing"
         for attempt in (
-            lambda: put(face, "2", {"a": secret}, parent=where),
-            lambda: face.put_writes(where, [("a", secret)], "another task"),
+            lambda: put(client, "2", {"a": secret}, parent=where),
+            lambda: client.put_writes(where, [("a", secret)], "another task"),
         ):
             with pytest.raises(CheckpointEncodeError, match="ValidationError: number: int_parsing") as unwritten:
                 await attempt()
             assert "topsecret" not in str(unwritten.value)
         serde.when = "reading"
         with pytest.raises(CorruptCheckpoint, match="ValidationError: number: int_parsing") as unread:
-            await face.get_tuple(config())
+            await client.get_tuple(config())
         assert "topsecret" not in str(unread.value)
         serde.when = "never"
-        found = await face.get_tuple(config())
+        found = await client.get_tuple(config())
         assert found is not None
         assert values(found) == {"a": secret}
         assert found.pending_writes == [("task", "a", secret)]
 
 
 @pytest.mark.parametrize("one", ["123", b"123", 5, None])
-async def test_one_id_where_a_sequence_belongs_is_a_type_error(face: Face, one: Any) -> None:
+async def test_one_id_where_a_sequence_belongs_is_a_type_error(client: Client, one: Any) -> None:
     for name in ("prune", "delete_for_runs"):
         with pytest.raises(TypeError, match="must be a sequence of ids"):
-            await face.do(name, one)
+            await client.do(name, one)
         with pytest.raises(ConfigError):
-            await face.do(name, one)
+            await client.do(name, one)
 
 
 @pytest.fixture
-def official(face: Face, request: pytest.FixtureRequest) -> Iterator[Face]:
+def official(client: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
     """LangGraph's saver of the same database."""
-    if _is_sqlite(face):
+    if _is_sqlite(client):
         with OfficialSqliteSaver.from_conn_string(":memory:") as saver:
-            yield Face(saver, "sync")
+            yield Client(saver, "sync")
     else:
         with OfficialPostgresSaver.from_conn_string(request.getfixturevalue("postgres_url")) as saver:
             saver.setup()
-            yield Face(saver, "sync")
+            yield Client(saver, "sync")
 
 
-async def _copied(face: Face, official: Face) -> None:
+async def _copied(client: Client, official: Client) -> None:
     """Give the official saver what ours has, the oldest first."""
-    for one in reversed(await face.all(None, limit=None)):
-        place: Any = one.parent_config or {"configurable": {**one.config["configurable"], "checkpoint_id": None}}
-        await official.put(place, one.checkpoint, one.metadata, {})
+    for one in reversed(await client.all(None, limit=None)):
+        location: Any = one.parent_config or {"configurable": {**one.config["configurable"], "checkpoint_id": None}}
+        await official.put(location, one.checkpoint, one.metadata, {})
 
 
 def _places(found: Iterable[CheckpointTuple]) -> list[tuple[str, str]]:
     return [(one.config["configurable"]["thread_id"], one.checkpoint["id"]) for one in found]
 
 
-async def test_limit_and_before_at_their_edges_are_those_of_the_official_saver(face: Face, official: Face) -> None:
+async def test_limit_and_before_at_their_edges_are_those_of_the_official_saver(
+    client: Client, official: Client
+) -> None:
     """Of a negative limit PostgreSQL's makes an error of the database's, and ours nothing, as `InMemorySaver` does."""
     for number in range(3):
-        await put(face, str(number), parent=config(checkpoint_id=str(number - 1)) if number else None)
-    await _copied(face, official)
+        await put(client, str(number), parent=config(checkpoint_id=str(number - 1)) if number else None)
+    await _copied(client, official)
     for limit in (0, -1, -5, 1, 2, 3, 4, None):
         expected = []
-        if _is_sqlite(face) or limit is None or limit >= 0:
+        if _is_sqlite(client) or limit is None or limit >= 0:
             expected = _places(await official.all(config(), limit=limit))
-        assert _places(await face.all(config(), limit=limit)) == expected, limit
-        assert len(await face.collect("history", config(), limit=limit)) == len(expected)
+        assert _places(await client.all(config(), limit=limit)) == expected, limit
+        assert len(await client.collect("history", config(), limit=limit)) == len(expected)
     befores: list[Any] = [config(), {"configurable": {}}, config(checkpoint_id="1"), config(checkpoint_id="0"), None]
     for before in befores:
         expected = _places(await official.all(config(), before=before))
-        assert _places(await face.all(config(), before=before)) == expected, before
+        assert _places(await client.all(config(), before=before)) == expected, before
 
 
 NESTED: list[Any] = [
@@ -305,39 +307,39 @@ NESTED: list[Any] = [
 ]
 
 
-async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(face: Face, official: Face) -> None:
+async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(client: Client, official: Client) -> None:
     """On PostgreSQL what contains them, on SQLite what equals them, each compared with each."""
     for number, value in enumerate(NESTED):
-        await put(face, f"{number:02}", meta=metadata(mine=value), thread_id=str(number))
-    await _copied(face, official)
+        await put(client, f"{number:02}", meta=metadata(mine=value), thread_id=str(number))
+    await _copied(client, official)
     for given in NESTED:
-        if _is_sqlite(face) and (given in (1, True, [1.0], [1]) or given == [None, True]):
+        if _is_sqlite(client) and (given in (1, True, [1.0], [1]) or given == [None, True]):
             continue  # For SQLite's JSON, true is 1, and 1.0 is not 1.
         expected = set(_places(await official.all(None, filter={"mine": given})))
-        found = _places(await face.all(None, filter={"mine": given}))
+        found = _places(await client.all(None, filter={"mine": given}))
         assert (set(found), len(found)) == (expected, len(expected)), given
         threads = {thread_id for thread_id, _ in expected}
-        assert {one.thread_id for one in await face.collect("threads", filter={"mine": given})} == threads
-        assert {one.thread_id for one in await face.collect("history", None, filter={"mine": given})} == threads
-        assert await face.do("count_threads", filter={"mine": given}) == len(threads)
+        assert {one.thread_id for one in await client.collect("threads", filter={"mine": given})} == threads
+        assert {one.thread_id for one in await client.collect("history", None, filter={"mine": given})} == threads
+        assert await client.do("count_threads", filter={"mine": given}) == len(threads)
 
 
 @pytest.mark.parametrize("limit", ["3", 1.5, [1]])
-async def test_a_limit_that_is_no_number_is_refused(face: Face, limit: Any) -> None:
+async def test_a_limit_that_is_no_number_is_refused(client: Client, limit: Any) -> None:
     for name in ("list", "threads", "history"):
         arguments = () if name == "threads" else (None,)
         with pytest.raises(ConfigError, match="limit is a whole number or None"):
-            await face.collect(name, *arguments, limit=limit)
+            await client.collect(name, *arguments, limit=limit)
 
 
 @pytest.mark.parametrize("filter", ["x", ["source"], 5])
-async def test_a_filter_that_is_no_dict_is_refused(face: Face, filter: Any) -> None:
+async def test_a_filter_that_is_no_dict_is_refused(client: Client, filter: Any) -> None:
     for name in ("list", "threads", "history"):
         arguments = () if name == "threads" else (None,)
         with pytest.raises(ConfigError, match="a filter is a dict"):
-            await face.collect(name, *arguments, filter=filter)
+            await client.collect(name, *arguments, filter=filter)
     with pytest.raises(ConfigError, match="a filter is a dict"):
-        await face.do("count_threads", filter=filter)
+        await client.do("count_threads", filter=filter)
 
 
 DOTTED: list[dict[str, Any]] = [
@@ -351,26 +353,26 @@ DOTTED: list[dict[str, Any]] = [
 ]
 
 
-async def test_dotted_keys_find_what_is_inside(face: Face) -> None:
+async def test_dotted_keys_find_what_is_inside(client: Client) -> None:
     """As in the official SQLite saver, whose answers these are; on PostgreSQL the official one finds none of it."""
-    await put(face, "1", meta=metadata(writes={"node": {"a": 1}}), thread_id="1")
-    await put(face, "1", meta=metadata(writes={"node": {"a": 2}}), thread_id="2")
-    await put(face, "1", meta=metadata(), thread_id="3")
+    await put(client, "1", meta=metadata(writes={"node": {"a": 1}}), thread_id="1")
+    await put(client, "1", meta=metadata(writes={"node": {"a": 2}}), thread_id="2")
+    await put(client, "1", meta=metadata(), thread_id="3")
     with OfficialSqliteSaver.from_conn_string(":memory:") as official:
-        theirs = Face(official, "sync")
-        for one in reversed(await face.all(None)):
+        theirs = Client(official, "sync")
+        for one in reversed(await client.all(None)):
             await theirs.put(one.config, one.checkpoint, one.metadata, {})
         for filter in DOTTED:
             expected = {one.config["configurable"]["thread_id"] for one in official.list(None, filter=filter)}
-            found = [one.config["configurable"]["thread_id"] for one in await face.all(None, filter=filter)]
+            found = [one.config["configurable"]["thread_id"] for one in await client.all(None, filter=filter)]
             assert (set(found), len(found)) == (expected, len(expected)), filter
-            assert {one.thread_id for one in await face.collect("threads", filter=filter)} == expected
-            assert {one.thread_id for one in await face.collect("history", None, filter=filter)} == expected
-            assert await face.do("count_threads", filter=filter) == len(expected)
+            assert {one.thread_id for one in await client.collect("threads", filter=filter)} == expected
+            assert {one.thread_id for one in await client.collect("history", None, filter=filter)} == expected
+            assert await client.do("count_threads", filter=filter) == len(expected)
 
 
-async def test_a_key_that_has_a_dot_itself_is_found_first(face: Face) -> None:
+async def test_a_key_that_has_a_dot_itself_is_found_first(client: Client) -> None:
     held: Any = {"a.b": 1, "a": {"b": 2}}
-    await put(face, "1", meta=metadata(**held))
-    assert len(await face.all(None, filter={"a.b": 1})) == 1
-    assert await face.all(None, filter={"a.b": 2}) == []
+    await put(client, "1", meta=metadata(**held))
+    assert len(await client.all(None, filter={"a.b": 1})) == 1
+    assert await client.all(None, filter={"a.b": 2}) == []

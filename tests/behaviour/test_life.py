@@ -14,7 +14,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, ClosedError, PostgresSaver, SqliteSaver, open_saver
 from tests.behaviour.helpers import Database, checkpoint, config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 def test_constructing_a_saver_creates_no_file(tmp_path: Path) -> None:
@@ -69,50 +69,50 @@ def test_one_class_has_both_colours() -> None:
             assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin)
 
 
-CALLS: dict[str, Callable[[Face], Awaitable[object]]] = {
-    "put": lambda face: face.put(config(), checkpoint("2", {"a": [1]}), metadata(), {"a": "1"}),
-    "put_writes": lambda face: face.put_writes(config(checkpoint_id="1"), [("a", 1)], "task"),
-    "get_tuple": lambda face: face.get_tuple(config()),
-    "list": lambda face: face.all(config()),
-    "history": lambda face: face.history(config(), ["a"]),
-    "delete_thread": lambda face: face.delete_thread("thread"),
-    "delete_for_runs": lambda face: face.delete_for_runs(["run"]),
-    "copy_thread": lambda face: face.copy_thread("thread", "copy"),
-    "prune": lambda face: face.prune(["thread"]),
-    "prune delete": lambda face: face.prune(["thread"], strategy="delete"),
-    "setup": lambda face: face._call("setup"),
+CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "put": lambda client: client.put(config(), checkpoint("2", {"a": [1]}), metadata(), {"a": "1"}),
+    "put_writes": lambda client: client.put_writes(config(checkpoint_id="1"), [("a", 1)], "task"),
+    "get_tuple": lambda client: client.get_tuple(config()),
+    "list": lambda client: client.all(config()),
+    "history": lambda client: client.history(config(), ["a"]),
+    "delete_thread": lambda client: client.delete_thread("thread"),
+    "delete_for_runs": lambda client: client.delete_for_runs(["run"]),
+    "copy_thread": lambda client: client.copy_thread("thread", "copy"),
+    "prune": lambda client: client.prune(["thread"]),
+    "prune delete": lambda client: client.prune(["thread"], strategy="delete"),
+    "setup": lambda client: client._call("setup"),
 }
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "never used"])
 @pytest.mark.parametrize("closing", ["close", "aclose"])
-async def test_a_closed_saver_says_so(store: Store, database: Database, colour: str, closing: str, used: bool) -> None:
+async def test_a_closed_saver_says_so(store: Store, database: Database, api: str, closing: str, used: bool) -> None:
     with store.open() as first:
-        await put(Face(first, "sync"), "1", {"a": [1]})
+        await put(Client(first, "sync"), "1", {"a": [1]})
     before = database.cells()
     saver = store.open()
-    face = Face(saver, colour)
+    client = Client(saver, api)
     if used:
         for each in ("sync", "async"):
-            await get(Face(saver, each), config())
+            await get(Client(saver, each), config())
     for _ in range(2):  # A second time does nothing.
         await saver.aclose() if closing == "aclose" else saver.close()
     for name, call in CALLS.items():
         with pytest.raises(ClosedError):
-            pytest.fail(f"{name}: {await call(face)!r}")
+            pytest.fail(f"{name}: {await call(client)!r}")
     await saver.aclose()
     saver.close()
     assert database.cells() == before
 
 
-async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(face: Face) -> None:
+async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(client: Client) -> None:
     from langgraph_checkpoint_custom.saver import PAGE
 
     for number in range(PAGE + 1):
-        await put(face, f"{number:03}")
-    iterator = face.list(config())
+        await put(client, f"{number:03}")
+    iterator = client.list(config())
     await anext(iterator)
-    face.saver.close()  # type: ignore[attr-defined]
+    client.saver.close()  # type: ignore[attr-defined]
     for _ in range(PAGE - 1):
         await anext(iterator)
     with pytest.raises(ClosedError):
@@ -120,12 +120,12 @@ async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(face: Face)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 13, 21, 34, 55])
-async def test_closing_waits_for_what_is_running(store: Store, database: Database, colour: str, turns: int) -> None:
+async def test_closing_waits_for_what_is_running(store: Store, database: Database, api: str, turns: int) -> None:
     """Or breaks it off, at whatever await it is; what was acknowledged is there, and nothing hangs."""
     saver = store.open()
-    face = Face(saver, colour)
-    await put(face, "x")
-    tasks = [asyncio.create_task(put(face, str(number), {"a": [number]})) for number in range(20)]
+    client = Client(saver, api)
+    await put(client, "x")
+    tasks = [asyncio.create_task(put(client, str(number), {"a": [number]})) for number in range(20)]
     for _ in range(turns):
         await asyncio.sleep(0)
     await saver.aclose()
@@ -138,19 +138,19 @@ async def test_closing_waits_for_what_is_running(store: Store, database: Databas
 
 async def test_memory_works_in_both_colours_and_from_several_workers() -> None:
     with open_saver("sqlite:///:memory:") as saver:
-        await put(Face(saver, "async"), "1", {"a": [1]})
-        await put(Face(saver, "sync"), "2", {"a": [2]})
+        await put(Client(saver, "async"), "1", {"a": [1]})
+        await put(Client(saver, "sync"), "2", {"a": [2]})
 
         def work(number: int) -> None:
-            asyncio.run(put(Face(saver, "sync" if number % 2 else "async"), f"3 {number}", {"a": [number]}))
+            asyncio.run(put(Client(saver, "sync" if number % 2 else "async"), f"3 {number}", {"a": [number]}))
 
         workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        for colour in ("sync", "async"):
-            found = await Face(saver, colour).all(config())
+        for api in ("sync", "async"):
+            found = await Client(saver, api).all(config())
             assert len(found) == 10
             assert [each.checkpoint["channel_values"] for each in found[-2:]] == [{"a": [2]}, {"a": [1]}]
         async for each in saver.alist(config(), limit=1):

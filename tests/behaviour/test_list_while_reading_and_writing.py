@@ -12,7 +12,7 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.saver import PAGE
 from tests.behaviour.helpers import Database, NextId, config, get, ids_of, metadata, next_uuid, put, put_chain
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 @pytest.fixture
@@ -37,110 +37,110 @@ def is_idle(database: Database) -> bool:
     return {state for (state,) in states} == {"idle"}
 
 
-async def test_nothing_is_held_in_the_body(face: Face, database: Database) -> None:
-    await put_chain(face, next_uuid, 3)
-    async for _ in face.list(config()):
+async def test_nothing_is_held_in_the_body(client: Client, database: Database) -> None:
+    await put_chain(client, next_uuid, 3)
+    async for _ in client.list(config()):
         assert is_idle(database)
 
 
-async def test_a_held_read_would_be_noticed(face: Face, database: Database) -> None:
+async def test_a_held_read_would_be_noticed(client: Client, database: Database) -> None:
     """The check of the test above can fail."""
-    await put(face, "1")
+    await put(client, "1")
     with closing(database.connect()) as other:
         other.execute("BEGIN")
         other.execute("SELECT * FROM checkpoints").fetchone()
-        await put(face, "2")
+        await put(client, "2")
         assert not is_idle(database)
 
 
-async def test_the_body_may_read(face: Face) -> None:
-    await put_chain(face, next_uuid, PAGE + 3, values={"a": [1]})
+async def test_the_body_may_read(client: Client) -> None:
+    await put_chain(client, next_uuid, PAGE + 3, values={"a": [1]})
     seen = []
-    async for found in face.list(config()):
-        assert await get(face, found.config) == found
-        assert len(await face.all(config(), limit=2)) == 2
+    async for found in client.list(config()):
+        assert await get(client, found.config) == found
+        assert len(await client.all(config(), limit=2)) == 2
         seen.append(found)
     assert len(seen) == PAGE + 3
 
 
-async def test_the_body_may_write_newer_checkpoints(face: Face, next_id: NextId) -> None:
+async def test_the_body_may_write_newer_checkpoints(client: Client, next_id: NextId) -> None:
     """They are newer than the place where the loop is, so it does not meet them."""
-    ids = ids_of(await put_chain(face, next_id, PAGE + 3))
+    ids = ids_of(await put_chain(client, next_id, PAGE + 3))
     seen = []
-    async for found in face.list(config()):
+    async for found in client.list(config()):
         seen.append(found)
-        where = await put(face, next_id(), {"a": [1]}, parent=found.config)
-        await face.put_writes(where, [("a", 1)], "task")
+        where = await put(client, next_id(), {"a": [1]}, parent=found.config)
+        await client.put_writes(where, [("a", 1)], "task")
     assert ids_of(seen) == ids[::-1]
-    assert len(await face.all(config())) == 2 * len(ids)
+    assert len(await client.all(config())) == 2 * len(ids)
 
 
-async def test_the_body_may_delete_what_it_has_seen(face: Face) -> None:
+async def test_the_body_may_delete_what_it_has_seen(client: Client) -> None:
     for number in range(PAGE + 3):
-        await put(face, next_uuid(), thread_id=f"t {number}", meta=metadata(number))
+        await put(client, next_uuid(), thread_id=f"t {number}", meta=metadata(number))
     seen = []
-    async for found in face.list(None):
+    async for found in client.list(None):
         seen.append(found.metadata["step"])
-        await face.delete_thread(found.config["configurable"]["thread_id"])
+        await client.delete_thread(found.config["configurable"]["thread_id"])
     assert seen == list(range(PAGE + 3))[::-1]
-    assert await face.all(None) == []
+    assert await client.all(None) == []
 
 
-async def test_the_body_may_prune_the_thread_under_the_loop(face: Face, next_id: NextId) -> None:
+async def test_the_body_may_prune_the_thread_under_the_loop(client: Client, next_id: NextId) -> None:
     """What is gone before its page is read is not met; what is met is whole."""
-    ids = ids_of(await put_chain(face, next_id, 2 * PAGE, values={"a": [1]}))
+    ids = ids_of(await put_chain(client, next_id, 2 * PAGE, values={"a": [1]}))
     seen = []
-    async for found in face.list(config()):
+    async for found in client.list(config()):
         seen.append(found)
         if len(seen) == 1:
-            await face.prune(["thread"])
+            await client.prune(["thread"])
     assert ids_of(seen) == ids[: PAGE - 1 : -1]
     assert all(found.checkpoint["channel_values"] == {"a": [1]} for found in seen)
 
 
-async def test_loops_may_be_nested(face: Face) -> None:
-    await put_chain(face, next_uuid, 4)
+async def test_loops_may_be_nested(client: Client) -> None:
+    await put_chain(client, next_uuid, 4)
     pairs = [
         (one.metadata["step"], two.metadata["step"])
-        async for one in face.list(config())
-        async for two in face.list(config())
+        async for one in client.list(config())
+        async for two in client.list(config())
     ]
     assert pairs == [(one, two) for one in (3, 2, 1, 0) for two in (3, 2, 1, 0)]
 
 
-async def test_an_iterator_may_be_abandoned(face: Face, database: Database) -> None:
-    await put_chain(face, next_uuid, PAGE + 3)
+async def test_an_iterator_may_be_abandoned(client: Client, database: Database) -> None:
+    await put_chain(client, next_uuid, PAGE + 3)
     abandoned = []
     for _ in range(5):
-        iterator = face.list(config())
+        iterator = client.list(config())
         await anext(iterator)
         abandoned.append(iterator)
     assert is_idle(database)
-    await put(face, next_uuid())
-    assert len(await face.all(config())) == PAGE + 4
+    await put(client, next_uuid())
+    assert len(await client.all(config())) == PAGE + 4
 
 
-async def test_an_iterator_may_be_closed_or_broken_out_of(face: Face) -> None:
-    await put_chain(face, next_uuid, 3)
-    async for _ in face.list(config()):
+async def test_an_iterator_may_be_closed_or_broken_out_of(client: Client) -> None:
+    await put_chain(client, next_uuid, 3)
+    async for _ in client.list(config()):
         break
 
     async def fail() -> None:
-        async for _ in face.list(config()):
+        async for _ in client.list(config()):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail()
-    assert len(await face.all(config())) == 3
+    assert len(await client.all(config())) == 3
 
 
-async def test_many_loops_run_at_once(face: Face) -> None:
+async def test_many_loops_run_at_once(client: Client) -> None:
     """More than there are connections."""
-    await put_chain(face, next_uuid, 5)
+    await put_chain(client, next_uuid, 5)
 
     async def steps() -> list[int]:
         found = []
-        async for each in face.list(config()):
+        async for each in client.list(config()):
             await asyncio.sleep(0)
             found.append(each.metadata["step"])
         return found

@@ -16,20 +16,20 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.behaviour.helpers import cancel_the_rest, config, get, metadata, new_versions, next_uuid, put
 from tests.proxy import Proxy, proxied
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 async def use(saver: CheckpointSaver, thread_id: str = "thread", count: int = 1) -> None:
     """Every kind of async method, by so many tasks at once."""
 
     async def once(thread_id: str) -> None:
-        face = Face(saver, "async")
-        where = await put(face, next_uuid(), {"a": [1]}, thread_id=thread_id)
-        await face.put_writes(where, [("a", 1)], "task")
-        assert await get(face, config(thread_id)) == await get(face, where)
+        client = Client(saver, "async")
+        where = await put(client, next_uuid(), {"a": [1]}, thread_id=thread_id)
+        await client.put_writes(where, [("a", 1)], "task")
+        assert await get(client, config(thread_id)) == await get(client, where)
         assert [found.config async for found in saver.alist(config(thread_id), limit=1)] == [where]
-        await face.history(where, ["a"])
-        await face.prune([thread_id])
+        await client.history(where, ["a"])
+        await client.prune([thread_id])
 
     await asyncio.gather(*(once(f"{thread_id} {task}") for task in range(count)))
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, get_checkpoint_metadata
 
 from tests.behaviour.helpers import checkpoint, config, get, ids_of, metadata, put
-from tests.stores import Face
+from tests.stores import Client
 
 ANYTHING: dict[str, Any] = {
     "text": "a\0b",
@@ -24,15 +24,15 @@ ANYTHING: dict[str, Any] = {
 }
 
 
-async def test_it_comes_back_whole(face: Face) -> None:
-    where = await put(face, "1", meta=metadata(3, **ANYTHING))
-    assert (await get(face, where)).metadata == metadata(3, **ANYTHING)
+async def test_it_comes_back_whole(client: Client) -> None:
+    where = await put(client, "1", meta=metadata(3, **ANYTHING))
+    assert (await get(client, where)).metadata == metadata(3, **ANYTHING)
 
 
-async def test_empty_metadata_stays_empty(face: Face) -> None:
+async def test_empty_metadata_stays_empty(client: Client) -> None:
     empty: Any = {}
-    where = await put(face, "1", meta=empty)
-    assert (await get(face, where)).metadata == {}
+    where = await put(client, "1", meta=empty)
+    assert (await get(client, where)).metadata == {}
 
 
 def rich_config() -> RunnableConfig:
@@ -61,18 +61,18 @@ def rich_config() -> RunnableConfig:
     return given
 
 
-async def test_it_is_merged_with_the_config_as_langgraph_does(face: Face) -> None:
+async def test_it_is_merged_with_the_config_as_langgraph_does(client: Client) -> None:
     given = rich_config()
     expected = get_checkpoint_metadata(given, metadata(1))
-    await face.put(given, checkpoint("1"), metadata(1), {})
-    found = (await get(face, config())).metadata
+    await client.put(given, checkpoint("1"), metadata(1), {})
+    found = (await get(client, config())).metadata
     assert found == expected
     assert {"run_id", "user", "text", "int", "float", "bool", "mine", "step"} < set(found)
     assert found["step"] == 1
 
 
 @pytest.mark.parametrize("part", ["configurable", "metadata"])
-async def test_what_belongs_to_one_request_is_not_merged(face: Face, part: str) -> None:
+async def test_what_belongs_to_one_request_is_not_merged(client: Client, part: str) -> None:
     """It names a user and rights of a moment, and would otherwise live as long as the thread."""
     given: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}, "metadata": {}}
     given[part] |= {
@@ -83,23 +83,23 @@ async def test_what_belongs_to_one_request_is_not_merged(face: Face, part: str) 
         "langgraph_request_id": "secret",
         "langgraph_other": "kept",
     }
-    await face.put(given, checkpoint("1"), metadata(1), {})
-    assert (await get(face, config())).metadata == metadata(1, langgraph_other="kept")
+    await client.put(given, checkpoint("1"), metadata(1), {})
+    assert (await get(client, config())).metadata == metadata(1, langgraph_other="kept")
 
 
-async def test_what_was_merged_can_be_filtered(face: Face) -> None:
+async def test_what_was_merged_can_be_filtered(client: Client) -> None:
     given = rich_config()
-    await face.put(given, checkpoint("1"), metadata(1), {})
-    await put(face, "2")
+    await client.put(given, checkpoint("1"), metadata(1), {})
+    await put(client, "2")
     merged: dict[str, Any] = dict(get_checkpoint_metadata(given, {}))
     for key in ("run_id", "user", "text", "int", "float", "bool", "mine"):
         value = merged[key]
-        assert ids_of(await face.all(config(), filter={key: value})) == ["1"], key
+        assert ids_of(await client.all(config(), filter={key: value})) == ["1"], key
 
 
-async def test_the_callers_objects_stay_as_they_were(face: Face) -> None:
+async def test_the_callers_objects_stay_as_they_were(client: Client) -> None:
     given, document, meta = rich_config(), checkpoint("1", {"a": [1], "b": "small"}), metadata(1, thread_id="thread")
-    await face.put(given, document, meta, dict(document["channel_versions"]))
+    await client.put(given, document, meta, dict(document["channel_versions"]))
     expected = rich_config()
     expected["configurable"]["object"] = given["configurable"]["object"]
     assert given == expected
@@ -107,13 +107,13 @@ async def test_the_callers_objects_stay_as_they_were(face: Face) -> None:
     assert meta == metadata(1, thread_id="thread")
 
 
-async def test_a_thread_id_in_the_metadata_comes_back(face: Face) -> None:
+async def test_a_thread_id_in_the_metadata_comes_back(client: Client) -> None:
     """It is stored as a mark, since a copy of the thread changes it."""
     held: list[Any] = ["thread", "other", None, 5, ["thread"], [None]]
     for number, thread_id in enumerate(held):
-        await put(face, str(number), meta=metadata(thread_id=thread_id))
-    found = {each.checkpoint["id"]: each.metadata for each in await face.all(config())}
+        await put(client, str(number), meta=metadata(thread_id=thread_id))
+    found = {each.checkpoint["id"]: each.metadata for each in await client.all(config())}
     for number, thread_id in enumerate(held):
-        assert (await get(face, config(checkpoint_id=str(number)))).metadata == metadata(thread_id=thread_id)
+        assert (await get(client, config(checkpoint_id=str(number)))).metadata == metadata(thread_id=thread_id)
         assert found[str(number)] == metadata(thread_id=thread_id)
-        assert ids_of(await face.all(config(), filter={"thread_id": thread_id})) == [str(number)]
+        assert ids_of(await client.all(config(), filter={"thread_id": thread_id})) == [str(number)]

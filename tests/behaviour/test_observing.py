@@ -18,25 +18,25 @@ from opentelemetry.trace import SpanKind, StatusCode
 from langgraph_checkpoint_custom import CheckpointEncodeError, OperationEvent, ThreadExists, log_slow_operations
 from langgraph_checkpoint_custom.otel import instrumentation
 from tests.behaviour.helpers import LONG, checkpoint, config, metadata
-from tests.conftest import COLOURS
-from tests.stores import Face, Store
+from tests.conftest import APIS
+from tests.stores import Client, Store
 
 SYSTEMS = {"postgres": "postgresql", "sqlite": "sqlite"}
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_each_operation_is_told_once(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_each_operation_is_told_once(store: Store, api: str) -> None:
     events: list[OperationEvent] = []
 
     async def work() -> None:
         with store.open(on_operation=events.append) as saver:
-            face = Face(saver, colour)
-            await face.put(config("t"), checkpoint("1", {"a": "short"}), metadata(), {"a": "1"})
-            await face.put_writes(config("t", "1"), [("a", LONG)], "task")
-            await face.get_tuple(config("t"))
-            await face.all(None)
-            await face.copy_thread("t", "u")
-            await face.delete_thread("t")
+            saver_client = Client(saver, api)
+            await saver_client.put(config("t"), checkpoint("1", {"a": "short"}), metadata(), {"a": "1"})
+            await saver_client.put_writes(config("t", "1"), [("a", LONG)], "task")
+            await saver_client.get_tuple(config("t"))
+            await saver_client.all(None)
+            await saver_client.copy_thread("t", "u")
+            await saver_client.delete_thread("t")
             await saver.aclose()
 
     asyncio.run(work())
@@ -107,8 +107,8 @@ def test_slow_operations_are_logged(store: Store, caplog: pytest.LogCaptureFixtu
     assert "on thread 't', namespace ''" in record.message
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_spans_and_durations_for_opentelemetry(store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
     spans = InMemorySpanExporter()
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
@@ -117,12 +117,12 @@ def test_spans_and_durations_for_opentelemetry(store: Store, colour: str) -> Non
 
     async def work() -> None:
         with store.open(on_operation=hook) as saver:
-            face = Face(saver, colour)
+            saver_client = Client(saver, api)
             with tracers.get_tracer("application").start_as_current_span("request"):
-                await face.put(config("t"), checkpoint("1"), metadata(), {})
-            await face.put(config("u"), checkpoint("2"), metadata(), {})
+                await saver_client.put(config("t"), checkpoint("1"), metadata(), {})
+            await saver_client.put(config("u"), checkpoint("2"), metadata(), {})
             with pytest.raises(ThreadExists):
-                await face.copy_thread("t", "u")
+                await saver_client.copy_thread("t", "u")
             await saver.aclose()
 
     asyncio.run(work())

@@ -14,104 +14,104 @@ from langgraph.types import Send
 from psycopg.rows import dict_row
 
 from tests.behaviour.helpers import Database, config, get, ids_of, put
-from tests.stores import Face
+from tests.stores import Client
 
 SENDS = [Send("a", 1), Send("b", {"x": [2]}), Send("c", None), Send("d", "last")]
 
 
-async def put_old_thread(face: Face, v: int) -> None:
+async def put_old_thread(client: Client, v: int) -> None:
     """A parent whose tasks sent something, in an order that is not that of their paths, and its child."""
-    parent = await put(face, "1", {"x": [1]}, versions={"x": "1.1"}, v=v)
-    await face.put_writes(parent, [(TASKS, SENDS[2]), ("x", [0]), (TASKS, SENDS[3])], "task b", "~path 2")
-    await face.put_writes(parent, [(TASKS, SENDS[1])], "task c", "~path 1")
-    await face.put_writes(parent, [(TASKS, SENDS[0])], "task z", "")
-    child = await put(face, "2", {"x": [2]}, parent=parent, versions={"x": "3.1", "y": "2.1"}, v=v)
-    await face.put_writes(child, [(TASKS, Send("next", 1))], "task")
+    parent = await put(client, "1", {"x": [1]}, versions={"x": "1.1"}, v=v)
+    await client.put_writes(parent, [(TASKS, SENDS[2]), ("x", [0]), (TASKS, SENDS[3])], "task b", "~path 2")
+    await client.put_writes(parent, [(TASKS, SENDS[1])], "task c", "~path 1")
+    await client.put_writes(parent, [(TASKS, SENDS[0])], "task z", "")
+    child = await put(client, "2", {"x": [2]}, parent=parent, versions={"x": "3.1", "y": "2.1"}, v=v)
+    await client.put_writes(child, [(TASKS, Send("next", 1))], "task")
 
 
 @pytest.mark.parametrize("v", [1, 2, 3])
-async def test_pending_sends_come_from_the_parents_writes(face: Face, v: int) -> None:
-    await put_old_thread(face, v)
-    (listed, _) = await face.all(config())
-    for found in (await get(face, config()), await get(face, config(checkpoint_id="2")), listed):
+async def test_pending_sends_come_from_the_parents_writes(client: Client, v: int) -> None:
+    await put_old_thread(client, v)
+    (listed, _) = await client.all(config())
+    for found in (await get(client, config()), await get(client, config(checkpoint_id="2")), listed):
         assert found.checkpoint["channel_values"] == {"x": [2], TASKS: SENDS}
         assert found.checkpoint["channel_versions"] == {"x": "3.1", "y": "2.1", TASKS: "3.1"}
         assert found.pending_writes == [("task", TASKS, Send("next", 1))]
-    first = await get(face, config(checkpoint_id="1"))
+    first = await get(client, config(checkpoint_id="1"))
     assert first.checkpoint["channel_values"] == {"x": [1]}
     assert len(first.pending_writes or []) == 5
 
 
-async def test_newer_checkpoints_have_them_in_a_channel_of_their_own(face: Face) -> None:
-    await put_old_thread(face, 4)
-    found = await get(face, config())
+async def test_newer_checkpoints_have_them_in_a_channel_of_their_own(client: Client) -> None:
+    await put_old_thread(client, 4)
+    found = await get(client, config())
     assert found.checkpoint["channel_values"] == {"x": [2]}
     assert found.checkpoint["channel_versions"] == {"x": "3.1", "y": "2.1"}
 
 
-async def test_a_parent_that_sent_nothing_adds_nothing(face: Face) -> None:
-    parent = await put(face, "1", v=1)
-    await face.put_writes(parent, [("x", 1)], "task")
-    await put(face, "2", parent=parent, v=1)
-    assert (await get(face, config())).checkpoint["channel_values"] == {}
-    assert TASKS not in (await get(face, config())).checkpoint["channel_versions"]
+async def test_a_parent_that_sent_nothing_adds_nothing(client: Client) -> None:
+    parent = await put(client, "1", v=1)
+    await client.put_writes(parent, [("x", 1)], "task")
+    await put(client, "2", parent=parent, v=1)
+    assert (await get(client, config())).checkpoint["channel_values"] == {}
+    assert TASKS not in (await get(client, config())).checkpoint["channel_versions"]
 
 
-async def test_a_checkpoint_without_versions_gets_a_first_one(face: Face) -> None:
-    parent = await put(face, "1", v=1)
-    await face.put_writes(parent, [(TASKS, SENDS[0])], "task")
-    await put(face, "2", parent=parent, v=1)
-    found = (await get(face, config())).checkpoint
+async def test_a_checkpoint_without_versions_gets_a_first_one(client: Client) -> None:
+    parent = await put(client, "1", v=1)
+    await client.put_writes(parent, [(TASKS, SENDS[0])], "task")
+    await put(client, "2", parent=parent, v=1)
+    found = (await get(client, config())).checkpoint
     assert found["channel_values"] == {TASKS: SENDS[:1]}
     (version,) = found["channel_versions"].values()
     assert str(version).startswith(f"{1:032d}.")
 
 
-async def test_other_namespaces_send_nothing_here(face: Face) -> None:
+async def test_other_namespaces_send_nothing_here(client: Client) -> None:
     for ns in ("", "sub"):
-        parent = await put(face, "1", ns=ns, v=1)
+        parent = await put(client, "1", ns=ns, v=1)
         if ns:
-            await face.put_writes(parent, [(TASKS, SENDS[0])], "task")
-        await put(face, "2", ns=ns, parent=parent, v=1)
-    assert (await get(face, config())).checkpoint["channel_values"] == {}
-    assert (await get(face, config(ns="sub"))).checkpoint["channel_values"] == {TASKS: SENDS[:1]}
+            await client.put_writes(parent, [(TASKS, SENDS[0])], "task")
+        await put(client, "2", ns=ns, parent=parent, v=1)
+    assert (await get(client, config())).checkpoint["channel_values"] == {}
+    assert (await get(client, config(ns="sub"))).checkpoint["channel_values"] == {TASKS: SENDS[:1]}
 
 
-async def test_a_pruned_thread_keeps_its_pending_sends(face: Face, database: Database) -> None:
+async def test_a_pruned_thread_keeps_its_pending_sends(client: Client, database: Database) -> None:
     """Their parent stays, hidden, until a checkpoint comes that does not need it."""
-    await put_old_thread(face, 3)
-    before = await get(face, config())
-    await face.prune(["thread"])
-    assert await get(face, config()) == before
-    assert ids_of(await face.all(config())) == ["2"]
-    assert (await get(face, config(checkpoint_id="1"))).checkpoint["channel_values"] == {"x": [1]}
-    await put(face, "3", parent=before.config, v=4)
-    await face.prune(["thread"])
+    await put_old_thread(client, 3)
+    before = await get(client, config())
+    await client.prune(["thread"])
+    assert await get(client, config()) == before
+    assert ids_of(await client.all(config())) == ["2"]
+    assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"] == {"x": [1]}
+    await put(client, "3", parent=before.config, v=4)
+    await client.prune(["thread"])
     assert database.count("checkpoints") == 1
 
 
-async def test_a_deleted_run_leaves_its_pending_sends_to_the_next(face: Face) -> None:
+async def test_a_deleted_run_leaves_its_pending_sends_to_the_next(client: Client) -> None:
     meta: Any = {"run_id": "x"}
-    parent = await put(face, "1", meta=meta, v=1)
-    await face.put_writes(parent, [(TASKS, SENDS[0])], "task")
-    child = await put(face, "2", {"x": [1]}, parent=parent, v=1)
-    before = await get(face, child)
-    await face.delete_for_runs(["x"])
-    assert await get(face, child) == before
-    assert ids_of(await face.all(config())) == ["2"]
+    parent = await put(client, "1", meta=meta, v=1)
+    await client.put_writes(parent, [(TASKS, SENDS[0])], "task")
+    child = await put(client, "2", {"x": [1]}, parent=parent, v=1)
+    before = await get(client, child)
+    await client.delete_for_runs(["x"])
+    assert await get(client, child) == before
+    assert ids_of(await client.all(config())) == ["2"]
 
 
-async def test_a_hidden_parent_keeps_its_own_pending_sends(face: Face) -> None:
+async def test_a_hidden_parent_keeps_its_own_pending_sends(client: Client) -> None:
     """It is the parent that the kept checkpoint names, and read by its id it is what it was."""
-    grandparent = await put(face, "1", v=3)
-    await face.put_writes(grandparent, [(TASKS, SENDS[0])], "task")
-    parent = await put(face, "2", {"x": [1]}, parent=grandparent, v=3)
-    await face.put_writes(parent, [(TASKS, SENDS[1])], "task")
-    await put(face, "3", parent=parent, v=3)
-    before = await get(face, parent)
+    grandparent = await put(client, "1", v=3)
+    await client.put_writes(grandparent, [(TASKS, SENDS[0])], "task")
+    parent = await put(client, "2", {"x": [1]}, parent=grandparent, v=3)
+    await client.put_writes(parent, [(TASKS, SENDS[1])], "task")
+    await put(client, "3", parent=parent, v=3)
+    before = await get(client, parent)
     assert before.checkpoint["channel_values"] == {"x": [1], TASKS: SENDS[:1]}
-    await face.prune(["thread"])
-    assert (await get(face, parent)).checkpoint == before.checkpoint
+    await client.prune(["thread"])
+    assert (await get(client, parent)).checkpoint == before.checkpoint
 
 
 @pytest.fixture
@@ -129,12 +129,12 @@ def comparable(found: CheckpointTuple) -> Any:
 
 @pytest.mark.parametrize("v", [1, 3, 4])
 async def test_they_load_as_langgraphs_own_saver_loads_them(
-    face: Face, official: OfficialPostgresSaver, v: int
+    client: Client, official: OfficialPostgresSaver, v: int
 ) -> None:
-    theirs = Face(official, "sync")
-    for each in (face, theirs):
+    theirs = Client(official, "sync")
+    for each in (client, theirs):
         await put_old_thread(each, v)
     for where in (config(), config(checkpoint_id="1"), config(checkpoint_id="2")):
-        assert comparable(await get(face, where)) == comparable(await get(theirs, where))
-    ours, official_list = await face.all(config()), await theirs.all(config())
+        assert comparable(await get(client, where)) == comparable(await get(theirs, where))
+    ours, official_list = await client.all(config()), await theirs.all(config())
     assert [comparable(found) for found in ours] == [comparable(found) for found in official_list]

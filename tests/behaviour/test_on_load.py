@@ -36,7 +36,7 @@ from tests.behaviour.helpers import (
     state_of,
     states_of,
 )
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 SHOP = "the_shop_as_it_was"
 
@@ -178,59 +178,59 @@ SERDES: dict[str, Any] = {
 
 @pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
 async def test_a_graph_goes_on_from_an_old_thread(
-    store: Store, colour: str, database: Database, shop: OldShop, serde: Any
+    store: Store, api: str, database: Database, shop: OldShop, serde: Any
 ) -> None:
     thread: Any = {"configurable": {"thread_id": "thread"}}
     with store.open(serde=None if serde is SERDES["strict"] else serde) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         graph = graph_of(shop.order, saver)
         for turn in (1, 2):
-            await run_graph(face, graph, {"turn": turn}, thread)
-            await run_graph(face, graph, Command(resume=shop.order(f"answer {turn}")), thread)
-        await run_graph(face, graph, {"turn": 3}, thread)
+            await run_graph(client, graph, {"turn": turn}, thread)
+            await run_graph(client, graph, Command(resume=shop.order(f"answer {turn}")), thread)
+        await run_graph(client, graph, {"turn": 3}, thread)
     parts = database.run("SELECT count(*) FROM blobs WHERE version LIKE :mark", mark=f"{NAME_MARK}%")
     assert parts[0][0] > 1
     shop.forget()
 
     with store.open(serde=serde, on_load=ON_LOAD) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         graph = graph_of(purchase, saver)
-        state = await state_of(face, graph, thread)
+        state = await state_of(client, graph, thread)
         assert state.values == {**expected(3), "answers": expected(2)["answers"]}
         assert [each.value for each in state.interrupts] == [purchase("question 3")]
-        writes = (await get(face, config())).pending_writes or []
+        writes = (await get(client, config())).pending_writes or []
         assert purchase("packed 3") in [value for _, channel, value in writes if channel == "packed"]
-        seen = await states_of(face, graph, thread)
+        seen = await states_of(client, graph, thread)
         assert len(seen) > 10
         finished = [each.values for each in seen if not each.next and (each.metadata or {})["step"] > 0]
         assert finished == [expected(2), expected(1)]
-        (waiting,) = await face.do("interrupts")
+        (waiting,) = await client.do("interrupts")
         assert [each.value for each in waiting.interrupts] == [purchase("question 3")]
 
-        await run_graph(face, graph, Command(resume=purchase("answer 3")), thread)
-        assert (await state_of(face, graph, thread)).values == expected(3)
-        await run_graph(face, graph, {"turn": 4}, thread)
-        await run_graph(face, graph, Command(resume=purchase("answer 4")), thread)
-        assert (await state_of(face, graph, thread)).values == expected(4)
-        await face.copy_thread("thread", "copy")
-        await face.prune(["copy"])
-        assert (await state_of(face, graph, config("copy"))).values == expected(4)
+        await run_graph(client, graph, Command(resume=purchase("answer 3")), thread)
+        assert (await state_of(client, graph, thread)).values == expected(3)
+        await run_graph(client, graph, {"turn": 4}, thread)
+        await run_graph(client, graph, Command(resume=purchase("answer 4")), thread)
+        assert (await state_of(client, graph, thread)).values == expected(4)
+        await client.copy_thread("thread", "copy")
+        await client.prune(["copy"])
+        assert (await state_of(client, graph, config("copy"))).values == expected(4)
 
     with store.open(serde=serde) as saver:
-        values = (await get(Face(saver, colour), config())).checkpoint["channel_values"]
+        values = (await get(Client(saver, api), config())).checkpoint["channel_values"]
         assert {name: values[name] for name in ("small", "parts", "answers")} == {
             name: expected(4)[name] for name in ("small", "parts", "answers")
         }
 
 
-async def test_without_it_that_is_an_error(store: Store, colour: str, shop: OldShop) -> None:
+async def test_without_it_that_is_an_error(store: Store, api: str, shop: OldShop) -> None:
     thread: Any = {"configurable": {"thread_id": "thread"}}
     with store.open() as saver:
-        face = Face(saver, colour)
-        await run_graph(face, graph_of(shop.order, saver), {"turn": 1}, thread)
+        client = Client(saver, api)
+        await run_graph(client, graph_of(shop.order, saver), {"turn": 1}, thread)
         shop.forget()
         with pytest.raises(CorruptCheckpoint, match=rf"{SHOP}\.\w+ is not there .* with on_load"):
-            await run_graph(face, graph_of(purchase, saver), Command(resume=1), thread)
+            await run_graph(client, graph_of(purchase, saver), Command(resume=1), thread)
 
 
 # What the functions get
@@ -284,10 +284,10 @@ KINDS = ("Order", "Person", "Color", "Old", "Named", "Both", "Special")
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_a_function_gets_what_raw_gives(store: Store, colour: str, shop: OldShop, name: str) -> None:
+async def test_a_function_gets_what_raw_gives(store: Store, api: str, shop: OldShop, name: str) -> None:
     made, content = stored_objects(shop)[name]
     with store.open() as saver:
-        await put(Face(saver, colour), "1", {"a": {"deep": [made]}})
+        await put(Client(saver, api), "1", {"a": {"deep": [made]}})
     shop.forget()
     given: list[Any] = []
 
@@ -299,13 +299,13 @@ async def test_a_function_gets_what_raw_gives(store: Store, colour: str, shop: O
         f"{SHOP}.Coupon": lambda stored: stored
     }
     with store.open(on_load={**inner, f"{SHOP}.{name}": load}) as saver, store.open(on_unreadable="raw") as raw:
-        found = (await get(Face(saver, colour), config())).checkpoint["channel_values"]
+        found = (await get(Client(saver, api), config())).checkpoint["channel_values"]
         assert found == {"a": {"deep": ["something else"]}}
         assert given == [content]
-        assert (await get(Face(raw, colour), config())).checkpoint["channel_values"] == {"a": {"deep": [content]}}
+        assert (await get(Client(raw, api), config())).checkpoint["channel_values"] == {"a": {"deep": [content]}}
 
 
-async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, colour: str, shop: OldShop) -> None:
+async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, api: str, shop: OldShop) -> None:
     """With what says which fields were given, with private attributes, and without a validator."""
     old = item(shop.define(type("Both", (Item,), {"__module__": SHOP}), "Both"))
     old.size = "no number"
@@ -313,10 +313,10 @@ async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, colo
     with store.open() as saver:
         of_old: Any = Box.__class_getitem__(type(old))
         values = {"item": old, "box": box[int](held=1), "other": of_old(held=old)}
-        await put(Face(saver, colour), "1", values)
+        await put(Client(saver, api), "1", values)
     shop.forget()
     with store.open(on_load={f"{SHOP}.Both": Item, f"{SHOP}.Box": Crate}) as saver:
-        found = (await get(Face(saver, colour), config())).checkpoint["channel_values"]
+        found = (await get(Client(saver, api), config())).checkpoint["channel_values"]
     new = item(Item)
     new.size = "no number"
     assert found == {"item": new, "box": Crate[int](held=1), "other": Box[Item].model_construct(held=new)}
@@ -325,26 +325,26 @@ async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, colo
     assert {name: type(value) for name, value in found.items()} == classes
 
 
-async def test_messages_are_no_exception(store: Store, colour: str) -> None:
+async def test_messages_are_no_exception(store: Store, api: str) -> None:
     said = [HumanMessage("one"), AIMessage("two")]
     with store.open() as saver:
-        await put(Face(saver, colour), "1", {"a": said})
+        await put(Client(saver, api), "1", {"a": said})
     with store.open(on_load={"langchain_core.messages.human.HumanMessage": lambda of: of["content"]}) as saver:
-        assert (await get(Face(saver, colour), config())).checkpoint["channel_values"] == {"a": ["one", said[1]]}
+        assert (await get(Client(saver, api), config())).checkpoint["channel_values"] == {"a": ["one", said[1]]}
 
 
-async def test_metadata_too_and_filters_on_it(store: Store, colour: str, shop: OldShop) -> None:
+async def test_metadata_too_and_filters_on_it(store: Store, api: str, shop: OldShop) -> None:
     with store.open() as saver:
-        face = Face(saver, colour)
-        await put(face, "1", meta=metadata(0, order=shop.module.Color.RED))
-        await put(face, "2", meta=metadata(1, order=shop.module.Coupon(3)))
+        client = Client(saver, api)
+        await put(client, "1", meta=metadata(0, order=shop.module.Color.RED))
+        await put(client, "2", meta=metadata(1, order=shop.module.Coupon(3)))
     shop.forget()
     with store.open(on_load=ON_LOAD) as saver:
-        face = Face(saver, colour)
-        assert [found.metadata for found in await face.all(config(), filter={"order": "red"})] == [
+        client = Client(saver, api)
+        assert [found.metadata for found in await client.all(config(), filter={"order": "red"})] == [
             metadata(0, order="red")
         ]
-        assert [found.metadata for found in await face.all(config(), filter={"order": None})] == [
+        assert [found.metadata for found in await client.all(config(), filter={"order": None})] == [
             metadata(1, order=None)
         ]
 
@@ -357,16 +357,16 @@ def fail(stored: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("where", ["a", "w", "metadata"])
-async def test_a_function_that_raises(store: Store, colour: str, database: Database, shop: OldShop, where: str) -> None:
+async def test_a_function_that_raises(store: Store, api: str, database: Database, shop: OldShop, where: str) -> None:
     secret = shop.module.Person(name="a secret")
     with store.open() as saver:
-        face = Face(saver, colour)
-        first = await put(face, "1", {"a": [secret]} if where == "a" else None, meta=metadata(0, **{where: secret}))
+        client = Client(saver, api)
+        first = await put(client, "1", {"a": [secret]} if where == "a" else None, meta=metadata(0, **{where: secret}))
         if where == "w":
-            await face.put_writes(first, [("w", secret)], "task")
+            await client.put_writes(first, [("w", secret)], "task")
     before = database.cells()
     with store.open(on_load={f"{SHOP}.Person": fail}) as saver:
-        for read in (Face(saver, colour).get_tuple, Face(saver, colour).all):
+        for read in (Client(saver, api).get_tuple, Client(saver, api).all):
             with pytest.raises(CorruptCheckpoint) as raised:
                 await read(config())
             error = raised.value
@@ -378,27 +378,27 @@ async def test_a_function_that_raises(store: Store, colour: str, database: Datab
             assert "secret" not in f"{error} {error.__cause__} {error.__context__}"
     assert database.cells() == before
     with store.open(on_load={f"{SHOP}.Person": fail}, on_unreadable="raw") as saver:
-        found = (await get(Face(saver, colour), config())).metadata
+        found = (await get(Client(saver, api), config())).metadata
         assert found == metadata(0, **{where: {"name": "a secret"}})
 
 
-async def test_a_class_that_does_not_fit(store: Store, colour: str, shop: OldShop) -> None:
+async def test_a_class_that_does_not_fit(store: Store, api: str, shop: OldShop) -> None:
     with store.open() as saver:
-        await put(Face(saver, colour), "1", {"a": shop.module.Person(name="Ann")})
+        await put(Client(saver, api), "1", {"a": shop.module.Person(name="Ann")})
     with store.open(on_load={f"{SHOP}.Person": Customer}) as saver:
         words = f"{SHOP}.Person is another class now, as on_load has it: .*Customer cannot be .*it has no field name"
         with pytest.raises(CorruptCheckpoint, match=words):
-            await Face(saver, colour).get_tuple(config())
+            await Client(saver, api).get_tuple(config())
 
 
 @pytest.mark.parametrize("strict", [True, False])
-async def test_what_is_named_need_not_be_allowed(store: Store, colour: str, shop: OldShop, strict: bool) -> None:
+async def test_what_is_named_need_not_be_allowed(store: Store, api: str, shop: OldShop, strict: bool) -> None:
     with store.open() as saver:
-        await put(Face(saver, colour), "1", {"a": shop.order("1"), "b": shop.module.Person(name="Ann Lee")})
+        await put(Client(saver, api), "1", {"a": shop.order("1"), "b": shop.module.Person(name="Ann Lee")})
     shop.forget()
     options: Any = {"strict": True} if strict else {"serde": JsonPlusSerializer(allowed_msgpack_modules=None)}
     with store.open(on_load=ON_LOAD, **options) as saver:
-        found = (await get(Face(saver, colour), config())).checkpoint["channel_values"]
+        found = (await get(Client(saver, api), config())).checkpoint["channel_values"]
         assert found == {"a": purchase("1"), "b": Customer(first="Ann", last="Lee")}
 
 

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.options import _CHECKS, Options, PostgresOptions, SaverOptions, SqliteOptions
 from langgraph_checkpoint_custom.tools.exchange import export_file, transfer
-from tests.stores import Face
+from tests.stores import Client
 
 NOWHERE = "postgresql://nobody@localhost:1/nothing"
 SAVERS: dict[type[CheckpointSaver], Any] = {SqliteSaver: SqliteOptions, PostgresSaver: PostgresOptions}
@@ -89,7 +89,7 @@ def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
         ("sqlite:///a.db", {"strict": "false"}, "strict is True or False, not 'false'"),
         ("sqlite:///a.db", {"synchronous": "MAYBE"}, "synchronous is one of OFF, NORMAL, FULL, EXTRA, not 'MAYBE'"),
         ("sqlite:///a.db", {"busy_timeout": float("nan")}, "busy_timeout must be 0 or more"),
-        ("sqlite:///a.db", {"clear_metadata": "user"}, "clear_metadata is a list of metadata keys, not 'user'"),
+        ("sqlite:///a.db", {"plaintext_metadata": "user"}, "plaintext_metadata is a list of metadata keys, not 'user'"),
         (NOWHERE, {"min_size": True}, "min_size is a whole number, not True"),
         (NOWHERE, {"max_size": 2.5}, "max_size is a whole number"),
         (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout is a number of seconds, not nan"),
@@ -126,27 +126,27 @@ def test_a_retention_that_cannot_be_is_refused_when_it_is_made(options: Any) -> 
         Retention(**options)
 
 
-async def test_arguments_of_methods_too(face: Face) -> None:
+async def test_arguments_of_methods_too(client: Client) -> None:
     with pytest.raises(ConfigError, match="unknown prune strategy 'latest'"):
-        await face.prune(["1"], strategy="latest")
+        await client.prune(["1"], strategy="latest")
     with pytest.raises(ConfigError, match="unknown prune strategy"):
-        await face.prune([], strategy="latest")
+        await client.prune([], strategy="latest")
     for name in ("list", "threads", "history"):
         with pytest.raises(ConfigError, match="before is the config of a checkpoint"):
-            await face.collect(name, *(() if name == "threads" else (None,)), before="x")
+            await client.collect(name, *(() if name == "threads" else (None,)), before="x")
     with pytest.raises(ConfigError, match="searchable is a list"):
-        await face.do("setup", searchable=5)
+        await client.do("setup", searchable=5)
     for name in ("sweep", "reencrypt"):
         args = [Retention(keep_last=1)] if name == "sweep" else []
         with pytest.raises(
             ConfigError, match=r"tenants must be True or False, not 'acme'; .*saver.for_tenant\('acme'\)"
         ):
-            await face.do(name, *args, tenants="acme")
+            await client.do(name, *args, tenants="acme")
         with pytest.raises(ConfigError, match="dry_run must be True or False, not None"):
-            await face.do(name, *args, dry_run=None)
+            await client.do(name, *args, dry_run=None)
     for ttl in ("30", -1, float("nan")):
         with pytest.raises(ConfigError, match="ttl_seconds must be more than 0 seconds"):
-            face.saver.claim("1", ttl_seconds=ttl)  # type: ignore[attr-defined]
+            client.saver.claim("1", ttl_seconds=ttl)  # type: ignore[attr-defined]
 
 
 def test_what_is_moved_is_everybodys_or_nobodys(tmp_path: Path) -> None:

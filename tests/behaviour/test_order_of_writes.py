@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.behaviour.helpers import config, get, put
-from tests.stores import Face
+from tests.stores import Client
 
 # Upper case and lower, accents, punctuation that collations skip, and a character beyond the 16-bit ones, which
 # UTF-16 sorts before U+FFFD.
@@ -49,31 +49,31 @@ def expected(made: Sequence[Call]) -> list[tuple[str, str, str]]:
     return [row[1:] for row in sorted(rows)]
 
 
-async def test_get_and_list_give_them_in_order(face: Face) -> None:
+async def test_get_and_list_give_them_in_order(client: Client) -> None:
     made = calls()
-    where = await put(face, "1")
+    where = await put(client, "1")
     for call in made:
-        await face.put_writes(where, call.writes, call.task_id, call.task_path)
-    assert (await get(face, where)).pending_writes == expected(made)
-    assert (await get(face, config())).pending_writes == expected(made)
-    (listed,) = await face.all(config())
+        await client.put_writes(where, call.writes, call.task_id, call.task_path)
+    assert (await get(client, where)).pending_writes == expected(made)
+    assert (await get(client, config())).pending_writes == expected(made)
+    (listed,) = await client.all(config())
     assert listed.pending_writes == expected(made)
 
 
-async def test_the_history_gives_them_in_the_same_order(face: Face) -> None:
+async def test_the_history_gives_them_in_the_same_order(client: Client) -> None:
     made = calls()
-    first = await put(face, "1", {"a": ["seed"]})
+    first = await put(client, "1", {"a": ["seed"]})
     for call in made:
-        await face.put_writes(first, call.writes, call.task_id, call.task_path)
-    second = await put(face, "2", parent=first)
-    history = await face.history(second, ["a"])
+        await client.put_writes(first, call.writes, call.task_id, call.task_path)
+    second = await put(client, "2", parent=first)
+    history = await client.history(second, ["a"])
     assert history["a"]["writes"] == [row for row in expected(made) if row[1] == "a"]
 
 
-async def test_the_order_is_that_of_langgraphs_own_saver(face: Face) -> None:
-    memory = Face(InMemorySaver(), face.colour)
-    for each in (face, memory):
+async def test_the_order_is_that_of_langgraphs_own_saver(client: Client) -> None:
+    memory = Client(InMemorySaver(), client.api)
+    for each in (client, memory):
         where = await put(each, "1")
         for call in calls():
             await each.put_writes(where, call.writes, call.task_id, call.task_path)
-    assert (await get(face, config())).pending_writes == (await get(memory, config())).pending_writes
+    assert (await get(client, config())).pending_writes == (await get(memory, config())).pending_writes

@@ -32,19 +32,19 @@ from tests.behaviour.helpers import (
     put_chain,
     put_delta_chain,
 )
-from tests.stores import Face
+from tests.stores import Client
 
 
-def over(face: Face) -> Face:
-    return Face(overlay(face.saver), face.colour)
+def over(client: Client) -> Client:
+    return Client(overlay(client.saver), client.api)
 
 
-async def test_nothing_is_written_below(face: Face, database: Database, next_id: NextId) -> None:
-    chained = await put_chain(face, next_id, 3, values={"v": [LONG]})
-    await face.put_writes(chained[2], [("v", 1)], "task")
+async def test_nothing_is_written_below(client: Client, database: Database, next_id: NextId) -> None:
+    chained = await put_chain(client, next_id, 3, values={"v": [LONG]})
+    await client.put_writes(chained[2], [("v", 1)], "task")
     before = sorted(database.cells())
-    trial = over(face)
-    assert await trial.all(anywhere()) == await face.all(anywhere())
+    trial = over(client)
+    assert await trial.all(anywhere()) == await client.all(anywhere())
     newest = await get(trial, config())
     versions = newest.checkpoint["channel_versions"]
     # A value that did not change is there although only the saver below has it.
@@ -62,8 +62,8 @@ async def test_nothing_is_written_below(face: Face, database: Database, next_id:
 
 
 @pytest.mark.parametrize("below", ["ours", "memory"])
-async def test_lists_hold_both(face: Face, below: str) -> None:
-    base = face if below == "ours" else Face(InMemorySaver(), face.colour)
+async def test_lists_hold_both(client: Client, below: str) -> None:
+    base = client if below == "ours" else Client(InMemorySaver(), client.api)
     trial = over(base)
     configs: list[RunnableConfig] = []
     for step in range(12):
@@ -85,10 +85,10 @@ async def test_lists_hold_both(face: Face, below: str) -> None:
     assert [each.checkpoint["channel_values"]["n"] for each in found] == [11, 10, 9, 8, 7, 6, 5, 4, 33]
 
 
-async def test_a_thread_that_is_deleted_is_gone_above_only(face: Face, next_id: NextId) -> None:
-    where = await put(face, next_id(), {"v": [1]})
-    await put(face, next_id(), thread_id="other")
-    trial = over(face)
+async def test_a_thread_that_is_deleted_is_gone_above_only(client: Client, next_id: NextId) -> None:
+    where = await put(client, next_id(), {"v": [1]})
+    await put(client, next_id(), thread_id="other")
+    trial = over(client)
     await put(trial, next_id(), {"v": [2]}, parent=where)
     await trial.delete_thread("thread")
     assert await trial.get_tuple(config()) is None
@@ -98,15 +98,15 @@ async def test_a_thread_that_is_deleted_is_gone_above_only(face: Face, next_id: 
     assert await trial.history(where, ["v"]) == {"v": {"writes": []}}
     anew = await put(trial, next_id(), {"v": [3]})
     assert ids_of(await trial.all(anywhere())) == ids_of([anew])
-    assert ids_of(await face.all(anywhere())) == ids_of([where])
+    assert ids_of(await client.all(anywhere())) == ids_of([where])
 
 
-async def test_special_writes_are_replaced_and_all_are_in_order(face: Face, next_id: NextId) -> None:
-    where = await put(face, next_id())
-    await face.put_writes(where, [("a", 1)], "one", "~1")
-    await face.put_writes(where, [(INTERRUPT, "first")], "two", "~2")
-    await face.put_writes(where, [("a", 3)], "three", "~3")
-    trial = over(over(face))
+async def test_special_writes_are_replaced_and_all_are_in_order(client: Client, next_id: NextId) -> None:
+    where = await put(client, next_id())
+    await client.put_writes(where, [("a", 1)], "one", "~1")
+    await client.put_writes(where, [(INTERRUPT, "first")], "two", "~2")
+    await client.put_writes(where, [("a", 3)], "three", "~3")
+    trial = over(over(client))
     await trial.put_writes(where, [(INTERRUPT, "second"), (RESUME, "yes")], "two", "~2")
     await trial.put_writes(where, [("x", 0), ("a", 2)], "two", "~2")
     expected = [
@@ -116,12 +116,12 @@ async def test_special_writes_are_replaced_and_all_are_in_order(face: Face, next
     assert (await get(trial, where)).pending_writes == expected
     assert [found.pending_writes for found in await trial.all(anywhere())] == [expected]
     assert (await get(over(trial), where)).pending_writes == expected
-    assert len((await get(face, where)).pending_writes or []) == 3
+    assert len((await get(client, where)).pending_writes or []) == 3
 
 
-async def test_histories_go_on_below(face: Face, next_id: NextId) -> None:
-    configs = await put_delta_chain(face, next_id, 5, {1})
-    trial = over(face)
+async def test_histories_go_on_below(client: Client, next_id: NextId) -> None:
+    configs = await put_delta_chain(client, next_id, 5, {1})
+    trial = over(client)
     assert await trial.history(configs[4], ["delta"]) == {"delta": delta_history(1, 4)}
     meta = metadata(5, counters_since_delta_snapshot={"delta": [1, 1]})
     where = await put(trial, next_id(), parent=configs[4], versions={"delta": "9"}, meta=meta)
@@ -132,8 +132,8 @@ async def test_histories_go_on_below(face: Face, next_id: NextId) -> None:
     assert (await trial.history(where, ["delta"]))["delta"]["writes"][-1] == ("task 9", "delta", "more")
 
 
-async def test_what_is_kept_is_the_overlays_own(face: Face, next_id: NextId) -> None:
-    trial = over(face)
+async def test_what_is_kept_is_the_overlays_own(client: Client, next_id: NextId) -> None:
+    trial = over(client)
     value: dict[str, Any] = {"list": [1]}
     where = await put(trial, next_id(), {"v": value})
     value["list"].append(2)
@@ -141,7 +141,7 @@ async def test_what_is_kept_is_the_overlays_own(face: Face, next_id: NextId) -> 
     assert found.checkpoint["channel_values"] == {"v": {"list": [1]}}
     found.checkpoint["channel_values"]["v"]["list"].append(3)
     # A clone, as LangGraph makes it, shows and takes the same.
-    clone = Face(copy.copy(trial.saver), face.colour)
+    clone = Client(copy.copy(trial.saver), client.api)
     assert (await get(clone, where)).checkpoint["channel_values"] == {"v": {"list": [1]}}
     later = await put(clone, next_id(), {"v": 2}, parent=where)
     assert ids_of([await get(trial, config())]) == ids_of([later])

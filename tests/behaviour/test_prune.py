@@ -20,142 +20,144 @@ from tests.behaviour.helpers import (
     put,
 )
 from tests.behaviour.helpers import put_chain as put_many
-from tests.stores import Face
+from tests.stores import Client
 
 
-async def test_the_newest_of_each_namespace_stays_with_its_writes(face: Face, next_id: NextId) -> None:
+async def test_the_newest_of_each_namespace_stays_with_its_writes(client: Client, next_id: NextId) -> None:
     newest = {}
     for ns in ("", "agent", "agent|tool"):
-        chain = await put_many(face, next_id, 4, ns=ns, values={"a": [ns], "b": "small"})
+        chain = await put_many(client, next_id, 4, ns=ns, values={"a": [ns], "b": "small"})
         for where in chain:
-            await face.put_writes(where, [("a", 1), ("__error__", "no")], "task")
-        newest[ns] = (await get(face, chain[-1]))._replace(parent_config=None)
-    await face.prune(["thread"])
+            await client.put_writes(where, [("a", 1), ("__error__", "no")], "task")
+        newest[ns] = (await get(client, chain[-1]))._replace(parent_config=None)
+    await client.prune(["thread"])
     for ns, kept in newest.items():
-        assert await face.all(config(ns=ns)) == [kept]
-        assert await get(face, config(ns=ns)) == kept
+        assert await client.all(config(ns=ns)) == [kept]
+        assert await get(client, config(ns=ns)) == kept
 
 
-async def test_what_goes_leaves_nothing_behind(face: Face, database: Database) -> None:
-    chain = await put_many(face, next_uuid, 4, values={"a": [LONG]})
+async def test_what_goes_leaves_nothing_behind(client: Client, database: Database) -> None:
+    chain = await put_many(client, next_uuid, 4, values={"a": [LONG]})
     for where in chain:
-        await face.put_writes(where, [("a", 1)], "task")
-    await face.prune(["thread"])
+        await client.put_writes(where, [("a", 1)], "task")
+    await client.prune(["thread"])
     assert database.counts() == {"checkpoints": 1, "writes": 1, "blobs": 1}
     for where in chain[:-1]:
-        assert await face.get_tuple(where) is None
+        assert await client.get_tuple(where) is None
 
 
-async def test_the_newest_is_the_one_with_the_greatest_id_not_the_last_one_stored(face: Face) -> None:
+async def test_the_newest_is_the_one_with_the_greatest_id_not_the_last_one_stored(client: Client) -> None:
     for checkpoint_id in ("2", "3", "1"):
-        await put(face, checkpoint_id)
-    await face.prune(["thread"])
-    assert ids_of(await face.all(config())) == ["3"]
+        await put(client, checkpoint_id)
+    await client.prune(["thread"])
+    assert ids_of(await client.all(config())) == ["3"]
 
 
-async def test_a_checkpoint_whose_parent_went_has_none(face: Face, next_id: NextId) -> None:
+async def test_a_checkpoint_whose_parent_went_has_none(client: Client, next_id: NextId) -> None:
     """So nobody who walks the parents meets a hole."""
-    await put_many(face, next_id, 3)
-    await face.prune(["thread"])
-    assert (await get(face, config())).parent_config is None
+    await put_many(client, next_id, 3)
+    await client.prune(["thread"])
+    assert (await get(client, config())).parent_config is None
 
 
-async def test_a_value_shared_with_what_goes_stays(face: Face, database: Database) -> None:
+async def test_a_value_shared_with_what_goes_stays(client: Client, database: Database) -> None:
     versions = new_versions(["shared", "own"])
-    first = await put(face, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
+    first = await put(client, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
     versions |= new_versions(["own"])
     new = {"own": versions["own"]}
-    await put(face, "2", {"shared": [LONG], "own": [LONG, 2]}, parent=first, versions=versions, new=new)
-    await face.prune(["thread"])
-    assert (await get(face, config())).checkpoint["channel_values"] == {"shared": [LONG], "own": [LONG, 2]}
+    await put(client, "2", {"shared": [LONG], "own": [LONG, 2]}, parent=first, versions=versions, new=new)
+    await client.prune(["thread"])
+    assert (await get(client, config())).checkpoint["channel_values"] == {"shared": [LONG], "own": [LONG, 2]}
     assert database.count("blobs") == 2
 
 
-async def test_the_same_version_in_another_namespace_or_thread_is_another_value(face: Face) -> None:
-    places = [config(), config(ns="agent"), config("other")]
-    for where in places:
+async def test_the_same_version_in_another_namespace_or_thread_is_another_value(client: Client) -> None:
+    locations = [config(), config(ns="agent"), config("other")]
+    for where in locations:
         part = where["configurable"]
         options = {"thread_id": part["thread_id"], "ns": part["checkpoint_ns"]}
         for checkpoint_id in ("1", "2"):
-            await put(face, checkpoint_id, {"a": [checkpoint_id, part, LONG]}, versions={"a": checkpoint_id}, **options)
-    await face.prune(["thread"])
-    for where in places:
-        assert (await get(face, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"], LONG]}
-    assert (await get(face, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
+            await put(
+                client, checkpoint_id, {"a": [checkpoint_id, part, LONG]}, versions={"a": checkpoint_id}, **options
+            )
+    await client.prune(["thread"])
+    for where in locations:
+        assert (await get(client, where)).checkpoint["channel_values"] == {"a": ["2", where["configurable"], LONG]}
+    assert (await get(client, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
 
 
-async def test_only_the_threads_that_were_named_are_pruned(face: Face) -> None:
+async def test_only_the_threads_that_were_named_are_pruned(client: Client) -> None:
     for thread_id in ("a", "b", "c", ""):
-        await put_many(face, next_uuid, 2, thread_id=thread_id)
-    await face.prune(["a", "c", "nobody"])
-    assert [len(await face.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
-    await face.prune([])
-    assert [len(await face.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
-    await face.prune(("b", ""))
-    assert [len(await face.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 1, 1, 1]
+        await put_many(client, next_uuid, 2, thread_id=thread_id)
+    await client.prune(["a", "c", "nobody"])
+    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
+    await client.prune([])
+    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
+    await client.prune(("b", ""))
+    assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 1, 1, 1]
 
 
-async def test_a_repeat_changes_nothing(face: Face, database: Database) -> None:
-    await put_many(face, next_uuid, 3, values={"a": [LONG]})
-    await face.prune(["thread"])
+async def test_a_repeat_changes_nothing(client: Client, database: Database) -> None:
+    await put_many(client, next_uuid, 3, values={"a": [LONG]})
+    await client.prune(["thread"])
     before = sorted(database.cells())
-    await face.prune(["thread"])
+    await client.prune(["thread"])
     assert sorted(database.cells()) == before
 
 
-async def test_a_run_goes_on_after_it(face: Face, next_id: NextId) -> None:
-    chain = await put_many(face, next_id, 3, values={"a": [LONG]})
-    await face.prune(["thread"])
-    where = await put(face, next_id(), {"a": [LONG, 2]}, parent=chain[-1])
-    assert id_of(await get(face, config())) == id_of(where)
-    assert (await get(face, where)).parent_config == chain[-1]
-    assert len(await face.all(config())) == 2
+async def test_a_run_goes_on_after_it(client: Client, next_id: NextId) -> None:
+    chain = await put_many(client, next_id, 3, values={"a": [LONG]})
+    await client.prune(["thread"])
+    where = await put(client, next_id(), {"a": [LONG, 2]}, parent=chain[-1])
+    assert id_of(await get(client, config())) == id_of(where)
+    assert (await get(client, where)).parent_config == chain[-1]
+    assert len(await client.all(config())) == 2
 
 
-async def test_writes_whose_checkpoint_is_still_to_come_stay(face: Face) -> None:
-    await put_many(face, next_uuid, 2)
+async def test_writes_whose_checkpoint_is_still_to_come_stay(client: Client) -> None:
+    await put_many(client, next_uuid, 2)
     coming = next_uuid()
-    await face.put_writes(config(checkpoint_id=coming), [("a", 1)], "task")
-    await face.prune(["thread"])
-    await put(face, coming)
-    assert (await get(face, config())).pending_writes == [("task", "a", 1)]
+    await client.put_writes(config(checkpoint_id=coming), [("a", 1)], "task")
+    await client.prune(["thread"])
+    await put(client, coming)
+    assert (await get(client, config())).pending_writes == [("task", "a", 1)]
 
 
 @pytest.mark.parametrize("strategy", ["delete", "delete_all"])
-async def test_delete_leaves_nothing(face: Face, database: Database, strategy: str) -> None:
+async def test_delete_leaves_nothing(client: Client, database: Database, strategy: str) -> None:
     for thread_id in ("thread", "other"):
         for ns in ("", "agent"):
-            for where in await put_many(face, next_uuid, 2, thread_id=thread_id, ns=ns, values={"a": [LONG]}):
-                await face.put_writes(where, [("a", 1)], "task")
-    await face.prune(["thread"], strategy=strategy)
-    assert await face.all(anywhere()) == []
+            for where in await put_many(client, next_uuid, 2, thread_id=thread_id, ns=ns, values={"a": [LONG]}):
+                await client.put_writes(where, [("a", 1)], "task")
+    await client.prune(["thread"], strategy=strategy)
+    assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 4, "writes": 4, "blobs": 4}
 
 
 @pytest.mark.parametrize("strategy", ["", "keep", "KEEP_LATEST", None])
-async def test_an_unknown_strategy_is_refused(face: Face, database: Database, strategy: str) -> None:
-    await put_many(face, next_uuid, 2)
+async def test_an_unknown_strategy_is_refused(client: Client, database: Database, strategy: str) -> None:
+    await put_many(client, next_uuid, 2)
     before = database.cells()
     for thread_ids in (["thread"], []):
         with pytest.raises(ConfigError, match="strategy"):
-            await face.prune(thread_ids, strategy=strategy)
+            await client.prune(thread_ids, strategy=strategy)
     assert database.cells() == before
 
 
-async def test_delete_thread_leaves_nothing_either(face: Face, database: Database) -> None:
+async def test_delete_thread_leaves_nothing_either(client: Client, database: Database) -> None:
     for thread_id in ("thread", "other"):
-        for where in await put_many(face, next_uuid, 2, thread_id=thread_id, values={"a": [LONG]}):
-            await face.put_writes(where, [("a", 1)], "task")
-    await face.put_writes(config(checkpoint_id=next_uuid()), [("a", 1)], "task")
-    await face.delete_thread("thread")
-    await face.delete_thread("thread")
-    await face.delete_thread("nobody")
-    assert await face.all(anywhere()) == []
+        for where in await put_many(client, next_uuid, 2, thread_id=thread_id, values={"a": [LONG]}):
+            await client.put_writes(where, [("a", 1)], "task")
+    await client.put_writes(config(checkpoint_id=next_uuid()), [("a", 1)], "task")
+    await client.delete_thread("thread")
+    await client.delete_thread("thread")
+    await client.delete_thread("nobody")
+    assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
 
 
-async def test_metadata_does_not_change(face: Face) -> None:
-    where = await put(face, next_uuid(), meta=metadata(5, thread_id="thread", run_id="run", parents={"": "x"}))
-    before = await get(face, where)
-    await face.prune(["thread"])
-    assert await get(face, where) == before
+async def test_metadata_does_not_change(client: Client) -> None:
+    where = await put(client, next_uuid(), meta=metadata(5, thread_id="thread", run_id="run", parents={"": "x"}))
+    before = await get(client, where)
+    await client.prune(["thread"])
+    assert await get(client, where) == before

@@ -15,164 +15,164 @@ from pydantic import BaseModel
 from langgraph_checkpoint_custom import CheckpointEncodeError, CheckpointNotFound
 from langgraph_checkpoint_custom.recent import Recent
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, id_of, metadata, new_versions, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 ODD_NAMES = ["", "it's", '"', "a,b", "{a}", "%s", ":x", "\\", "[1]", "null", "naïve 🙂", "\n", "branch:to:b", "x" * 400]
 
 
-async def test_the_config_that_it_returns_names_the_checkpoint_and_nothing_else(face: Face) -> None:
+async def test_the_config_that_it_returns_names_the_checkpoint_and_nothing_else(client: Client) -> None:
     given = config("thread", "1-parent", "ns") | {"tags": ["mine"]}
     given["configurable"]["user"] = "me"
-    assert await face.put(given, checkpoint("2"), metadata(), {}) == config("thread", "2", "ns")
+    assert await client.put(given, checkpoint("2"), metadata(), {}) == config("thread", "2", "ns")
 
 
 @pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
-async def test_a_repeat_replaces_the_checkpoint(face: Face, database: Database) -> None:
-    first = await put(face, "1", {"small": 1, "list": [LONG]})
-    second = await put(face, "1", {"small": 2, "list": [2]}, parent=config(checkpoint_id="0"), meta=metadata(7))
-    found = await get(face, second)
+async def test_a_repeat_replaces_the_checkpoint(client: Client, database: Database) -> None:
+    first = await put(client, "1", {"small": 1, "list": [LONG]})
+    second = await put(client, "1", {"small": 2, "list": [2]}, parent=config(checkpoint_id="0"), meta=metadata(7))
+    found = await get(client, second)
     assert second == first
     assert found.checkpoint["channel_values"] == {"small": 2, "list": [2]}
     assert (found.metadata, found.parent_config) == (metadata(7), config(checkpoint_id="0"))
     assert database.count("checkpoints") == 1
 
 
-async def test_it_never_touches_writes(face: Face) -> None:
-    where = await put(face, "1")
-    await face.put_writes(where, [("a", 1), ("__error__", "no")], "task")
-    before = (await get(face, where)).pending_writes
-    await put(face, "1", {"a": LONG})
-    await put(face, "2", parent=where)
-    assert (await get(face, where)).pending_writes == before
-    assert (await get(face, config())).pending_writes == []
+async def test_it_never_touches_writes(client: Client) -> None:
+    where = await put(client, "1")
+    await client.put_writes(where, [("a", 1), ("__error__", "no")], "task")
+    before = (await get(client, where)).pending_writes
+    await put(client, "1", {"a": LONG})
+    await put(client, "2", parent=where)
+    assert (await get(client, where)).pending_writes == before
+    assert (await get(client, config())).pending_writes == []
 
 
-async def test_the_document_comes_back_with_keys_that_nobody_knows(face: Face) -> None:
+async def test_the_document_comes_back_with_keys_that_nobody_knows(client: Client) -> None:
     document: Any = checkpoint("1", {"a": LONG}, {"a": "1", "gone": 7})
     document |= {"versions_seen": {"node": {"a": "1"}}, "updated_channels": ["a"], "pending_sends": [], "new": {"x": 1}}
-    await face.put(config(), document, metadata(), document["channel_versions"])
-    assert (await get(face, config())).checkpoint == document
+    await client.put(config(), document, metadata(), document["channel_versions"])
+    assert (await get(client, config())).checkpoint == document
 
 
-async def test_a_value_that_is_not_new_is_stored_once(face: Face, database: Database) -> None:
+async def test_a_value_that_is_not_new_is_stored_once(client: Client, database: Database) -> None:
     versions = new_versions(["a", "b"])
-    where = await put(face, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)
+    where = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)
     for step in range(2, 6):
         versions |= new_versions(["b"])
         new = {"b": versions["b"]}
-        where = await put(face, str(step), {"a": [LONG], "b": [LONG, step]}, parent=where, versions=versions, new=new)
+        where = await put(client, str(step), {"a": [LONG], "b": [LONG, step]}, parent=where, versions=versions, new=new)
     rows = database.run("SELECT channel, count(*) FROM blobs GROUP BY channel ORDER BY channel")
     assert [tuple(row) for row in rows] == [("a", 1), ("b", 5)]
-    assert (await get(face, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [LONG, 5]}
+    assert (await get(client, where)).checkpoint["channel_values"] == {"a": [LONG], "b": [LONG, 5]}
 
 
 @pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
 @pytest.mark.parametrize("knows", ["has stored it", "has read it"])
 async def test_a_value_that_is_not_new_is_not_stored_again_under_its_old_version(
-    store: Store, face: Face, text: str, knows: str
+    store: Store, client: Client, text: str, knows: str
 ) -> None:
     """A node that changed a list in place without writing it changes no checkpoint."""
     versions = new_versions(["list"])
     value = [text]
-    first = await put(face, "1", {"list": value}, versions=versions)
+    first = await put(client, "1", {"list": value}, versions=versions)
     async with store.open() as other:
         if knows == "has read it":
-            face = Face(other, face.colour)
-            value = (await get(face, config())).checkpoint["channel_values"]["list"]
+            client = Client(other, client.api)
+            value = (await get(client, config())).checkpoint["channel_values"]["list"]
         value.append("changed in place")
-        second = await put(face, "2", {"list": value}, parent=first, versions=versions, new={})
-        third = await put(face, "3", {"list": value}, parent=second, versions=versions, new={})
+        second = await put(client, "2", {"list": value}, parent=first, versions=versions, new={})
+        third = await put(client, "3", {"list": value}, parent=second, versions=versions, new={})
         for where in (first, second, third):
-            assert (await get(face, where)).checkpoint["channel_values"] == {"list": [text]}
+            assert (await get(client, where)).checkpoint["channel_values"] == {"list": [text]}
 
 
 @pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
-async def test_a_second_child_of_a_checkpoint_keeps_its_values_too(face: Face, text: str) -> None:
+async def test_a_second_child_of_a_checkpoint_keeps_its_values_too(client: Client, text: str) -> None:
     """What is known of the parent is not forgotten with its first child: another run may go on from there."""
     versions = new_versions(["list"])
     value = [text]
-    parent = await put(face, "1", {"list": value}, versions=versions)
-    await put(face, "2", {"list": value}, parent=parent, versions=versions, new={})
+    parent = await put(client, "1", {"list": value}, versions=versions)
+    await put(client, "2", {"list": value}, parent=parent, versions=versions, new={})
     value.append("changed in place")
-    second = await put(face, "3", {"list": value}, parent=parent, versions=versions, new={})
-    assert (await get(face, second)).checkpoint["channel_values"] == {"list": [text]}
+    second = await put(client, "3", {"list": value}, parent=parent, versions=versions, new={})
+    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [text]}
 
 
 @pytest.mark.parametrize("text", ["short", LONG], ids=["small", "large"])
-async def test_a_second_child_shows_an_unchanged_snapshot_as_the_first_does(face: Face, text: str) -> None:
+async def test_a_second_child_shows_an_unchanged_snapshot_as_the_first_does(client: Client, text: str) -> None:
     """LangGraph leaves the snapshot of a DeltaChannel out while its version stays the same, in any process."""
     versions = new_versions(["log"])
-    parent = await put(face, "1", {"log": _DeltaSnapshot([text])}, versions=versions)
+    parent = await put(client, "1", {"log": _DeltaSnapshot([text])}, versions=versions)
     counted = metadata(counters_since_delta_snapshot={"log": [0, 1]})
     for checkpoint_id, forget in (("2", False), ("3", False), ("4", True)):
         if forget:
-            face.saver._recent = Recent()  # type: ignore[attr-defined]
-        child = await put(face, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
-        assert (await get(face, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
+            client.saver._recent = Recent()  # type: ignore[attr-defined]
+        child = await put(client, checkpoint_id, {}, parent=parent, versions=versions, new={}, meta=counted)
+        assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
 
 
-async def test_a_value_that_is_not_new_but_not_there_either_is_stored(face: Face) -> None:
+async def test_a_value_that_is_not_new_but_not_there_either_is_stored(client: Client) -> None:
     """The thread was deleted while a run went on from its last checkpoint."""
     versions = new_versions(["list"])
-    first = await put(face, "1", {"list": [LONG]}, versions=versions)
-    await face.delete_thread("thread")
-    second = await put(face, "2", {"list": [LONG]}, parent=first, versions=versions, new={})
-    assert (await get(face, second)).checkpoint["channel_values"] == {"list": [LONG]}
+    first = await put(client, "1", {"list": [LONG]}, versions=versions)
+    await client.delete_thread("thread")
+    second = await put(client, "2", {"list": [LONG]}, parent=first, versions=versions, new={})
+    assert (await get(client, second)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
-async def test_a_channel_that_was_emptied_has_no_value(face: Face) -> None:
+async def test_a_channel_that_was_emptied_has_no_value(client: Client) -> None:
     versions = new_versions(["list", "text"])
-    first = await put(face, "1", {"list": [1], "text": "a"}, versions=versions)
-    second = await put(face, "2", {}, parent=first, versions=new_versions(["list", "text"]))
-    assert (await get(face, second)).checkpoint["channel_values"] == {}
-    assert (await get(face, first)).checkpoint["channel_values"] == {"list": [1], "text": "a"}
+    first = await put(client, "1", {"list": [1], "text": "a"}, versions=versions)
+    second = await put(client, "2", {}, parent=first, versions=new_versions(["list", "text"]))
+    assert (await get(client, second)).checkpoint["channel_values"] == {}
+    assert (await get(client, first)).checkpoint["channel_values"] == {"list": [1], "text": "a"}
 
 
-async def test_a_value_without_a_version_stays_with_its_checkpoint(face: Face) -> None:
+async def test_a_value_without_a_version_stays_with_its_checkpoint(client: Client) -> None:
     values = {"list": [1], "small": "small", "long": LONG, "none": None}
-    first = await put(face, "1", values, versions={})
-    second = await put(face, "2", dict.fromkeys(values, "other"), parent=first, versions={})
-    assert (await get(face, first)).checkpoint["channel_values"] == values
-    assert (await get(face, second)).checkpoint["channel_values"] == dict.fromkeys(values, "other")
+    first = await put(client, "1", values, versions={})
+    second = await put(client, "2", dict.fromkeys(values, "other"), parent=first, versions={})
+    assert (await get(client, first)).checkpoint["channel_values"] == values
+    assert (await get(client, second)).checkpoint["channel_values"] == dict.fromkeys(values, "other")
 
 
-async def test_two_branches_keep_their_own_values(face: Face) -> None:
-    root = await put(face, "1", {"a": [0]}, versions={"a": face.saver.get_next_version(None, None)})
-    (current,) = (await get(face, root)).checkpoint["channel_versions"].values()
+async def test_two_branches_keep_their_own_values(client: Client) -> None:
+    root = await put(client, "1", {"a": [0]}, versions={"a": client.saver.get_next_version(None, None)})
+    (current,) = (await get(client, root)).checkpoint["channel_versions"].values()
     for branch in ("2", "3"):
-        versions = {"a": face.saver.get_next_version(str(current), None)}
-        await put(face, branch, {"a": [branch]}, parent=root, versions=versions)
+        versions = {"a": client.saver.get_next_version(str(current), None)}
+        await put(client, branch, {"a": [branch]}, parent=root, versions=versions)
     for branch in ("2", "3"):
-        assert (await get(face, config(checkpoint_id=branch))).checkpoint["channel_values"] == {"a": [branch]}
+        assert (await get(client, config(checkpoint_id=branch))).checkpoint["channel_values"] == {"a": [branch]}
 
 
-async def test_versions_of_different_types_are_different_versions(face: Face) -> None:
+async def test_versions_of_different_types_are_different_versions(client: Client) -> None:
     kinds = [1, 1.5, "1", "1.5", "#1", '#"1"']
     for number, version in enumerate(kinds):
-        await put(face, str(number), {"a": [repr(version)]}, versions={"a": version})
+        await put(client, str(number), {"a": [repr(version)]}, versions={"a": version})
     for number, version in enumerate(kinds):
-        found = await get(face, config(checkpoint_id=str(number)))
+        found = await get(client, config(checkpoint_id=str(number)))
         assert found.checkpoint["channel_values"] == {"a": [repr(version)]}
         assert found.checkpoint["channel_versions"] == {"a": version}
 
 
-async def test_any_text_is_a_channel_name(face: Face) -> None:
+async def test_any_text_is_a_channel_name(client: Client) -> None:
     values = {name: [name] for name in ODD_NAMES} | {f"{name[:399]}~": name for name in ODD_NAMES}
-    first = await put(face, "1", values)
-    versions = (await get(face, first)).checkpoint["channel_versions"]
-    second = await put(face, "2", values, parent=first, versions=versions, new={})
-    await face.put_writes(second, [(name, name) for name in ODD_NAMES], "task")
-    found = await get(face, second)
+    first = await put(client, "1", values)
+    versions = (await get(client, first)).checkpoint["channel_versions"]
+    second = await put(client, "2", values, parent=first, versions=versions, new={})
+    await client.put_writes(second, [(name, name) for name in ODD_NAMES], "task")
+    found = await get(client, second)
     assert found.checkpoint["channel_values"] == values
     assert found.pending_writes == [("task", name, name) for name in ODD_NAMES]
-    history = await face.history(second, ODD_NAMES)
+    history = await client.history(second, ODD_NAMES)
     assert history == {name: DeltaChannelHistory(writes=[], seed=[name]) for name in ODD_NAMES}
 
 
-async def test_an_unserialisable_value_stores_nothing_and_names_its_channel(face: Face, database: Database) -> None:
+async def test_an_unserialisable_value_stores_nothing_and_names_its_channel(client: Client, database: Database) -> None:
     for value in (object(), [{"deep": {1: object()}}], {"f": lambda: 1}):
         with pytest.raises(CheckpointEncodeError, match="culprit") as raised:
-            await put(face, "1", {"fine": [LONG], "culprit": value, "small": 1})
+            await put(client, "1", {"fine": [LONG], "culprit": value, "small": 1})
         assert raised.value.__cause__ is not None, value
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
@@ -212,43 +212,43 @@ DEEP = in_a_circle() | {
 
 
 @pytest.mark.parametrize("name", DEEP)
-async def test_what_is_too_deep_or_holds_itself_is_told_so(face: Face, database: Database, name: str) -> None:
-    where = await put(face, "1")
+async def test_what_is_too_deep_or_holds_itself_is_told_so(client: Client, database: Database, name: str) -> None:
+    where = await put(client, "1")
     before = database.counts()
     gc.collect()  # What others have left would be finalized where there is no room on the stack for it.
     for write in (
-        lambda: put(face, "2", {"culprit": DEEP[name]}),
-        lambda: face.put_writes(where, [("culprit", DEEP[name])], "task"),
-        lambda: put(face, "2", meta=metadata(culprit=DEEP[name])),
+        lambda: put(client, "2", {"culprit": DEEP[name]}),
+        lambda: client.put_writes(where, [("culprit", DEEP[name])], "task"),
+        lambda: put(client, "2", meta=metadata(culprit=DEEP[name])),
     ):
         with pytest.raises(CheckpointEncodeError, match=r"nested too deeply, or holds itself.*nothing was stored"):
             await write()
     assert database.counts() == before
 
 
-async def test_unserialisable_metadata_stores_nothing(face: Face, database: Database) -> None:
+async def test_unserialisable_metadata_stores_nothing(client: Client, database: Database) -> None:
     with pytest.raises(CheckpointEncodeError, match="metadata"):
-        await put(face, "1", {"a": [1]}, meta=metadata(mine=object()))
+        await put(client, "1", {"a": [1]}, meta=metadata(mine=object()))
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
 COUNTED = metadata(counters_since_delta_snapshot={"delta": (1, 1)})
 
 
-async def test_a_delta_channel_on_a_parent_that_is_gone_is_refused(face: Face, database: Database) -> None:
+async def test_a_delta_channel_on_a_parent_that_is_gone_is_refused(client: Client, database: Database) -> None:
     """It could never be rebuilt."""
-    await put(face, "1", {"a": [1]})
+    await put(client, "1", {"a": [1]})
     before = database.counts()
     lost = config(checkpoint_id="0")
     with pytest.raises(CheckpointNotFound, match=r"'0'.*'delta'"):
-        await put(face, "2", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
+        await put(client, "2", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
     assert database.counts() == before
 
 
-async def test_the_first_checkpoint_of_a_namespace_may_have_a_parent_that_was_never_stored(face: Face) -> None:
+async def test_the_first_checkpoint_of_a_namespace_may_have_a_parent_that_was_never_stored(client: Client) -> None:
     """So it is when a thread is deleted under a run. A repeat, as after a lost answer, does the same again."""
     lost = config(checkpoint_id="0")
     for _ in range(2):
-        where = await put(face, "1", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
+        where = await put(client, "1", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)
         assert id_of(where) == "1"
-        assert (await get(face, where)).checkpoint["channel_values"] == {"b": [2]}
+        assert (await get(client, where)).checkpoint["channel_values"] == {"b": [2]}

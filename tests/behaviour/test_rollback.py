@@ -29,7 +29,7 @@ from tests.behaviour.helpers import (
 from tests.graphs.scenarios.interrupts import asks
 from tests.graphs.scenarios.parts import Log, chain, says, side_by_side
 from tests.graphs.scenarios.subgraphs import Outer, counts
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 def extend(old: list[str], new: list[list[str]]) -> list[str]:
@@ -48,114 +48,114 @@ def seen(state: StateSnapshot) -> Any:
 
 
 @pytest.mark.parametrize("schema", [Log, Notes], ids=["plain", "delta"])
-async def test_a_thread_is_what_it_was_at_any_point(face: Face, schema: type) -> None:
+async def test_a_thread_is_what_it_was_at_any_point(client: Client, schema: type) -> None:
     calls: list[str] = []
-    graph = chain(schema, one=says("one", calls), two=says("two", calls)).compile(checkpointer=face.saver)
+    graph = chain(schema, one=says("one", calls), two=says("two", calls)).compile(checkpointer=client.saver)
     for turn in range(3):
-        await run_graph(face, graph, {"log": [f"turn {turn}"]}, anywhere())
-    states = await states_of(face, graph, anywhere())
+        await run_graph(client, graph, {"log": [f"turn {turn}"]}, anywhere())
+    states = await states_of(client, graph, anywhere())
     assert len(states) == 12
     for number, state in list(enumerate(states))[1::2]:
-        returned = await face.do("rollback", "thread", id_of(state.config))
+        returned = await client.do("rollback", "thread", id_of(state.config))
         assert returned == state.config
-        assert seen(await state_of(face, graph, anywhere())) == seen(state)
-        assert [seen(each) for each in await states_of(face, graph, anywhere())] == [
+        assert seen(await state_of(client, graph, anywhere())) == seen(state)
+        assert [seen(each) for each in await states_of(client, graph, anywhere())] == [
             seen(each) for each in states[number:]
         ]
-        assert (await get(face, anywhere())).pending_writes == []
+        assert (await get(client, anywhere())).pending_writes == []
     # The last one is from before the first node: both run again.
     calls.clear()
-    await run_graph(face, graph, None, anywhere())
+    await run_graph(client, graph, None, anywhere())
     assert calls == ["one", "two"]
-    assert (await state_of(face, graph, anywhere())).values["log"] == ["turn 0", "one", "two"]
+    assert (await state_of(client, graph, anywhere())).values["log"] == ["turn 0", "one", "two"]
 
 
-async def test_tasks_run_again_and_their_old_outputs_are_gone(face: Face) -> None:
+async def test_tasks_run_again_and_their_old_outputs_are_gone(client: Client) -> None:
     calls: list[str] = []
     builder = side_by_side(Log, left=says("left", calls), right=says("right", calls))
-    graph = builder.compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    (_, before, _) = await states_of(face, graph, anywhere())
-    assert len((await get(face, before.config)).pending_writes or []) == 2
-    await face.do("rollback", "thread", id_of(before.config))
-    assert (await state_of(face, graph, anywhere())).next == ("left", "right")
+    graph = builder.compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    (_, before, _) = await states_of(client, graph, anywhere())
+    assert len((await get(client, before.config)).pending_writes or []) == 2
+    await client.do("rollback", "thread", id_of(before.config))
+    assert (await state_of(client, graph, anywhere())).next == ("left", "right")
     calls.clear()
-    await run_graph(face, graph, None, anywhere())
+    await run_graph(client, graph, None, anywhere())
     assert sorted(calls) == ["left", "right"]
 
 
-async def test_subgraphs_are_what_they_were(face: Face) -> None:
+async def test_subgraphs_are_what_they_were(client: Client) -> None:
     calls: list[str] = []
     memory = chain(Log, count=counts("count")).compile(checkpointer=True)
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
     builder = chain(Outer, memory=memory, call=call, end=says("end"))
-    graph = builder.compile(checkpointer=face.saver)
+    graph = builder.compile(checkpointer=client.saver)
     for name in ("Ada", "Bo"):
-        await run_graph(face, graph, {"log": [name]}, anywhere())
-        await run_graph(face, graph, Command(resume=name), anywhere())
-    (point,) = [state for state in await states_of(face, graph, anywhere()) if state.next == ("call",)][1:]
-    await face.do("rollback", "thread", id_of(point.config))
-    left = await face.all(anywhere())
+        await run_graph(client, graph, {"log": [name]}, anywhere())
+        await run_graph(client, graph, Command(resume=name), anywhere())
+    (point,) = [state for state in await states_of(client, graph, anywhere()) if state.next == ("call",)][1:]
+    await client.do("rollback", "thread", id_of(point.config))
+    left = await client.all(anywhere())
     assert {found.config["configurable"]["checkpoint_ns"] for found in left} == {"", "memory"}
-    assert (await get(face, config(ns="memory"))).checkpoint["channel_values"]["last"] == 1
-    assert (await state_of(face, graph, anywhere())).interrupts == ()
+    assert (await get(client, config(ns="memory"))).checkpoint["channel_values"]["last"] == 1
+    assert (await state_of(client, graph, anywhere())).interrupts == ()
     calls.clear()
-    await run_graph(face, graph, None, anywhere())  # It asks anew.
-    (question,) = (await state_of(face, graph, anywhere())).interrupts
+    await run_graph(client, graph, None, anywhere())  # It asks anew.
+    (question,) = (await state_of(client, graph, anywhere())).interrupts
     assert calls == ["low"]
-    await run_graph(face, graph, Command(resume={question.id: "Cy"}), anywhere())
-    values = (await state_of(face, graph, anywhere())).values
+    await run_graph(client, graph, Command(resume={question.id: "Cy"}), anywhere())
+    values = (await state_of(client, graph, anywhere())).values
     assert "name: Cy" in values["log"]
     assert "name: Ada" not in values["log"]
     # The memory goes on from where it was.
-    await run_graph(face, graph, {"log": []}, anywhere())
-    assert (await get(face, config(ns="memory"))).checkpoint["channel_values"]["last"] == 2
+    await run_graph(client, graph, {"log": []}, anywhere())
+    assert (await get(client, config(ns="memory"))).checkpoint["channel_values"]["last"] == 2
 
 
-async def test_a_question_that_is_open_stays_so(face: Face) -> None:
+async def test_a_question_that_is_open_stays_so(client: Client) -> None:
     """Nothing has come behind it, or only on another branch."""
-    graph = chain(Log, ask=asks("name"), end=says("end")).compile(checkpointer=face.saver)
-    await run_graph(face, graph, {"log": []}, anywhere())
-    asking = await state_of(face, graph, anywhere())
-    start = (await states_of(face, graph, anywhere()))[-1]
-    await face.do("rollback", "thread", id_of(asking.config))
-    assert (await state_of(face, graph, anywhere())).interrupts == asking.interrupts
-    await run_graph(face, graph, {"log": ["other"]}, start.config)
-    assert (await state_of(face, graph, anywhere())).config != asking.config
-    await face.do("rollback", "thread", id_of(asking.config))
-    assert (await state_of(face, graph, anywhere())).interrupts == asking.interrupts
-    await run_graph(face, graph, Command(resume="Ada"), anywhere())
-    assert (await state_of(face, graph, anywhere())).values["log"] == ["name: Ada", "end"]
+    graph = chain(Log, ask=asks("name"), end=says("end")).compile(checkpointer=client.saver)
+    await run_graph(client, graph, {"log": []}, anywhere())
+    asking = await state_of(client, graph, anywhere())
+    start = (await states_of(client, graph, anywhere()))[-1]
+    await client.do("rollback", "thread", id_of(asking.config))
+    assert (await state_of(client, graph, anywhere())).interrupts == asking.interrupts
+    await run_graph(client, graph, {"log": ["other"]}, start.config)
+    assert (await state_of(client, graph, anywhere())).config != asking.config
+    await client.do("rollback", "thread", id_of(asking.config))
+    assert (await state_of(client, graph, anywhere())).interrupts == asking.interrupts
+    await run_graph(client, graph, Command(resume="Ada"), anywhere())
+    assert (await state_of(client, graph, anywhere())).values["log"] == ["name: Ada", "end"]
     # Once it was answered, what was answered goes with what came of it.
-    await face.do("rollback", "thread", id_of(asking.config))
-    state = await state_of(face, graph, anywhere())
+    await client.do("rollback", "thread", id_of(asking.config))
+    state = await state_of(client, graph, anywhere())
     assert (state.next, state.interrupts) == (("ask",), ())
 
 
 async def test_what_the_checkpoint_needs_stays_and_nothing_else(
-    face: Face, database: Database, next_id: NextId
+    client: Client, database: Database, next_id: NextId
 ) -> None:
-    configs = await put_delta_chain(face, next_id, 10, {2, 7})
-    await put_delta_chain(face, next_id, 3, {0}, ns="sub")
-    await face.put_writes(config(checkpoint_id=next_id()), [("delta", 1)], "its checkpoint never came")
-    await face.do("rollback", "thread", id_of(configs[5]))
-    assert ids_of(await face.all(anywhere())) == ids_of(configs[5::-1])
-    assert await face.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
-    assert (await get(face, config())).pending_writes == []
+    configs = await put_delta_chain(client, next_id, 10, {2, 7})
+    await put_delta_chain(client, next_id, 3, {0}, ns="sub")
+    await client.put_writes(config(checkpoint_id=next_id()), [("delta", 1)], "its checkpoint never came")
+    await client.do("rollback", "thread", id_of(configs[5]))
+    assert ids_of(await client.all(anywhere())) == ids_of(configs[5::-1])
+    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
+    assert (await get(client, config())).pending_writes == []
     assert database.count("writes") == 10
     before = sorted(database.cells())
-    assert await face.do("rollback", "thread", id_of(configs[5])) == configs[5]
+    assert await client.do("rollback", "thread", id_of(configs[5])) == configs[5]
     assert sorted(database.cells()) == before
-    await face.prune(["thread"])
-    assert await face.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
+    await client.prune(["thread"])
+    assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
 
 
 async def test_what_a_prune_has_hidden_is_no_place_to_go_back_to(
-    face: Face, database: Database, next_id: NextId
+    client: Client, database: Database, next_id: NextId
 ) -> None:
-    configs = await put_delta_chain(face, next_id, 6, {1})
-    await face.do("label", configs[3], "kept")
-    await face.prune(["thread"])
+    configs = await put_delta_chain(client, next_id, 6, {1})
+    await client.do("label", configs[3], "kept")
+    await client.prune(["thread"])
     before = sorted(database.cells())
     for thread_id, checkpoint_id in (
         ("thread", id_of(configs[2])),
@@ -163,50 +163,60 @@ async def test_what_a_prune_has_hidden_is_no_place_to_go_back_to(
         ("nobody", id_of(configs[3])),
     ):
         with pytest.raises(CheckpointNotFound, match=f"'{thread_id}' has no checkpoint '{checkpoint_id}'"):
-            await face.do("rollback", thread_id, checkpoint_id)
+            await client.do("rollback", thread_id, checkpoint_id)
     with pytest.raises(ConfigError, match="checkpoint_id"):
-        await face.do("rollback", "thread", None)
+        await client.do("rollback", "thread", None)
     assert sorted(database.cells()) == before
-    await face.do("rollback", "thread", id_of(configs[3]))
-    assert ids_of(await face.all(anywhere())) == ids_of([configs[3]])
-    assert await face.history(configs[3], ["delta"]) == {"delta": delta_history(1, 3)}
+    await client.do("rollback", "thread", id_of(configs[3]))
+    assert ids_of(await client.all(anywhere())) == ids_of([configs[3]])
+    assert await client.history(configs[3], ["delta"]) == {"delta": delta_history(1, 3)}
     # What it has written led to checkpoints that were pruned before.
-    assert (await get(face, config())).pending_writes == []
+    assert (await get(client, config())).pending_writes == []
 
 
-async def test_a_label_behind_it_refuses(face: Face, database: Database, next_id: NextId) -> None:
-    configs = await put_chain(face, next_id, 4, values={"v": [1]})
-    await face.put_writes(configs[0], [("v", 1)], "task")
-    inner = await put(face, next_id(), ns="sub")
-    await face.do("label", configs[2], "keep")
-    await face.do("label", inner, "inside")
+async def test_a_label_behind_it_refuses(client: Client, database: Database, next_id: NextId) -> None:
+    configs = await put_chain(client, next_id, 4, values={"v": [1]})
+    await client.put_writes(configs[0], [("v", 1)], "task")
+    inner = await put(client, next_id(), ns="sub")
+    await client.do("label", configs[2], "keep")
+    await client.do("label", inner, "inside")
     before = sorted(database.cells())
     with pytest.raises(CheckpointLabelled, match=r"stays as it is.*'inside', 'keep'.*unlabel"):
-        await face.do("rollback", "thread", id_of(configs[0]))
+        await client.do("rollback", "thread", id_of(configs[0]))
     assert sorted(database.cells()) == before
-    await face.do("unlabel", "thread", "inside")
-    assert await face.do("rollback", "thread", id_of(configs[2])) == configs[2]
-    assert await face.do("labels", "thread") == {"keep": configs[2]}
+    await client.do("unlabel", "thread", "inside")
+    assert await client.do("rollback", "thread", id_of(configs[2])) == configs[2]
+    assert await client.do("labels", "thread") == {"keep": configs[2]}
 
 
-async def test_other_threads_and_tenants_stay(face: Face, next_id: NextId) -> None:
-    acme = Face(face.saver.for_tenant("acme"), face.colour)  # type: ignore[attr-defined]
+async def test_other_threads_and_tenants_stay(client: Client, next_id: NextId) -> None:
+    acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     ids = [next_id() for _ in range(3)]
-    for own in (face, acme):
+    for own in (client, acme):
         for thread_id in ("thread", "other"):
             for each in ids:
                 await put(own, each, {"v": [1]}, thread_id=thread_id)
     await acme.do("rollback", "thread", ids[0])
-    assert [len(await own.all(anywhere(each))) for own in (face, acme) for each in ("thread", "other")] == [3, 3, 1, 3]
+    assert [len(await own.all(anywhere(each))) for own in (client, acme) for each in ("thread", "other")] == [
+        3,
+        3,
+        1,
+        3,
+    ]
     assert await acme.do("delete_checkpoint", config("other", ids[1])) is True
-    assert [len(await own.all(anywhere(each))) for own in (face, acme) for each in ("thread", "other")] == [3, 3, 1, 2]
+    assert [len(await own.all(anywhere(each))) for own in (client, acme) for each in ("thread", "other")] == [
+        3,
+        3,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.leaves_writes("of the run that is told")
-async def test_a_run_that_goes_on_meanwhile_is_told(store: Store, colour: str) -> None:
+async def test_a_run_that_goes_on_meanwhile_is_told(store: Store, api: str) -> None:
     with store.open(concurrent_writers="reject") as saver:
         saver.setup()
-        face = Face(saver, colour)
+        client = Client(saver, api)
         first = ""
 
         def meanwhile(state: Any) -> dict[str, Any]:
@@ -216,11 +226,11 @@ async def test_a_run_that_goes_on_meanwhile_is_told(store: Store, colour: str) -
 
         graph = chain(Log, one=says("one"), two=meanwhile, three=says("three")).compile(checkpointer=saver)
         begun = chain(Log, one=says("one")).compile(checkpointer=saver)
-        await run_graph(face, begun, {"log": []}, anywhere())
-        first = id_of(await get(face, config()))
+        await run_graph(client, begun, {"log": []}, anywhere())
+        first = id_of(await get(client, config()))
         with pytest.raises(CheckpointConflict):
-            await run_graph(face, graph, {"log": []}, anywhere(), durability="sync")
-        assert id_of(await get(face, config())) == first
+            await run_graph(client, graph, {"log": []}, anywhere(), durability="sync")
+        assert id_of(await get(client, config())) == first
 
 
 def test_the_base_class_has_no_method_of_that_name() -> None:

@@ -18,7 +18,7 @@ from langgraph_checkpoint_custom.operations.copies import copy_thread
 from langgraph_checkpoint_custom.sql.searchable import index_of, searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put, put_delta_chain
 from tests.behaviour.test_filter import DIFFERENT, EQUAL, KEYS
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 AES = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
 VALUES = [pair.stored for pair in (*EQUAL, *DIFFERENT)]
@@ -36,99 +36,101 @@ def opened(store: Store, **options: Any) -> CheckpointSaver:
     return store.open(**({"synchronous": "OFF"} if store.kind == "sqlite" else {}), **options)
 
 
-async def found(face: Face, filters: Sequence[dict[str, Any]], prefixes: Sequence[str] = ("",)) -> list[Any]:
+async def found(client: Client, filters: Sequence[dict[str, Any]], prefixes: Sequence[str] = ("",)) -> list[Any]:
     """All that can be asked about these filters."""
     answers: list[Any] = []
     for filter in filters:
         for prefix in prefixes:
-            every: list[ThreadRecord] = list(await face.collect("threads", filter=filter, prefix=prefix))
+            every: list[ThreadRecord] = list(await client.collect("threads", filter=filter, prefix=prefix))
             # Not the metadata, since not a number is not equal to itself.
             ids = [(each.thread_id, each.newest.checkpoint_id) for each in every]
-            answers += [filter, prefix, ids, await face.do("count_threads", filter=filter, prefix=prefix)]
+            answers += [filter, prefix, ids, await client.do("count_threads", filter=filter, prefix=prefix)]
             if every:
                 middle = every[len(every) // 2]
-                after = await face.collect("threads", filter=filter, prefix=prefix, limit=2, before=middle)
+                after = await client.collect("threads", filter=filter, prefix=prefix, limit=2, before=middle)
                 answers.append([each.thread_id for each in after])
     return answers
 
 
-async def test_any_value_is_found_as_it_is_without(own_store: Store, colour: str) -> None:
+async def test_any_value_is_found_as_it_is_without(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for number, value in enumerate(VALUES):
-            await put(face, next_uuid(), thread_id=f"t{number}", meta=metadata(mine="earlier"))
-            await put(face, next_uuid(), thread_id=f"t{number}", meta=metadata(mine=value, other=number % 3))
-        await put(face, next_uuid(), thread_id="missing", meta=metadata())
+            await put(client, next_uuid(), thread_id=f"t{number}", meta=metadata(mine="earlier"))
+            await put(client, next_uuid(), thread_id=f"t{number}", meta=metadata(mine=value, other=number % 3))
+        await put(client, next_uuid(), thread_id="missing", meta=metadata())
         filters: list[dict[str, Any]] = [{"mine": value} for value in (*GIVEN, "earlier")]
         filters += [{"mine": "a", "other": 0}, {"other": 1}, {"other": 1, "mine": None}, {"nobody's": 1}]
-        without = await found(face, filters)
-        await face.do("setup", searchable=["mine", "other"])
-        assert await found(face, filters) == without
+        without = await found(client, filters)
+        await client.do("setup", searchable=["mine", "other"])
+        assert await found(client, filters) == without
 
 
-async def test_any_key_can_be_searched_by(own_store: Store, colour: str) -> None:
+async def test_any_key_can_be_searched_by(own_store: Store, api: str) -> None:
     keys = [*KEYS, *SIMILAR]
     with opened(own_store) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for number, key in enumerate(keys):
             meta: Any = {**metadata(), "thread_id": None, key: f"value {number}"}
-            await put(face, next_uuid(), thread_id=f"t{number}", meta=meta)
+            await put(client, next_uuid(), thread_id=f"t{number}", meta=meta)
         filters = [{key: value} for number, key in enumerate(keys) for value in (f"value {number}", "loop", None)]
-        without = await found(face, filters)
-        await face.do("setup", searchable=keys)
-        assert await found(face, filters) == without
+        without = await found(client, filters)
+        await client.do("setup", searchable=keys)
+        assert await found(client, filters) == without
         shown = searchable_keys(keys)
         assert len({index_of(key).lower() for key in shown}) == len(keys)
         assert all(len(index_of(key)) <= 63 for key in shown)
         assert index_of("user_id") == "searchable_user_id"
 
 
-async def test_what_a_store_does_not_show_is_found_too(own_store: Store, colour: str) -> None:
+async def test_what_a_store_does_not_show_is_found_too(own_store: Store, api: str) -> None:
     filters: list[dict[str, Any]] = [{key: value} for key in ("user", "team", "nobody's") for value in ("a", "b", None)]
     with opened(own_store) as plain:
-        face = Face(plain, colour)
-        await face.do("setup", searchable=["user", "team", "nobody's"])
+        client = Client(plain, api)
+        await client.do("setup", searchable=["user", "team", "nobody's"])
         for user in "aab":
-            await put(face, next_uuid(), thread_id=next_uuid(), meta=metadata(user=user, team=user))
-    with opened(own_store, serde=AES, previous_serdes=[plain.serde], clear_metadata=["team"]) as saver:
-        face = Face(saver, colour)
+            await put(client, next_uuid(), thread_id=next_uuid(), meta=metadata(user=user, team=user))
+    with opened(own_store, serde=AES, previous_serdes=[plain.serde], plaintext_metadata=["team"]) as saver:
+        client = Client(saver, api)
         others: list[Any] = ["a", "b", "b", float("nan"), "long " * 100]
         for other in others:
-            await put(face, next_uuid(), thread_id=next_uuid(), meta=metadata(user=other, team=other))
-        searched = await found(face, filters)
+            await put(client, next_uuid(), thread_id=next_uuid(), meta=metadata(user=other, team=other))
+        searched = await found(client, filters)
         drop_all(own_store)
-        assert await found(face, filters) == searched
-        assert [await face.do("count_threads", filter=filter) for filter in filters] == [3, 3, 0, 3, 3, 0, 0, 0, 8]
+        assert await found(client, filters) == searched
+        assert [await client.do("count_threads", filter=filter) for filter in filters] == [3, 3, 0, 3, 3, 0, 0, 0, 8]
 
 
-async def test_only_the_newest_checkpoint_of_a_thread_counts(own_store: Store, colour: str) -> None:
+async def test_only_the_newest_checkpoint_of_a_thread_counts(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
-        face = Face(saver, colour)
-        await face.do("setup", searchable=["user"])
+        client = Client(saver, api)
+        await client.do("setup", searchable=["user"])
         for thread_id, users in {"a": "xy", "b": "yx", "c": "xx"}.items():
             for user in users:
-                await put(face, next_uuid(), thread_id=thread_id, meta=metadata(user=user))
-        await put(face, next_uuid(), thread_id="a", ns="sub:1", meta=metadata(user="x"))
+                await put(client, next_uuid(), thread_id=thread_id, meta=metadata(user=user))
+        await put(client, next_uuid(), thread_id="a", ns="sub:1", meta=metadata(user="x"))
         for ns in ("one", "two"):
-            await put(face, next_uuid(), thread_id="subgraphs", ns=ns, meta=metadata(user="x" if ns == "one" else "y"))
-        await put_delta_chain(face, next_uuid, 4, {1})
-        await face.prune(["thread"])
+            await put(
+                client, next_uuid(), thread_id="subgraphs", ns=ns, meta=metadata(user="x" if ns == "one" else "y")
+            )
+        await put_delta_chain(client, next_uuid, 4, {1})
+        await client.prune(["thread"])
         expected: dict[str | None, list[str]] = {"x": ["subgraphs", "c", "b"], "y": ["a"], None: ["thread"]}
         for wanted, threads in expected.items():
-            assert [each.thread_id for each in await face.collect("threads", filter={"user": wanted})] == threads
-            assert await face.do("count_threads", filter={"user": wanted}) == len(threads)
+            assert [each.thread_id for each in await client.collect("threads", filter={"user": wanted})] == threads
+            assert await client.do("count_threads", filter={"user": wanted}) == len(threads)
 
 
 async def test_pages_prefixes_tenants_and_kinds_hold_the_same(
-    own_store: Store, colour: str, monkeypatch: pytest.MonkeyPatch
+    own_store: Store, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
     tenants = ("", "acme", "acme2")
     filters: list[dict[str, Any]] = [{"team": "blue"}, {"team": "red", "source": "loop"}, {"team": None}]
     prefixes = ("", "t1", "\x1e", "none")
     with opened(own_store) as saver:
-        await Face(saver, colour).do("setup", searchable=["source"])
-        faces = [Face(saver.for_tenant(tenant) if tenant else saver, colour) for tenant in tenants]
+        await Client(saver, api).do("setup", searchable=["source"])
+        faces = [Client(saver.for_tenant(tenant) if tenant else saver, api) for tenant in tenants]
         for number in range(24):
             team: dict[str, Any] = {"team": "blue" if number % 2 else "red"} if number % 7 else {}
             await put(faces[number % 3], next_uuid(), thread_id=f"t{number}", meta=metadata(**team))
@@ -136,9 +138,9 @@ async def test_pages_prefixes_tenants_and_kinds_hold_the_same(
                 own: Any = faces[number % 3].saver
                 own._driver.run(copy_thread(own._dialect, f"t{number}", thread_of("session", str(number))))
         await faces[0].copy_thread("t3", "copy")  # Has the same newest id.
-        without = [await found(face, filters, prefixes) for face in faces]
+        without = [await found(client, filters, prefixes) for client in faces]
         await faces[1].do("setup", searchable=["team"])
-        assert [await found(face, filters, prefixes) for face in faces] == without
+        assert [await found(client, filters, prefixes) for client in faces] == without
         for page in (1, 2):
             seen: list[Any] = []
             while found_now := await faces[0].collect(
@@ -148,31 +150,31 @@ async def test_pages_prefixes_tenants_and_kinds_hold_the_same(
             assert [(each.thread_id, each.newest.checkpoint_id) for each in seen] == without[0][2]
 
 
-async def test_an_index_that_is_gone_is_not_missed(own_store: Store, colour: str) -> None:
+async def test_an_index_that_is_gone_is_not_missed(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
-        face = Face(saver, colour)
-        await face.do("setup", searchable=["user"])
-        await put(face, next_uuid(), meta=metadata(user="a"))
+        client = Client(saver, api)
+        await client.do("setup", searchable=["user"])
+        await put(client, next_uuid(), meta=metadata(user="a"))
         drop_all(own_store)
-        assert await face.do("count_threads", filter={"user": "a"}) == 1
-        assert len(await face.collect("threads", filter={"user": "a"})) == 1
+        assert await client.do("count_threads", filter={"user": "a"}) == 1
+        assert len(await client.collect("threads", filter={"user": "a"})) == 1
 
 
-async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store, colour: str) -> None:
+async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
-        await Face(saver, colour).do("setup", searchable=["user", "team"])
+        await Client(saver, api).do("setup", searchable=["user", "team"])
     with closing(Database(own_store).connect()) as writer, opened(own_store) as saver:
         writer.execute(
             "BEGIN IMMEDIATE" if own_store.kind == "sqlite" else "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
         )
-        await asyncio.wait_for(Face(saver, colour).do("setup", searchable=["team", "user"]), timeout=20)
+        await asyncio.wait_for(Client(saver, api).do("setup", searchable=["team", "user"]), timeout=20)
 
 
-async def test_keys_are_a_list_of_texts(own_store: Store, colour: str) -> None:
+async def test_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         for wrong in ("user", [5], [None]):
             with pytest.raises(ConfigError, match="searchable is a list"):
-                await Face(saver, colour).do("setup", searchable=wrong)
+                await Client(saver, api).do("setup", searchable=wrong)
 
 
 def drop_all(store: Store) -> None:

@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from tests.behaviour.helpers import LONG, config, get, id_of, metadata, new_versions, next_uuid, put
 from tests.invariants import check_invariants
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 STEPS = 60
 AT_LEAST = 2_000
@@ -25,7 +25,7 @@ SNAPSHOT_EVERY = 9
 KEPT = "kept"
 
 
-class Counted(Face):
+class Counted(Client):
     """Counts the calls that write or delete."""
 
     calls = 0
@@ -38,8 +38,8 @@ class Counted(Face):
 class Run:
     """A writer of one thread: what it has begun to store, what was acknowledged, and what that is."""
 
-    def __init__(self, face: Face, thread_id: str, *, delta: bool = False) -> None:
-        self.face = face
+    def __init__(self, client: Client, thread_id: str, *, delta: bool = False) -> None:
+        self.client = client
         self.thread_id = thread_id
         self.begun: list[str] = []
         self.stored: list[str] = []
@@ -65,27 +65,27 @@ class Run:
         self.begun.append(name)
         self.run_ids[name] = run_id
         options: dict[str, Any] = {"versions": self._versions, "new": new, "meta": meta}
-        self._where = await put(self.face, name, values, parent=self._where, thread_id=self.thread_id, **options)
+        self._where = await put(self.client, name, values, parent=self._where, thread_id=self.thread_id, **options)
         self.stored.append(name)
-        await self.face.put_writes(self._where, [("delta", number), ("other", [LONG])], "task")
+        await self.client.put_writes(self._where, [("delta", number), ("other", [LONG])], "task")
 
     async def find(self, number: int) -> None:
         """The newest checkpoint is there, whole, with its writes and its history."""
         assert self._where is not None
-        found = await get(self.face, config(self.thread_id))
+        found = await get(self.client, config(self.thread_id))
         assert found.config == self._where
         values = dict(found.checkpoint["channel_values"])
         assert values.pop("delta", None) == (_DeltaSnapshot(number) if self._delta and number == self._since else None)
         assert values == self._values(number)
         assert found.pending_writes == [("task", "delta", number), ("task", "other", [LONG])]
         if self._delta and number != self._since:
-            history = await self.face.history(self._where, ["delta"])
+            history = await self.client.history(self._where, ["delta"])
             writes = [("task", "delta", each) for each in range(self._since, number)]
             assert history == {"delta": {"writes": writes, "seed": _DeltaSnapshot(self._since)}}
 
     async def there(self) -> list[str]:
         """The ids in the thread, oldest first; all of them can be read."""
-        found = await self.face.all(config(self.thread_id))
+        found = await self.client.all(config(self.thread_id))
         for each in found:
             number = each.metadata["step"]
             values = {name: each.checkpoint["channel_values"][name] for name in self._values(number)}
@@ -108,20 +108,20 @@ async def again_and_again(call: Callable[[], Awaitable[object]], over: asyncio.E
     raise AssertionError
 
 
-async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store, face: Face) -> None:
-    face = Counted(face.saver, face.colour)
+async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store, client: Client) -> None:
+    client = Counted(client.saver, client.api)
     over = asyncio.Event()
     dice = random.Random(7)
-    bystander = Run(face, "bystander", delta=True)
+    bystander = Run(client, "bystander", delta=True)
     for number in range(20):
         await bystander.step(number)
-    before = [each async for each in face.list(config("bystander"))]
+    before = [each async for each in client.list(config("bystander"))]
 
-    pruned = [Run(face, f"pruned {number}", delta=number % 2 == 1) for number in range(4)]
-    cleaned = [Run(face, f"cleaned {number}") for number in range(4)]
-    copied = [Run(face, f"copied {number}") for number in range(2)]
-    deleted = [Run(face, f"deleted {number}") for number in range(3)]
-    mixed = [Run(face, f"mixed {number}") for number in range(3)]
+    pruned = [Run(client, f"pruned {number}", delta=number % 2 == 1) for number in range(4)]
+    cleaned = [Run(client, f"cleaned {number}") for number in range(4)]
+    copied = [Run(client, f"copied {number}") for number in range(2)]
+    deleted = [Run(client, f"deleted {number}") for number in range(3)]
+    mixed = [Run(client, f"mixed {number}") for number in range(3)]
 
     finished: set[str] = set()  # Runs that may be deleted,
     gone: set[str] = set()  # and those that were.
@@ -145,20 +145,20 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
     async def prune() -> None:
         threads = [each.thread_id for each in [*pruned, *mixed]]
         dice.shuffle(threads)
-        await face.prune(threads)
+        await client.prune(threads)
 
     async def clean() -> None:
         runs = sorted(finished - gone - {KEPT})
         dice.shuffle(runs)
-        await face.delete_for_runs(runs)
+        await client.delete_for_runs(runs)
         gone.update(runs)
 
     async def copy() -> None:
         """A copy has all that was stored when it began, and nothing that came after its end."""
         run = dice.choice([*copied, *mixed])
         stored = len(run.stored)
-        target = Run(face, f"copy {next(copies)}")
-        await face.copy_thread(run.thread_id, target.thread_id)
+        target = Run(client, f"copy {next(copies)}")
+        await client.copy_thread(run.thread_id, target.thread_id)
         begun = len(run.begun)
         there = await target.there()
         if run in copied:
@@ -167,12 +167,12 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
             assert len(there) <= begun
         elif stored:
             assert there
-        await face.delete_thread(target.thread_id)
+        await client.delete_thread(target.thread_id)
         assert await target.there() == []
 
     async def delete() -> None:
         run = dice.choice(deleted)
-        await face.delete_thread(run.thread_id)
+        await client.delete_thread(run.thread_id)
         since_deletion[run.thread_id] = len(run.begun)
 
     async def read() -> None:
@@ -192,9 +192,9 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
         over.set()
         times: Sequence[int] = await asyncio.gather(*maintenance)
     assert min(times) > 3
-    assert face.calls >= AT_LEAST
+    assert client.calls >= AT_LEAST
 
-    assert [each async for each in face.list(config("bystander"))] == before
+    assert [each async for each in client.list(config("bystander"))] == before
     for run in copied:
         assert await run.there() == run.stored
     for run in pruned:
@@ -216,9 +216,9 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
 
     # When nobody writes, a prune leaves one checkpoint, and a deletion nothing.
     for run in [*pruned, *mixed, *cleaned]:
-        await face.prune([run.thread_id])
+        await client.prune([run.thread_id])
         assert await run.there() == run.stored[-1:]
     for run in deleted:
-        await face.delete_thread(run.thread_id)
+        await client.delete_thread(run.thread_id)
         assert await run.there() == []
     assert len(check_invariants(store).checkpoints) < len(tables.checkpoints)

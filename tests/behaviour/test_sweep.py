@@ -18,11 +18,11 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention, Swept
 from langgraph_checkpoint_custom.retention import sweep_operations
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, metadata
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.graphs.plain import plain
 from tests.graphs.running import Thread
 from tests.graphs.scenarios import SCENARIOS
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 DAY = timedelta(days=1)
 
@@ -41,14 +41,14 @@ def ids(saver: CheckpointSaver, thread_id: str, ns: str = "") -> list[str]:
     return sorted(found.checkpoint["id"] for found in saver.list(config(thread_id, None, ns)))
 
 
-def swept(saver: CheckpointSaver, colour: str, keep: Retention, *, dry_run: bool = False) -> Swept:
-    if colour == "sync":
+def swept(saver: CheckpointSaver, api: str, keep: Retention, *, dry_run: bool = False) -> Swept:
+    if api == "sync":
         return saver.sweep(keep, dry_run=dry_run)
     return asyncio.run(saver.asweep(keep, dry_run=dry_run))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_idle_threads_go_whole(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_idle_threads_go_whole(saver: CheckpointSaver, api: str) -> None:
     for name, days in (("old", 40), ("new", 20)):
         for number in (1, 2):
             last = put(saver, name, number, days=days)
@@ -56,14 +56,14 @@ def test_idle_threads_go_whole(saver: CheckpointSaver, colour: str) -> None:
     put(saver, "active", 1, days=40)
     put(saver, "active", 2, days=0)
     keep = Retention(older_than=30 * DAY)
-    expected = swept(saver, colour, keep, dry_run=True)
+    expected = swept(saver, api, keep, dry_run=True)
     assert ids(saver, "old") == ["000001", "000002"]
-    done = swept(saver, colour, keep)
+    done = swept(saver, api, keep)
     assert done == expected
     assert (done.threads, done.deleted_threads, done.deleted_checkpoints) == (3, 1, 2)
     assert done.freed_bytes > 0
     assert (ids(saver, "old"), len(ids(saver, "new")), len(ids(saver, "active"))) == ([], 2, 2)
-    assert swept(saver, colour, keep).deleted_threads == 0
+    assert swept(saver, api, keep).deleted_threads == 0
 
 
 def test_a_subgraph_counts_as_activity(saver: CheckpointSaver) -> None:
@@ -73,15 +73,15 @@ def test_a_subgraph_counts_as_activity(saver: CheckpointSaver) -> None:
     assert saver.sweep(Retention(older_than=DAY / 2)).deleted_threads == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_the_newest_checkpoints_stay(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_the_newest_checkpoints_stay(saver: CheckpointSaver, api: str) -> None:
     for number in range(1, 8):
         put(saver, "t", number)
     for number in (1, 2):
         put(saver, "short", number)
     keep = Retention(keep_last=3)
-    assert swept(saver, colour, keep, dry_run=True).deleted_checkpoints == 4
-    done = swept(saver, colour, keep)
+    assert swept(saver, api, keep, dry_run=True).deleted_checkpoints == 4
+    done = swept(saver, api, keep)
     assert (done.deleted_threads, done.deleted_checkpoints) == (0, 4)
     assert ids(saver, "t") == ["000005", "000006", "000007"]
     assert ids(saver, "short") == ["000001", "000002"]
@@ -101,14 +101,14 @@ def test_what_has_a_label_stays_with_its_thread(saver: CheckpointSaver) -> None:
     assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_the_store_stays_below_a_size(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_the_store_stays_below_a_size(saver: CheckpointSaver, api: str) -> None:
     for number in range(1, 6):
         put(saver, f"t{number}", number)
-    whole = swept(saver, colour, Retention(max_bytes=10**9))
+    whole = swept(saver, api, Retention(max_bytes=10**9))
     assert whole.deleted_threads == 0
     limit = whole.kept_bytes * 3 // 5 + 20
-    done = swept(saver, colour, Retention(max_bytes=limit))
+    done = swept(saver, api, Retention(max_bytes=limit))
     assert done.deleted_threads == 2
     assert done.kept_bytes <= limit
     # The ones whose newest checkpoints are the newest.
@@ -134,18 +134,18 @@ def test_tenants_sweep_their_own(saver: CheckpointSaver) -> None:
     assert (ids(acme, "t"), ids(saver, "t")) == (["000001"], [])
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_all_threads_are_those_of_all_tenants(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_all_threads_are_those_of_all_tenants(saver: CheckpointSaver, api: str) -> None:
     """With `max_bytes`, each has as many."""
     everybody = [saver, *map(saver.for_tenant, ("acme", "other"))]
     for one in everybody:
         for step in range(1, 4):
             put(one, "t", step)
             put(one, "u", step)
-    face = Face(saver, colour)
-    tried = asyncio.run(face.do("sweep", Retention(keep_last=1), dry_run=True))
+    client = Client(saver, api)
+    tried = asyncio.run(client.do("sweep", Retention(keep_last=1), dry_run=True))
     assert (tried.threads, tried.deleted_checkpoints) == (6, 12)
-    swept = asyncio.run(face.do("sweep", Retention(keep_last=1)))
+    swept = asyncio.run(client.do("sweep", Retention(keep_last=1)))
     assert (swept.threads, swept.deleted_threads, swept.deleted_checkpoints) == (6, 0, 12)
     assert [ids(one, name) for one in everybody for name in "tu"] == [["000003"]] * 6
     bytes_of_all = saver.sweep(Retention(max_bytes=10**6)).kept_bytes

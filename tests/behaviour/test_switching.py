@@ -267,11 +267,11 @@ def test_a_callers_transaction_in_memory_stays_the_callers() -> None:
 
 
 def _refused(saver: CheckpointSaver) -> Any:
-    from langgraph_checkpoint_custom.engine.operation import Statement, Trip, operation
+    from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement, operation
 
     @operation("write")
     def fail() -> Any:
-        yield Trip((Statement("nothing", "INSERT INTO nothing VALUES (1)", {}),))
+        yield RoundTrip((Statement("nothing", "INSERT INTO nothing VALUES (1)", {}),))
 
     return fail()
 

@@ -28,17 +28,17 @@ from tests.behaviour.helpers import (
     put_delta_chain,
 )
 from tests.graphs.scenarios.parts import Log, chain, says
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 TENANTS = ["", "acme", "acme2", "ACME", "a%me", "acme/", "äcme", "'); DROP TABLE checkpoints"]
 
 
-def faces(face: Face) -> list[Face]:
+def faces(client: Client) -> list[Client]:
     """The store as each tenant sees it, and without one."""
-    return [Face(face.saver.for_tenant(tenant) if tenant else face.saver, face.colour) for tenant in TENANTS]  # type: ignore[attr-defined]
+    return [Client(client.saver.for_tenant(tenant) if tenant else client.saver, client.api) for tenant in TENANTS]  # type: ignore[attr-defined]
 
 
-async def fill(own: Face, number: int) -> None:
+async def fill(own: Client, number: int) -> None:
     """The same ids for everybody, and values of one's own."""
     meta = metadata(number, run_id="run", thread_id="thread")
     first = await put(own, "1", {"a": [LONG, number]}, versions={"a": "1"}, meta=meta)
@@ -47,15 +47,15 @@ async def fill(own: Face, number: int) -> None:
     await put(own, "3", {"s": number}, ns="sub", meta=meta)
 
 
-async def seen(own: Face) -> list[Any]:
+async def seen(own: Client) -> list[Any]:
     """Everything that can be seen."""
     pages = [await own.all(None), await own.all(anywhere()), await own.all(None, filter={"thread_id": "thread"})]
     alone = [await get(own, where) for where in (config(), config(checkpoint_id="1"), config(ns="sub"))]
     return [*itertools.chain(*pages), *alone]
 
 
-async def test_tenants_see_nothing_of_each_other(face: Face) -> None:
-    all_faces = faces(face)
+async def test_tenants_see_nothing_of_each_other(client: Client) -> None:
+    all_faces = faces(client)
     for number, own in enumerate(all_faces):
         assert await own.all(None) == []
         await fill(own, number)
@@ -71,8 +71,8 @@ async def test_tenants_see_nothing_of_each_other(face: Face) -> None:
 
 
 @pytest.mark.parametrize("what", ["prune", "delete_thread", "delete_for_runs", "copy_thread"])
-async def test_tenants_change_nothing_of_each_other(face: Face, what: str) -> None:
-    all_faces = faces(face)
+async def test_tenants_change_nothing_of_each_other(client: Client, what: str) -> None:
+    all_faces = faces(client)
     for number, own in enumerate(all_faces):
         await fill(own, number)
     before = [await seen(own) for own in all_faces]
@@ -98,8 +98,8 @@ async def test_tenants_change_nothing_of_each_other(face: Face, what: str) -> No
                 assert await seen(other) == earlier
 
 
-async def test_pages_histories_and_claims_are_the_tenants(face: Face) -> None:
-    own, other = faces(face)[1:3]
+async def test_pages_histories_and_claims_are_the_tenants(client: Client) -> None:
+    own, other = faces(client)[1:3]
     for number in range(60):
         await put(own, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(number))
         await put(other, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(-number))
@@ -113,21 +113,21 @@ async def test_pages_histories_and_claims_are_the_tenants(face: Face) -> None:
     with own.saver.claim("thread", owner="me"):  # type: ignore[attr-defined]
         with pytest.raises(ThreadBusy, match="thread 'thread' is claimed by 'me'"):
             own.saver.claim("thread").__enter__()  # type: ignore[attr-defined]
-        with other.saver.claim("thread"), face.saver.claim("thread"):  # type: ignore[attr-defined]
+        with other.saver.claim("thread"), client.saver.claim("thread"):  # type: ignore[attr-defined]
             pass
 
 
-async def test_graphs_run_for_a_tenant(face: Face) -> None:
+async def test_graphs_run_for_a_tenant(client: Client) -> None:
     where: Any = {"configurable": {"thread_id": "thread"}}
-    for own, name in zip(faces(face), TENANTS, strict=True):
+    for own, name in zip(faces(client), TENANTS, strict=True):
         graph = chain(Log, one=says(f"for {name}")).compile(checkpointer=own.saver)
         for turn in range(2):
             assert (await graph.ainvoke({"log": [f"{name} {turn}"]}, where))["log"][0] == f"{name} 0"
         assert len([state async for state in graph.aget_state_history(where)]) == 6
 
 
-async def test_errors_name_the_thread_as_the_caller_does(face: Face, database: Database) -> None:
-    own = faces(face)[1]
+async def test_errors_name_the_thread_as_the_caller_does(client: Client, database: Database) -> None:
+    own = faces(client)[1]
     await put(own, "1", {"a": [LONG]})
     database.run("UPDATE blobs SET value = :value", value=b"\xc1")
     with pytest.raises(CorruptCheckpoint) as caught:
@@ -142,10 +142,10 @@ def test_what_cannot_be_a_tenant(saver: CheckpointSaver, name: Any) -> None:
         saver.for_tenant(name)
 
 
-async def test_no_thread_id_reaches_into_a_tenant(face: Face) -> None:
-    own = faces(face)[1]
+async def test_no_thread_id_reaches_into_a_tenant(client: Client) -> None:
+    own = faces(client)[1]
     await put(own, "1")
-    for outside in (face, faces(face)[2]):
+    for outside in (client, faces(client)[2]):
         for thread_id in ("\x1facme\x1fthread", "\x1f", "\x1f\x1f"):
             with pytest.raises(ConfigError, match="U\\+001F"):
                 await outside.get_tuple(config(thread_id))
@@ -160,8 +160,8 @@ async def test_no_thread_id_reaches_into_a_tenant(face: Face) -> None:
     assert ids_of(await own.all(None)) == ["1"]
 
 
-async def test_the_longest_keys_fit_beside_the_longest_tenant(face: Face) -> None:
-    own = Face(face.saver.for_tenant("t" * MAX_TENANT), face.colour)  # type: ignore[attr-defined]
+async def test_the_longest_keys_fit_beside_the_longest_tenant(client: Client) -> None:
+    own = Client(client.saver.for_tenant("t" * MAX_TENANT), client.api)  # type: ignore[attr-defined]
     thread_id, ns, channel = "i" * MAX_THREAD_ID, "n" * MAX_NAMESPACE, "c" * MAX_CHANNEL
     values, versions = {channel: [1]}, {channel: "v" * MAX_ID}
     await put(own, "9" * MAX_ID, values, thread_id=thread_id, ns=ns, versions=versions)
@@ -200,11 +200,11 @@ def rows(url: str, *before: str) -> dict[str, list[str]]:
         return {table: [row[0] for row in connection.execute(query.format(table))] for table in TABLES}
 
 
-async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, role: str, colour: str) -> None:
+async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, role: str, api: str) -> None:
     as_role = f"{postgres_url}&options=-c%20role%3D{role}"
     with PostgresSaver(as_role) as saver:
         for name in ("", "acme", "other"):
-            own = Face(saver.for_tenant(name) if name else saver, colour)
+            own = Client(saver.for_tenant(name) if name else saver, api)
             await fill(own, 1)
             assert len(await own.all(None)) == 3
             (own.saver.claim("thread")).__enter__()._stopped.set()  # type: ignore[attr-defined]
@@ -224,23 +224,23 @@ async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, 
 
 
 async def test_a_role_of_one_tenant_cannot_reach_another_whatever_it_sets(
-    postgres_url: str, role: str, colour: str
+    postgres_url: str, role: str, api: str
 ) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("INSERT INTO langgraph_checkpoint.tenant_roles (role, tenant) VALUES (%s, 'acme')", [role])
     as_role = f"{postgres_url}&options=-c%20role%3D{role}"
     with PostgresSaver(postgres_url) as saver:
         for name in ("", "acme", "other"):
-            await fill(Face(saver.for_tenant(name) if name else saver, colour), 1)
+            await fill(Client(saver.for_tenant(name) if name else saver, api), 1)
         await saver.aclose()
     for told in ("SELECT 1", "SET langgraph_checkpoint_custom.tenant = 'other'"):
         assert rows(as_role, told)["checkpoints"] == ["\x1facme\x1fthread"]
     with PostgresSaver(as_role) as saver:
-        own = Face(saver.for_tenant("acme"), colour)
+        own = Client(saver.for_tenant("acme"), api)
         await put(own, "4")
         assert len(await own.all(None)) == 4
         for name in ("", "other"):
-            foreign = Face(saver.for_tenant(name) if name else saver, colour)
+            foreign = Client(saver.for_tenant(name) if name else saver, api)
             assert await foreign.all(None) == []
             with pytest.raises(Exception, match="row-level security"):
                 await put(foreign, "5")
@@ -267,25 +267,25 @@ def test_a_store_with_tables_for_tenants_is_one_store(store: Store) -> None:
         assert own.for_tenant("other").for_tenant("acme").get_tuple(config()) is None
 
 
-async def test_the_tenants_that_have_threads_are_named(face: Face) -> None:
-    assert await face.do("tenants") == []
+async def test_the_tenants_that_have_threads_are_named(client: Client) -> None:
+    assert await client.do("tenants") == []
     names = ["a", "a b", "a!", "acme", "b", "z\U0010ffff"]
     for name in reversed(names):
         for thread_id in ("1", "2"):
-            own = Face(face.saver.for_tenant(name), face.colour)  # type: ignore[attr-defined]
+            own = Client(client.saver.for_tenant(name), client.api)  # type: ignore[attr-defined]
             await put(own, "1", thread_id=thread_id)
-    await put(face, "1")
-    await put(face, "1", thread_id="zzz")
-    assert await face.do("tenants") == names
-    assert await Face(face.saver.for_tenant("a"), face.colour).do("tenants") == ["a"]  # type: ignore[attr-defined]
-    assert await Face(face.saver.for_tenant("x"), face.colour).do("tenants") == []  # type: ignore[attr-defined]
+    await put(client, "1")
+    await put(client, "1", thread_id="zzz")
+    assert await client.do("tenants") == names
+    assert await Client(client.saver.for_tenant("a"), client.api).do("tenants") == ["a"]  # type: ignore[attr-defined]
+    assert await Client(client.saver.for_tenant("x"), client.api).do("tenants") == []  # type: ignore[attr-defined]
 
 
-async def test_the_end_of_a_tenants_block_closes_nothing(face: Face, next_id: NextId) -> None:
-    saver = face.saver
+async def test_the_end_of_a_tenants_block_closes_nothing(client: Client, next_id: NextId) -> None:
+    saver = client.saver
     assert isinstance(saver, CheckpointSaver)
-    where = await put(face, next_id())
-    if face.colour == "async":
+    where = await put(client, next_id())
+    if client.api == "async":
         async with saver.for_tenant("acme") as tenants:
             await tenants.aget_tuple(where)
         await saver.for_tenant("acme").aclose()
@@ -293,5 +293,5 @@ async def test_the_end_of_a_tenants_block_closes_nothing(face: Face, next_id: Ne
         with saver.for_tenant("acme") as tenants:
             await asyncio.to_thread(tenants.get_tuple, where)
         saver.for_tenant("acme").close()
-    assert await get(face, where)
-    assert await Face(tenants, face.colour).get_tuple(where) is None
+    assert await get(client, where)
+    assert await Client(tenants, client.api).get_tuple(where) is None

@@ -29,7 +29,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.parts import AnyGraph, Log, chain, says
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 def names(found: Any) -> list[str]:
@@ -39,12 +39,12 @@ def names(found: Any) -> list[str]:
 # Threads
 
 
-async def test_threads_come_with_their_newest_checkpoints_newest_first(face: Face, next_id: NextId) -> None:
-    a = await put_chain(face, next_id, 3, thread_id="a")
-    await put_chain(face, next_id, 2, thread_id="b")
-    await put(face, next_id(), thread_id="a", ns="sub:1")
-    where = await put(face, next_id(), {"v": [LONG]}, thread_id="ä", meta=metadata(7, run_id="run", user="u"))
-    found = await face.collect("threads")
+async def test_threads_come_with_their_newest_checkpoints_newest_first(client: Client, next_id: NextId) -> None:
+    a = await put_chain(client, next_id, 3, thread_id="a")
+    await put_chain(client, next_id, 2, thread_id="b")
+    await put(client, next_id(), thread_id="a", ns="sub:1")
+    where = await put(client, next_id(), {"v": [LONG]}, thread_id="ä", meta=metadata(7, run_id="run", user="u"))
+    found = await client.collect("threads")
     assert names(found) == ["ä", "b", "a"]
     assert found[0] == ThreadRecord(
         "ä",
@@ -64,7 +64,7 @@ async def test_threads_come_with_their_newest_checkpoints_newest_first(face: Fac
 
 @pytest.mark.parametrize("reach", [1000, 1], ids=["near", "one by one"])
 async def test_the_pages_of_threads_hold_each_once(
-    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch, reach: int
+    client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
     for name in ("NEAR", "RECENT", "FILTERED"):
@@ -72,44 +72,44 @@ async def test_the_pages_of_threads_hold_each_once(
     monkeypatch.setattr(core_threads, "FARTHER", 2)
     for number in range(10):
         for thread_id in (f"t{number}", f"t{(number * 7) % 10}"):
-            await put(face, next_id(), thread_id=thread_id, meta=metadata(number, even=number % 2 == 0))
-    await face.copy_thread("t3", "copy")  # Has the same newest id.
-    expected = names(await face.collect("threads"))
+            await put(client, next_id(), thread_id=thread_id, meta=metadata(number, even=number % 2 == 0))
+    await client.copy_thread("t3", "copy")  # Has the same newest id.
+    expected = names(await client.collect("threads"))
     assert len(expected) == len(set(expected)) == 11
     by_age = sorted(
-        ((id_of(found), found.config["configurable"]["thread_id"]) for found in await face.all(None)), reverse=True
+        ((id_of(found), found.config["configurable"]["thread_id"]) for found in await client.all(None)), reverse=True
     )
     assert expected == list(dict.fromkeys(thread_id for _, thread_id in by_age))
     for filter in (None, {"source": "loop"}):
-        assert names(await face.collect("threads", filter=filter)) == expected
-        assert names(await face.collect("threads", filter=filter, limit=4)) == expected[:4]
+        assert names(await client.collect("threads", filter=filter)) == expected
+        assert names(await client.collect("threads", filter=filter, limit=4)) == expected[:4]
         seen: list[ThreadRecord] = []
-        while page := await face.collect("threads", filter=filter, limit=2, before=seen[-1] if seen else None):
+        while page := await client.collect("threads", filter=filter, limit=2, before=seen[-1] if seen else None):
             seen += page
         assert names(seen) == expected
-    assert await face.collect("threads", limit=0) == []
+    assert await client.collect("threads", limit=0) == []
     newest = by_age[0][0]  # Of two.
-    assert names(await face.collect("threads", before=config(checkpoint_id=newest))) == expected[2:]
+    assert names(await client.collect("threads", before=config(checkpoint_id=newest))) == expected[2:]
 
 
 async def test_threads_are_found_behind_a_busy_one(
-    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch
+    client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for thread_id in "abc":
-        await put(face, next_id(), thread_id=thread_id)
-    await put_chain(face, next_id, 30, thread_id="busy")
+        await put(client, next_id(), thread_id=thread_id)
+    await put_chain(client, next_id, 30, thread_id="busy")
     for reach in (1, 20, 32, 33, 34, 1000):
         monkeypatch.setattr(core_threads, "NEAR", reach)
         monkeypatch.setattr(core_threads, "RECENT", reach)
         for limit in (1, 2, 4, 5):
-            assert names(await face.collect("threads", limit=limit)) == ["busy", "c", "b", "a"][:limit]
+            assert names(await client.collect("threads", limit=limit)) == ["busy", "c", "b", "a"][:limit]
 
 
-async def test_a_filter_is_about_the_newest_checkpoint(face: Face, next_id: NextId) -> None:
+async def test_a_filter_is_about_the_newest_checkpoint(client: Client, next_id: NextId) -> None:
     for thread_id, users in {"a": ["x", "y"], "b": ["y", "x"], "c": ["x" * 300]}.items():
         for user in users:
-            await put(face, next_id(), thread_id=thread_id, meta=metadata(user=user))
-    await put(face, next_id(), thread_id="d", ns="", meta=metadata())
+            await put(client, next_id(), thread_id=thread_id, meta=metadata(user=user))
+    await put(client, next_id(), thread_id="d", ns="", meta=metadata())
     for filter, expected in (
         ({"user": "x"}, ["b"]),
         ({"user": "y"}, ["a"]),
@@ -119,44 +119,44 @@ async def test_a_filter_is_about_the_newest_checkpoint(face: Face, next_id: Next
         ({"user": "z"}, []),
         ({}, ["d", "c", "b", "a"]),
     ):
-        assert names(await face.collect("threads", filter=filter)) == expected
-        assert await face.do("count_threads", filter=filter) == len(expected)
-    assert await face.do("count_threads") == 4
+        assert names(await client.collect("threads", filter=filter)) == expected
+        assert await client.do("count_threads", filter=filter) == len(expected)
+    assert await client.do("count_threads") == 4
     with pytest.raises(ConfigError, match="'user'"):
-        await face.collect("threads", filter={"user": object()})
+        await client.collect("threads", filter={"user": object()})
 
 
-async def test_a_thread_of_subgraphs_alone_and_a_hidden_past_are_no_trouble(face: Face, next_id: NextId) -> None:
-    await put(face, next_id(), thread_id="low", ns="a")
-    await put(face, next_id(), thread_id="low", ns="b")
-    await put_delta_chain(face, next_id, 4, {1})
-    await face.prune(["thread"])
-    found = await face.collect("threads")
+async def test_a_thread_of_subgraphs_alone_and_a_hidden_past_are_no_trouble(client: Client, next_id: NextId) -> None:
+    await put(client, next_id(), thread_id="low", ns="a")
+    await put(client, next_id(), thread_id="low", ns="b")
+    await put_delta_chain(client, next_id, 4, {1})
+    await client.prune(["thread"])
+    found = await client.collect("threads")
     assert [(each.thread_id, each.newest.checkpoint_ns) for each in found] == [("thread", ""), ("low", "a")]
-    assert names(await face.collect("threads", filter={"source": "loop"})) == ["thread", "low"]
-    assert await face.do("count_threads") == 2
+    assert names(await client.collect("threads", filter={"source": "loop"})) == ["thread", "low"]
+    assert await client.do("count_threads") == 2
 
 
-async def test_a_thread_exists_or_not(face: Face, next_id: NextId) -> None:
-    await put(face, next_id(), thread_id="5")
-    await face.put_writes(config("only writes", next_id()), [], "task")
-    assert await face.do("thread_exists", 5) is True
-    assert await face.do("thread_exists", "only writes") is False
-    await face.delete_thread("5")
-    assert await face.do("thread_exists", "5") is False
+async def test_a_thread_exists_or_not(client: Client, next_id: NextId) -> None:
+    await put(client, next_id(), thread_id="5")
+    await client.put_writes(config("only writes", next_id()), [], "task")
+    assert await client.do("thread_exists", 5) is True
+    assert await client.do("thread_exists", "only writes") is False
+    await client.delete_thread("5")
+    assert await client.do("thread_exists", "5") is False
     with pytest.raises(ConfigError, match="thread_id"):
-        await face.do("thread_exists", ["5"])
+        await client.do("thread_exists", ["5"])
 
 
-async def test_tenants_have_threads_of_their_own(face: Face, next_id: NextId) -> None:
-    shared = face.saver
+async def test_tenants_have_threads_of_their_own(client: Client, next_id: NextId) -> None:
+    shared = client.saver
     low, high = "\x02", "\U0010ffff\U0010ffff"
     for tenant in ("", "acme", "acme2", "\U0010ffff"):
-        own = Face(shared.for_tenant(tenant) if tenant else shared, face.colour)  # type: ignore[attr-defined]
+        own = Client(shared.for_tenant(tenant) if tenant else shared, client.api)  # type: ignore[attr-defined]
         for thread_id in (low, "same", high, f"of {tenant}"):
             await put(own, next_id(), thread_id=thread_id, meta=metadata(tenant=tenant))
     for tenant in ("", "acme", "acme2", "\U0010ffff"):
-        own = Face(shared.for_tenant(tenant) if tenant else shared, face.colour)  # type: ignore[attr-defined]
+        own = Client(shared.for_tenant(tenant) if tenant else shared, client.api)  # type: ignore[attr-defined]
         expected = [f"of {tenant}", high, "same", low]
         assert names(await own.collect("threads")) == expected
         assert names(await own.collect("threads", filter={"tenant": tenant})) == expected
@@ -167,42 +167,42 @@ async def test_tenants_have_threads_of_their_own(face: Face, next_id: NextId) ->
         assert len(await own.do("runs", "same")) == 1
 
 
-async def test_no_value_is_read(store: Store, colour: str) -> None:
+async def test_no_value_is_read(store: Store, api: str) -> None:
     serde = CountingSerializer()
     with store.open(serde=serde) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for thread_id in "abc":
             for _ in range(4):
-                await put(face, next_uuid(), {"large": [LONG]}, thread_id=thread_id, meta=metadata(run_id="run"))
+                await put(client, next_uuid(), {"large": [LONG]}, thread_id=thread_id, meta=metadata(run_id="run"))
         serde.loaded = 0
-        assert len(await face.collect("threads")) == 3
-        assert len(await face.collect("history", anywhere("a"))) == 4
+        assert len(await client.collect("threads")) == 3
+        assert len(await client.collect("history", anywhere("a"))) == 4
         assert serde.loaded == 7  # The metadata of each.
-        assert await face.do("count_threads", filter={"run_id": "run"}) == 3
+        assert await client.do("count_threads", filter={"run_id": "run"}) == 3
         assert serde.loaded == 7
 
 
-async def test_with_encryption_filters_decide_after_decryption(store: Store, colour: str) -> None:
+async def test_with_encryption_filters_decide_after_decryption(store: Store, api: str) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for thread_id in "abc":
-            await put(face, next_uuid(), thread_id=thread_id, meta=metadata(user=thread_id))
-        assert names(await face.collect("threads", filter={"user": "b"})) == ["b"]
-        assert await face.do("count_threads", filter={"user": "b"}) == 1
-        assert await face.do("count_threads", filter={"source": "loop"}) == 3
+            await put(client, next_uuid(), thread_id=thread_id, meta=metadata(user=thread_id))
+        assert names(await client.collect("threads", filter={"user": "b"})) == ["b"]
+        assert await client.do("count_threads", filter={"user": "b"}) == 1
+        assert await client.do("count_threads", filter={"source": "loop"}) == 3
 
 
 # History
 
 
 async def test_the_history_is_the_list_without_values(
-    face: Face, next_id: NextId, monkeypatch: pytest.MonkeyPatch
+    client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 2)
-    chains = [await put_chain(face, next_id, 3, thread_id="thread", ns=ns) for ns in ("", "sub")]
-    await put_chain(face, next_id, 2, thread_id="other")
-    await put(face, next_id(), meta=metadata(9, run_id="run"), parent=chains[0][-1])
+    chains = [await put_chain(client, next_id, 3, thread_id="thread", ns=ns) for ns in ("", "sub")]
+    await put_chain(client, next_id, 2, thread_id="other")
+    await put(client, next_id(), meta=metadata(9, run_id="run"), parent=chains[0][-1])
     for where in (None, anywhere(), config(), config(ns="sub"), chains[0][1]):
         for options in (
             {},
@@ -212,8 +212,8 @@ async def test_the_history_is_the_list_without_values(
             {"filter": {"step": 1}},
             {"filter": {"run_id": "run"}},
         ):
-            listed = await face.all(where, **options)
-            records = await face.collect("history", where, **options)
+            listed = await client.all(where, **options)
+            records = await client.collect("history", where, **options)
             assert [record.config for record in records] == [found.config for found in listed]
             assert [record.parent_config for record in records] == [found.parent_config for found in listed]
             assert [record.metadata for record in records] == [found.metadata for found in listed]
@@ -223,21 +223,21 @@ async def test_the_history_is_the_list_without_values(
 # Runs
 
 
-async def test_runs_are_grouped_by_their_ids(face: Face, next_id: NextId) -> None:
+async def test_runs_are_grouped_by_their_ids(client: Client, next_id: NextId) -> None:
     chained = [
-        await put(face, next_id(), meta=metadata(step, **({"run_id": run} if run else {})))
+        await put(client, next_id(), meta=metadata(step, **({"run_id": run} if run else {})))
         for step, run in enumerate(["one", "one", "two", None, "two", "three"])
     ]
-    await put(face, next_id(), ns="sub:1", meta=metadata(run_id="three"))
+    await put(client, next_id(), ns="sub:1", meta=metadata(run_id="three"))
     ids = [id_of(where) for where in chained]
-    found = await face.do("runs", "thread")
+    found = await client.do("runs", "thread")
     assert [tuple(run) for run in found] == [
         ("three", ids[5], ids[5], 1, True),
         (None, ids[3], ids[3], 1, True),
         ("two", ids[2], ids[4], 2, True),
         ("one", ids[0], ids[1], 2, True),
     ]
-    assert await face.do("runs", "nobody") == []
+    assert await client.do("runs", "nobody") == []
 
 
 def asking() -> AnyGraph:
@@ -257,40 +257,42 @@ def asking() -> AnyGraph:
     return builder
 
 
-async def invoke(face: Face, graph: Any, value: Any, run_id: str, thread_id: str = "thread", **options: Any) -> None:
+async def invoke(
+    client: Client, graph: Any, value: Any, run_id: str, thread_id: str = "thread", **options: Any
+) -> None:
     where = {"configurable": {"thread_id": thread_id}, "metadata": {"run_id": run_id}}
-    await run_graph(face, graph, value, where, **options)
+    await run_graph(client, graph, value, where, **options)
 
 
-async def test_a_run_is_finished_once_nothing_is_left_to_do(face: Face) -> None:
-    graph = asking().compile(checkpointer=face.saver)
-    await invoke(face, graph, {"log": []}, "asks")
-    assert [(run.run_id, run.finished) for run in await face.do("runs", "thread")] == [("asks", False)]
-    await invoke(face, graph, Command(resume="yes"), "answers")
-    runs = await face.do("runs", "thread")
+async def test_a_run_is_finished_once_nothing_is_left_to_do(client: Client) -> None:
+    graph = asking().compile(checkpointer=client.saver)
+    await invoke(client, graph, {"log": []}, "asks")
+    assert [(run.run_id, run.finished) for run in await client.do("runs", "thread")] == [("asks", False)]
+    await invoke(client, graph, Command(resume="yes"), "answers")
+    runs = await client.do("runs", "thread")
     assert [(run.run_id, run.finished) for run in runs] == [("answers", True), ("asks", False)]
     # Wherever a run is stopped, it has something left to do; only in the end it has not.
-    states = await states_of(face, graph, anywhere())
+    states = await states_of(client, graph, anywhere())
     assert len(states) > 4
     for number, state in enumerate(states):
-        found = await get(face, state.config)
+        found = await get(client, state.config)
         where = config(f"stopped {number}")
         versions = found.checkpoint["channel_versions"]
-        await face.put(where, found.checkpoint, metadata(run_id="stopped"), versions)
-        (run,) = await face.do("runs", f"stopped {number}")
+        await client.put(where, found.checkpoint, metadata(run_id="stopped"), versions)
+        (run,) = await client.do("runs", f"stopped {number}")
         assert run.finished is (state.next == ())
 
 
-async def test_a_run_that_fails_or_stops_before_a_node_is_not_finished(face: Face) -> None:
+async def test_a_run_that_fails_or_stops_before_a_node_is_not_finished(client: Client) -> None:
     def fails(state: Log) -> Any:
         raise ValueError("no")
 
-    graph = chain(Log, one=says("one"), two=fails).compile(checkpointer=face.saver)
+    graph = chain(Log, one=says("one"), two=fails).compile(checkpointer=client.saver)
     with pytest.raises(ValueError, match="no"):
-        await invoke(face, graph, {"log": []}, "fails", "fails")
-    assert [run.finished for run in await face.do("runs", "fails")] == [False]
-    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=face.saver)
-    await invoke(face, graph, {"log": []}, "stops", "stops", interrupt_before=["two"])
-    assert [run.finished for run in await face.do("runs", "stops")] == [False]
-    await invoke(face, graph, None, "goes on", "stops")
-    assert [run.finished for run in await face.do("runs", "stops")] == [True, False]
+        await invoke(client, graph, {"log": []}, "fails", "fails")
+    assert [run.finished for run in await client.do("runs", "fails")] == [False]
+    graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=client.saver)
+    await invoke(client, graph, {"log": []}, "stops", "stops", interrupt_before=["two"])
+    assert [run.finished for run in await client.do("runs", "stops")] == [False]
+    await invoke(client, graph, None, "goes on", "stops")
+    assert [run.finished for run in await client.do("runs", "stops")] == [True, False]

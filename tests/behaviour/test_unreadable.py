@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError, ConfigError, CorruptCheckpoint
 from tests.behaviour.helpers import LONG, Database, config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 MODULE = "a_module_of_the_application"
 
@@ -65,29 +65,29 @@ CHANGES: dict[str, Callable[[Defined, str], Any]] = {
 }
 # An enum is stored by value.
 HARMLESS = [("enum", "a field has another name")]
-READS: dict[str, Callable[[Face], Awaitable[Any]]] = {
-    "newest": lambda face: face.get_tuple(config(checkpoint_id="1")),
-    "list": lambda face: face.all(config()),
-    "history": lambda face: face.history(config(checkpoint_id="2"), ["a", "w"]),
+READS: dict[str, Callable[[Client], Awaitable[Any]]] = {
+    "newest": lambda client: client.get_tuple(config(checkpoint_id="1")),
+    "list": lambda client: client.all(config()),
+    "history": lambda client: client.history(config(checkpoint_id="2"), ["a", "w"]),
 }
 
 
-async def put_both(face: Face, value: Any) -> None:
+async def put_both(client: Client, value: Any) -> None:
     """Store a value as the seed of a channel with a write on it."""
-    first = await put(face, "1", {"a": value})
-    await face.put_writes(first, [("w", value)], "task")
-    await put(face, "2", parent=first)
+    first = await put(client, "1", {"a": value})
+    await client.put_writes(first, [("w", value)], "task")
+    await put(client, "2", parent=first)
 
 
 @pytest.mark.parametrize(("kind", "change"), [pair for pair in product(KINDS, CHANGES) if pair not in HARMLESS])
-async def test_a_class_that_has_changed(face: Face, define: Defined, kind: str, change: str) -> None:
-    await put_both(face, [define(kind, FIELDS)(**FIELDS)])
+async def test_a_class_that_has_changed(client: Client, define: Defined, kind: str, change: str) -> None:
+    await put_both(client, [define(kind, FIELDS)(**FIELDS)])
     for read in READS.values():
-        await read(face)
+        await read(client)
     CHANGES[change](define, kind)
     for name, read in READS.items():
         with pytest.raises(CorruptCheckpoint) as raised:
-            pytest.fail(f"{name}: {await read(face)}")
+            pytest.fail(f"{name}: {await read(client)}")
         error = raised.value
         assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("thread", "", "1")
         assert error.channel in ("a", "w")
@@ -96,32 +96,32 @@ async def test_a_class_that_has_changed(face: Face, define: Defined, kind: str, 
 
 
 @pytest.mark.parametrize("kind", ["dataclass", "model", "old"])
-async def test_a_field_with_a_default_may_be_added(face: Face, define: Defined, kind: str) -> None:
+async def test_a_field_with_a_default_may_be_added(client: Client, define: Defined, kind: str) -> None:
     """Nothing of what was stored is lost by it."""
-    await put(face, "1", {"a": define(kind, FIELDS)(**FIELDS)})
+    await put(client, "1", {"a": define(kind, FIELDS)(**FIELDS)})
     changed = define(kind, FIELDS)
     if kind == "dataclass":
         extended: Any = dataclasses.make_dataclass("Extended", [("three", int, 3)], bases=(changed,))
     else:
         extended = type("Extended", (changed,), {"three": 3, "__annotations__": {"three": int}, "__module__": MODULE})
     setattr(define.module, f"A{kind.title()}", extended)
-    found = (await get(face, config())).checkpoint["channel_values"]["a"]
+    found = (await get(client, config())).checkpoint["channel_values"]["a"]
     assert isinstance(found, extended)
     assert [getattr(found, name) for name in ("one", "two", "three")] == [1, "b", 3]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_raw_gives_what_is_left(store: Store, colour: str, define: Defined, kind: str) -> None:
+async def test_raw_gives_what_is_left(store: Store, api: str, define: Defined, kind: str) -> None:
     with store.open() as saver, store.open(on_unreadable="raw") as rescuing:
-        await put_both(Face(saver, colour), {"deep": [define(kind, FIELDS)(**FIELDS)]})
+        await put_both(Client(saver, api), {"deep": [define(kind, FIELDS)(**FIELDS)]})
         delattr(define.module, f"A{kind.title()}")
         left = {"deep": [1 if kind == "enum" else FIELDS]}
-        face = Face(rescuing, colour)
+        client = Client(rescuing, api)
         first = config(checkpoint_id="1")
-        assert (await get(face, first)).checkpoint["channel_values"] == {"a": left}
-        assert (await get(face, first)).pending_writes == [("task", "w", left)]
-        assert [found.checkpoint["channel_values"] for found in await face.all(config())] == [{}, {"a": left}]
-        history = await face.history(config(checkpoint_id="2"), ["a", "w"])
+        assert (await get(client, first)).checkpoint["channel_values"] == {"a": left}
+        assert (await get(client, first)).pending_writes == [("task", "w", left)]
+        assert [found.checkpoint["channel_values"] for found in await client.all(config())] == [{}, {"a": left}]
+        history = await client.history(config(checkpoint_id="2"), ["a", "w"])
         assert (history["a"]["seed"], history["w"]["writes"]) == (left, [("task", "w", left)])
 
 
@@ -192,113 +192,113 @@ def hostile(path: str) -> dict[str, tuple[str, bytes]]:
 
 @pytest.mark.parametrize("name", hostile(""))
 async def test_strict_calls_nothing_that_is_not_allowed(
-    store: Store, colour: str, database: Database, name: str, tmp_path: Any
+    store: Store, api: str, database: Database, name: str, tmp_path: Any
 ) -> None:
     path = tmp_path / "called"
     kind, data = hostile(str(path))[name]
     with store.open(strict=True, allow=[Mine]) as saver:
-        face = Face(saver, colour)
-        await put_both(face, [LONG])
+        client = Client(saver, api)
+        await put_both(client, [LONG])
         for table in ("blobs", "writes"):
             database.run(f"UPDATE {table} SET type = :kind, value = :data", kind=kind, data=data)
         for read in READS.values():
             with pytest.raises(CorruptCheckpoint):
-                await read(face)
-        await face.copy_thread("thread", "copy")
-        await face.prune(["copy"])
+                await read(client)
+        await client.copy_thread("thread", "copy")
+        await client.prune(["copy"])
         database.run("UPDATE checkpoints SET metadata_type = :kind, metadata = :data", kind=kind, data=data)
         for where in (config(), None):
             with pytest.raises(CorruptCheckpoint, match="'metadata'"):
-                await face.all(where, filter={"source": "loop"})
+                await client.all(where, filter={"source": "loop"})
         database.run("UPDATE checkpoints SET checkpoint_type = :kind, checkpoint = :data", kind=kind, data=data)
         with pytest.raises(CorruptCheckpoint):
-            await face.get_tuple(config())
+            await client.get_tuple(config())
     assert not path.exists()
 
 
 async def test_without_strict_the_hostile_values_are_called(store: Store, database: Database, tmp_path: Any) -> None:
     """So that the test above shows something."""
     with store.open() as saver:
-        await put_both(Face(saver, "sync"), [LONG])
+        await put_both(Client(saver, "sync"), [LONG])
         for name in ("extension 0", "extension 1", "extension 2", "nested"):
             path = tmp_path / name
             kind, data = hostile(str(path))[name]
             database.run("UPDATE blobs SET type = :kind, value = :data", kind=kind, data=data)
-            await get(Face(saver, "sync"), config(checkpoint_id="1"))
+            await get(Client(saver, "sync"), config(checkpoint_id="1"))
             assert path.exists()
 
 
 @pytest.mark.parametrize("name", restored(""))
 async def test_fields_are_restored_of_classes_that_have_them_only(
-    face: Face, database: Database, name: str, tmp_path: Any
+    client: Client, database: Database, name: str, tmp_path: Any
 ) -> None:
     """However much may be read: nothing of this was ever written."""
     path = tmp_path / "called"
     kind, data = hostile(str(path))[name]
-    await put_both(face, [LONG])
+    await put_both(client, [LONG])
     database.run("UPDATE blobs SET type = :kind, value = :data", kind=kind, data=data)
     with pytest.raises(CorruptCheckpoint):
-        await face.get_tuple(config(checkpoint_id="1"))
+        await client.get_tuple(config(checkpoint_id="1"))
     assert not path.exists()
 
 
 @pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
-async def test_strict_reads_what_is_allowed(store: Store, colour: str) -> None:
+async def test_strict_reads_what_is_allowed(store: Store, api: str) -> None:
     values = {"mine": [Mine(1)], "safe": {frozenset({1}), "x"}}
     allow: list[Any] = [Mine, (Mine.__module__, Mine.__name__)]
     for item in allow:
         with store.open(strict=True, allow=[item]) as saver:
-            face = Face(saver, colour)
-            where = await put(face, "1", values, meta=metadata(0, mine=Mine(2)))
-            assert (await get(face, where)).checkpoint["channel_values"] == values
-            assert (await get(face, where)).metadata == metadata(0, mine=Mine(2))
-            where = await put(face, "2", {"a": [Mine(1), Other(1)]})
+            client = Client(saver, api)
+            where = await put(client, "1", values, meta=metadata(0, mine=Mine(2)))
+            assert (await get(client, where)).checkpoint["channel_values"] == values
+            assert (await get(client, where)).metadata == metadata(0, mine=Mine(2))
+            where = await put(client, "2", {"a": [Mine(1), Other(1)]})
             with pytest.raises(CorruptCheckpoint) as raised:
-                await face.get_tuple(where)
+                await client.get_tuple(where)
             assert f"allow=[('{__name__}', 'Other')]" in str(raised.value)
             more = saver.with_allowlist([(Other.__module__, Other.__name__)])
-            assert (await get(Face(more, colour), where)).checkpoint["channel_values"] == {"a": [Mine(1), Other(1)]}
+            assert (await get(Client(more, api), where)).checkpoint["channel_values"] == {"a": [Mine(1), Other(1)]}
 
 
-async def test_an_encrypting_serializer_can_be_strict_too(store: Store, colour: str) -> None:
+async def test_an_encrypting_serializer_can_be_strict_too(store: Store, api: str) -> None:
     inner = JsonPlusSerializer(allowed_msgpack_modules=[Mine])
     serde = EncryptedSerializer.from_pycryptodome_aes(inner, key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
-        face = Face(saver, colour)
-        await put(face, "1", {"a": [Mine(1)]})
-        assert (await get(face, config())).checkpoint["channel_values"] == {"a": [Mine(1)]}
-        await put(face, "2", {"a": [Other(1)]})
+        client = Client(saver, api)
+        await put(client, "1", {"a": [Mine(1)]})
+        assert (await get(client, config())).checkpoint["channel_values"] == {"a": [Mine(1)]}
+        await put(client, "2", {"a": [Other(1)]})
         # An allowlist of LangGraph's own gives what was stored of others, as there; strict=True refuses.
-        assert (await get(face, config())).checkpoint["channel_values"] == {"a": [{"value": 1}]}
+        assert (await get(client, config())).checkpoint["channel_values"] == {"a": [{"value": 1}]}
 
 
-async def test_what_was_stored_without_encryption_is_refused(store: Store, colour: str) -> None:
+async def test_what_was_stored_without_encryption_is_refused(store: Store, api: str) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open() as plain, store.open(serde=serde) as encrypting:
-        await put_both(Face(plain, colour), ["x"])
+        await put_both(Client(plain, api), ["x"])
         for read in READS.values():
             with pytest.raises(CorruptCheckpoint, match="without encryption"):
-                await read(Face(encrypting, colour))
+                await read(Client(encrypting, api))
         with store.open(serde=serde, on_unreadable="raw") as rescuing:
-            found = await get(Face(rescuing, colour), config(checkpoint_id="1"))
+            found = await get(Client(rescuing, api), config(checkpoint_id="1"))
             assert found.checkpoint["channel_values"] == {"a": ["x"]}
 
 
 async def test_of_what_somebody_has_put_there_without_encryption_no_object_is_made(
-    store: Store, database: Database, colour: str
+    store: Store, database: Database, api: str
 ) -> None:
     made: list[Any] = []
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde, on_load={f"{__name__}.Mine": made.append}) as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1", {"a": [1]})
-        await face.put_writes(where, [("a", Mine(1))], "task")
-        await get(face, where)
+        client = Client(saver, api)
+        where = await put(client, "1", {"a": [1]})
+        await client.put_writes(where, [("a", Mine(1))], "task")
+        await get(client, where)
         assert len(made) == 1
         kind, planted = JsonPlusSerializer().dumps_typed(Mine(1))
         database.run("UPDATE writes SET type = :kind, value = :planted", kind=kind, planted=planted)
         with pytest.raises(CorruptCheckpoint, match="without encryption"):
-            await face.get_tuple(where)
+            await client.get_tuple(where)
         assert len(made) == 1
 
 

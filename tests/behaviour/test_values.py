@@ -26,7 +26,7 @@ from pydantic import BaseModel, SecretStr
 
 from langgraph_checkpoint_custom import open_saver
 from tests.behaviour.helpers import config, get, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 class Colour(Enum):
@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 class Model(BaseModel):
     name: str
     inner: list[Point] = []
-    colour: Colour = Colour.RED
+    api: Colour = Colour.RED
 
 
 class StrSubclass(str):
@@ -176,46 +176,46 @@ def differing(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("shape", [lambda value: value, nested], ids=["alone", "nested"])
-async def test_as_a_channel_value(face: Face, shape: Any) -> None:
+async def test_as_a_channel_value(client: Client, shape: Any) -> None:
     values = {name: shape(value) for name, value in VALUES.items()}
     expected = {name: through(value) for name, value in values.items()}
-    first = await put(face, "1", values)
-    versions = (await get(face, first)).checkpoint["channel_versions"]
-    second = await put(face, "2", values, parent=first, versions=versions, new={})
+    first = await put(client, "1", values)
+    versions = (await get(client, first)).checkpoint["channel_versions"]
+    second = await put(client, "2", values, parent=first, versions=versions, new={})
     for where in (first, second):
-        assert differing((await get(face, where)).checkpoint["channel_values"], expected) == {}
-    for listed in await face.all(config()):
+        assert differing((await get(client, where)).checkpoint["channel_values"], expected) == {}
+    for listed in await client.all(config()):
         assert differing(listed.checkpoint["channel_values"], expected) == {}
-    history = await face.history(second, list(VALUES))
+    history = await client.history(second, list(VALUES))
     assert differing({name: found["seed"] for name, found in history.items()}, expected) == {}
 
 
 @pytest.mark.parametrize("shape", [lambda value: value, nested], ids=["alone", "nested"])
-async def test_as_a_write(face: Face, shape: Any) -> None:
-    first = await put(face, "1")
-    second = await put(face, "2", parent=first)
+async def test_as_a_write(client: Client, shape: Any) -> None:
+    first = await put(client, "1")
+    second = await put(client, "2", parent=first)
     for where in (first, second):
-        await face.put_writes(where, [(name, shape(value)) for name, value in VALUES.items()], "task")
+        await client.put_writes(where, [(name, shape(value)) for name, value in VALUES.items()], "task")
     expected = {name: through(shape(value)) for name, value in VALUES.items()}
     for where in (first, second):
-        pending = (await get(face, where)).pending_writes or []
+        pending = (await get(client, where)).pending_writes or []
         assert differing({channel: value for _, channel, value in pending}, expected) == {}
-    history = await face.history(second, list(VALUES))
+    history = await client.history(second, list(VALUES))
     assert differing({name: found["writes"][0][2] for name, found in history.items()}, expected) == {}
 
 
-async def test_in_the_metadata(face: Face) -> None:
+async def test_in_the_metadata(client: Client) -> None:
     meta: Any = {name: value for name, value in VALUES.items() if name != "bytearray"}
     expected = through({**metadata(), "nested": nested(meta), **meta})
-    where = await put(face, "1", meta=metadata(0, nested=nested(meta), **meta))
-    found: Any = (await get(face, where)).metadata
+    where = await put(client, "1", meta=metadata(0, nested=nested(meta), **meta))
+    found: Any = (await get(client, where)).metadata
     assert differing(found, expected) == {}
-    (listed,) = await face.all(config(), filter={"text": VALUES["text"]})
+    (listed,) = await client.all(config(), filter={"text": VALUES["text"]})
     assert differing(dict(listed.metadata), expected) == {}
 
 
 @pytest.mark.parametrize("kind", ["pickling", "encrypting"])
-async def test_with_another_serializer(store: Store, colour: str, kind: str) -> None:
+async def test_with_another_serializer(store: Store, api: str, kind: str) -> None:
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
     pickling = JsonPlusSerializer(pickle_fallback=True)
@@ -225,10 +225,10 @@ async def test_with_another_serializer(store: Store, colour: str, kind: str) -> 
     values = VALUES | PICKLED
     expected = {name: through(value, pickling) for name, value in values.items()}
     with open_saver(store.url, serde=serde) as saver:
-        face = Face(saver, colour)
-        where = await put(face, "1", values, meta=metadata(0, **{"odd": PICKLED}))
-        await face.put_writes(where, list(values.items()), "task")
-        found = await get(face, where)
+        client = Client(saver, api)
+        where = await put(client, "1", values, meta=metadata(0, **{"odd": PICKLED}))
+        await client.put_writes(where, list(values.items()), "task")
+        found = await get(client, where)
     assert differing(found.checkpoint["channel_values"], expected) == {}
     assert differing({channel: value for _, channel, value in found.pending_writes or []}, expected) == {}
     assert differing(found.metadata["odd"], PICKLED) == {}  # type: ignore[typeddict-item]

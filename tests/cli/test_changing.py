@@ -19,12 +19,12 @@ from tests.invariants import read_tables
 
 def chain(saver: CheckpointSaver, thread_id: str, length: int = 3) -> list[str]:
     """The ids of the checkpoints of a new thread."""
-    place: Any = None
+    location: Any = None
     ids = []
     for step in range(length):
-        place = put(saver, thread_id, place, metadata(step), values=[step], number=step)
-        saver.put_writes(place, [("values", step)], f"task {step}")
-        ids.append(id_of(place))
+        location = put(saver, thread_id, location, metadata(step), values=[step], number=step)
+        saver.put_writes(location, [("values", step)], f"task {step}")
+        ids.append(id_of(location))
     return ids
 
 

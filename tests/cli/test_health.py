@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import health
-from langgraph_checkpoint_custom.operations.doctor import CHECKS, TABLES, Finding, look, mend
+from langgraph_checkpoint_custom.operations.doctor import CHECKS, TABLES, Finding, look, repair
 from tests.behaviour.helpers import Database, metadata, next_uuid
 from tests.cli.conftest import Cli
 from tests.cli.test_reading import HOSTILE, id_of, put
@@ -52,11 +52,11 @@ def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
 def test_a_store_in_order(cli: Cli) -> None:
     assert found(cli, code=0) == {}
     with cli.store.open() as saver:
-        place: Any = None
+        location: Any = None
         for step in range(3):
-            place = put(saver, HOSTILE, place, metadata(step), values=large(1, 100 + step), other=[step])
-            saver.put_writes(place, [("values", step)], "task")
-        saver.label(place, "mine")
+            location = put(saver, HOSTILE, location, metadata(step), values=large(1, 100 + step), other=[step])
+            saver.put_writes(location, [("values", step)], "task")
+        saver.label(location, "mine")
         saver.prune([HOSTILE])
         put(saver.for_tenant("acme"), "1", a=["x"])
     assert found(cli, code=0) == {}
@@ -167,7 +167,7 @@ def test_what_somebody_has_named_meanwhile_stays(cli: Cli) -> None:
         ]
         wrong.append(Finding("label of nothing", "1", "1", "", [id_of(where), "mine"]))
         assert len(wrong) > 5
-        assert saver._driver.run(mend(saver._dialect, wrong)) == 0
+        assert saver._driver.run(repair(saver._dialect, wrong)) == 0
         assert read_tables(cli.store) == tables
         saver.unlabel("1", "mine")
 

@@ -30,10 +30,10 @@ HOSTILE = "red \x1b[31m[bold]\x07 \u202e line\nend"
 
 def fill(saver: CheckpointSaver, threads: int, turns: int = 2) -> None:
     for number in range(threads):
-        place = None
+        location = None
         for turn in range(turns):
-            place = step(saver, f"{number:03}", place, text="x" * 2000, number=turn)
-            saver.put_writes(place, [("a", turn)], f"task {turn}")
+            location = step(saver, f"{number:03}", location, text="x" * 2000, number=turn)
+            saver.put_writes(location, [("a", turn)], f"task {turn}")
 
 
 def environment(url: str) -> dict[str, str]:

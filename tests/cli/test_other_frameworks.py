@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from tests.adapters.test_documents import THREAD, add, values
 from tests.cli.conftest import Cli
 from tests.cli.test_changing import chain
@@ -18,7 +18,7 @@ def one_of_each(cli: Cli) -> None:
         saver.setup()
         chain(saver, "1")
         for _ in range(3):
-            Desk(saver).run(add, attempt(), THREAD, {})
+            OperationRunner(saver).run(add, attempt(), THREAD, {})
 
 
 def test_they_are_shown_with_their_kind(cli: Cli) -> None:
@@ -44,8 +44,8 @@ def test_they_are_named_as_they_are_shown(cli: Cli) -> None:
     cli("copy", SHOWN, copy)
     cli("delete", SHOWN, "--yes")
     with cli.store.open() as saver:
-        assert values(Desk(saver)) is None
-        assert values(Desk(saver), THREAD.replace("a thread", "copy")) == {"number": 3}
+        assert values(OperationRunner(saver)) is None
+        assert values(OperationRunner(saver), THREAD.replace("a thread", "copy")) == {"number": 3}
 
 
 def test_all_are_deleted_and_only_langgraphs_are_pruned(cli: Cli) -> None:

@@ -107,11 +107,11 @@ def test_a_slow_search_tells_how_it_would_be_quick(own_cli: Cli, monkeypatch: py
 
 def test_history_and_labels(cli: Cli) -> None:
     with cli.store.open() as saver:
-        place = None
+        location = None
         ids = []
         for step in range(4):
-            place = put(saver, "1", place, metadata(step, run_id="run"), number=step)
-            ids.append(id_of(place))
+            location = put(saver, "1", location, metadata(step, run_id="run"), number=step)
+            ids.append(id_of(location))
         saver.label(config("1", ids[1]), "good one")
     found = cli.json("history", "1")["checkpoints"]
     assert [one["checkpoint_id"] for one in found] == ids[::-1]
@@ -251,10 +251,10 @@ def test_a_delta_channel_without_a_snapshot_is_told(cli: Cli) -> None:
 
 def test_stats_count_what_is_there(cli: Cli) -> None:
     with cli.store.open() as saver:
-        place = None
+        location = None
         for step in range(3):
-            place = put(saver, "1", place, metadata(step), big=["x" * 2000, step], small=step)
-            saver.put_writes(place, [("big", "y" * 900)], "task")
+            location = put(saver, "1", location, metadata(step), big=["x" * 2000, step], small=step)
+            saver.put_writes(location, [("big", "y" * 900)], "task")
         put(saver, "2", other=["z" * 2000])
         put(saver.for_tenant("acme"), "1", theirs=["z" * 2000])
     found = cli.json("stats")

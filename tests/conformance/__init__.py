@@ -79,6 +79,6 @@ class SyncSide(BaseCheckpointSaver[str]):
         return self._saver.get_next_version(current, channel)
 
 
-def side(saver: BaseCheckpointSaver[str], colour: str) -> BaseCheckpointSaver[str]:
-    """A saver whose async methods run the given one's methods of one colour."""
-    return saver if colour == "async" else SyncSide(saver)
+def side(saver: BaseCheckpointSaver[str], api: str) -> BaseCheckpointSaver[str]:
+    """A saver whose async methods run the given one's methods of one api."""
+    return saver if api == "async" else SyncSide(saver)

@@ -227,8 +227,10 @@ async def test_a_parent_may_have_an_id_above_its_childs(saver: Saver, ids: Ids) 
     thread = Thread(saver, ids)
     order = [ids.next() for _ in range(5)]
     chain = [order[3], order[4], order[0], order[2], order[1]]
-    for place, checkpoint_id in enumerate(chain):
-        await thread.step(("log", place), checkpoint_id=checkpoint_id, values={"log": ["seed"]} if place == 1 else None)
+    for location, checkpoint_id in enumerate(chain):
+        await thread.step(
+            ("log", location), checkpoint_id=checkpoint_id, values={"log": ["seed"]} if location == 1 else None
+        )
     history = await thread.history(chain[-1])
     assert written(history) == [1, 2, 3]
     assert history["log"]["seed"] == ["seed"]
@@ -247,8 +249,8 @@ async def test_namespaces_with_the_same_ids_do_not_mix(saver: Saver, ids: Ids) -
     spaces = [Thread(saver, ids, thread_id=thread_id, checkpoint_ns=name) for name in ("", "child", "child|child")]
     shared = [ids.next() for _ in range(3)]
     for space in spaces:
-        for place, checkpoint_id in enumerate(shared):
-            values = {"log": [space.checkpoint_ns]} if space.checkpoint_ns == "child" and place == 1 else None
+        for location, checkpoint_id in enumerate(shared):
+            values = {"log": [space.checkpoint_ns]} if space.checkpoint_ns == "child" and location == 1 else None
             await space.step(("log", space.checkpoint_ns), checkpoint_id=checkpoint_id, values=values)
     outer, child, inner = [await space.history(shared[-1]) for space in spaces]
     assert (written(outer), "seed" in outer["log"]) == (["", ""], False)

@@ -1,4 +1,4 @@
-"""The suite of `delta_history.py` on both databases, in both colours, with both kinds of ids.
+"""The suite of `delta_history.py` on both databases, sync and async, with both kinds of ids.
 
 It runs over LangGraph's `InMemorySaver` too, where that one supports the case, to show that the tests are right.
 """
@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.conformance import delta_history, side
 from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, LOOPS, DeltaHistoryTest
 from tests.conformance.delta_threads import ID_KINDS, Ids
-from tests.conftest import BACKENDS, COLOURS, made_database
+from tests.conftest import APIS, BACKENDS, made_database
 from tests.stores import Store
 
 
@@ -34,12 +34,12 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield Store("postgres", url)
 
 
-@pytest.mark.parametrize(("colour", "kind"), list(zip(COLOURS, ID_KINDS, strict=True)))
+@pytest.mark.parametrize(("api", "kind"), list(zip(APIS, ID_KINDS, strict=True)))
 @pytest.mark.parametrize("test", ALL_DELTA_HISTORY_TESTS, ids=name_of)
-async def test_history(shared_store: Store, colour: str, kind: str, test: DeltaHistoryTest) -> None:
+async def test_history(shared_store: Store, api: str, kind: str, test: DeltaHistoryTest) -> None:
     options = {"synchronous": "OFF"} if shared_store.kind == "sqlite" else {}
     async with shared_store.open(**options) as saver:
-        await test(side(saver, colour), Ids(kind))
+        await test(side(saver, api), Ids(kind))
 
 
 @pytest.mark.parametrize("kind", ID_KINDS)

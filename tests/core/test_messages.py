@@ -20,10 +20,10 @@ from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.encoding import messages
-from langgraph_checkpoint_custom.encoding.serde import faithful
+from langgraph_checkpoint_custom.encoding.serde import exact_serializer
 
 OFFICIAL = JsonPlusSerializer(allowed_msgpack_modules=None)
-OURS = faithful(OFFICIAL)
+OURS = exact_serializer(OFFICIAL)
 CALL = ToolCall(name="add", args={"a": [1, {"b": 2.5}]}, id="call 1", type="tool_call")
 USAGE: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"cache_read": 1}}
 

@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.encoding.encode import Encoded, encode_checkpoint, encode_writes
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Offload, Operation, Trip, adrive, done, drive
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, adrive, done, drive
 from langgraph_checkpoint_custom.model.keys import Key, key_of
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.copies import copy_thread, fork_thread
@@ -66,17 +66,17 @@ class Script:
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
-        self.trips: list[Trip] = []
+        self.round_trips: list[RoundTrip] = []
 
-    def __call__(self, request: Trip | Offload) -> Any:
+    def __call__(self, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        self.trips.append(request)
+        self.round_trips.append(request)
         return self.replies.pop(0) if self.replies else [[] for _ in request.statements]
 
     @property
     def names(self) -> list[list[str]]:
-        return [[statement.name for statement in trip.statements] for trip in self.trips]
+        return [[statement.name for statement in round_trip.statements] for round_trip in self.round_trips]
 
 
 def next_version(current: None, channel: None) -> str:
@@ -88,7 +88,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    ("make", "trips"),
+    ("make", "round_trips"),
     [
         (lambda d: get_tuple(d, CODEC, next_version, None, Key("t", "", None)), 1),
         (lambda d: get_tuple(d, CODEC, next_version, None, Key("t", "", "id")), 1),
@@ -121,33 +121,33 @@ def a_checkpoint(**values: Any) -> Checkpoint:
     ],
 )
 async def test_operations_take_their_trips(
-    d: SqlDialect, make: Callable[[SqlDialect], Operation[Any]], trips: int
+    d: SqlDialect, make: Callable[[SqlDialect], Operation[Any]], round_trips: int
 ) -> None:
-    for colour in ("sync", "async"):
+    for api in ("sync", "async"):
         script = Script()
-        if colour == "sync":
+        if api == "sync":
             drive(make(d), script)
         else:
 
-            async def perform(request: Trip | Offload, script: Script = script) -> Any:
+            async def perform(request: RoundTrip | Offload, script: Script = script) -> Any:
                 return script(request)
 
             await adrive(make(d), perform)
-        assert len(script.trips) == trips
+        assert len(script.round_trips) == round_trips
 
 
 def test_prune_takes_the_short_way_where_nothing_else_stays(d: SqlDialect) -> None:
     script = Script([[], [(True,)]])  # The last statement tells that nothing else stayed.
     drive(prune_thread(d, "t"), script)
-    assert len(script.trips) == 1
+    assert len(script.round_trips) == 1
     script = Script([[], []])
     drive(prune_thread(d, "t"), script)
-    assert len(script.trips) == 2
-    assert "doom_superseded" in script.names[-1]
+    assert len(script.round_trips) == 2
+    assert "mark_superseded" in script.names[-1]
 
 
-def locks(trip: Trip) -> list[str]:
-    return [statement.name for statement in trip.before]
+def locks(round_trip: RoundTrip) -> list[str]:
+    return [statement.name for statement in round_trip.before]
 
 
 def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDialect) -> None:
@@ -158,7 +158,7 @@ def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDial
     script = Script([[(True,)]])
     drive(put(d, encoded), script)
     assert script.names == [["insert_checkpoint"]]
-    assert not locks(script.trips[0])
+    assert not locks(script.round_trips[0])
     if d.system == "postgresql":
         script = Script([[]])
         drive(put(d, encoded), script)  # One that is there may be waited for, which takes nobody along.
@@ -184,7 +184,7 @@ def test_a_put_of_deltas_alone_looks_for_its_parent_in_the_statement_that_stores
         script = Script()
         drive(put(d, encoded), script)
         assert script.names == [["put_checkpoint"]]
-        assert locks(script.trips[0]) == ["share_thread"]
+        assert locks(script.round_trips[0]) == ["share_thread"]
         return
     script = Script([[(True,)]])
     drive(put(d, encoded), script)
@@ -205,9 +205,9 @@ def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
     assert encoded.row.inline_channels == ["small"]
     if d.system == "postgresql":
         assert script.names == [["put_checkpoint"]]
-        assert locks(script.trips[0]) == ["share_thread"]
+        assert locks(script.round_trips[0]) == ["share_thread"]
         drive(put(d, encoded, only_newest=True), script)
-        assert locks(script.trips[1]) == ["lock_thread"]
+        assert locks(script.round_trips[1]) == ["lock_thread"]
     else:  # One writer at a time: what is looked at stays so.
         assert script.names == [["put_gone"], ["put_blobs", "insert_checkpoint"]]
 
@@ -226,7 +226,7 @@ def test_who_deletes_copies_or_claims_holds_the_lock_alone(make: Callable[[SqlDi
     script = Script()
     with suppress(IndexError):  # Nothing answers a claim.
         drive(make(PostgresDialect("langgraph_checkpoint")), script)
-    (lock,) = script.trips[0].before
+    (lock,) = script.round_trips[0].before
     assert lock.name == "lock_thread"
     assert lock.values()["thread_id"] == "t"
 
@@ -239,7 +239,7 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
     assert [ref.channel for ref in encoded.kept] == ["kept"]
     script = Script([[("value", "kept")]])
     stored = drive(put(d, encoded), script)
-    assert len(script.trips) == (2 if d.system == "postgresql" else 3)
+    assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
     assert [blob.channel for blob in stored.blobs] == ["kept"]
     assert not stored.kept
 
@@ -309,24 +309,23 @@ def test_what_is_encrypted_is_not_looked_up(d: SqlDialect) -> None:
         script = Script([there], [[]])
         assert drive(count_threads(d, hiding, "", filter), script) == 0
         assert script.names == [["searchable_there"], [name]]
-        (statement,) = script.trips[-1].statements
+        (statement,) = script.round_trips[-1].statements
         assert isinstance(statement.params, dict)
         assert statement.params.get("shown") == filter.get("team")
 
 
 def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
     key = Key("t", "", "2")
-    made = Script([[("2",)], [("", "2", "2")]])
+    made = Script([[("", "2", "2")]])
     config = drive(label(d, key, "name"), made)
     assert config["configurable"]["checkpoint_id"] == "2"
-    assert made.names == [["label_checkpoint", "label_checkpoint_holder"]]
-    assert drive(label(d, key, "name"), Script([[], [("", "2", "2")]])) == config
+    assert made.names == [["label_checkpoint"]]
     with pytest.raises(LabelExists, match="'1'"):
-        drive(label(d, key, "name"), Script([[], [("", "1", "2")]]))
+        drive(label(d, key, "name"), Script([[("", "1", "2")]]))
     with pytest.raises(LabelExists):
-        drive(label(d, key, "name"), Script([[], [("sub", "2", "2")]]))
+        drive(label(d, key, "name"), Script([[("sub", "2", "2")]]))
     with pytest.raises(CheckpointNotFound, match="no checkpoint '2'"):
-        drive(label(d, key, "name"), Script([[], []]))
+        drive(label(d, key, "name"), Script([[]]))
     with pytest.raises(CheckpointNotFound, match="'other'; there are 'name'"):
         drive(labelled(d, "t", "other"), Script([[("name", "", "2")]]))
 
@@ -334,7 +333,7 @@ def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
 def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
     key = Key("t", "", "2")
     makes: dict[str, Callable[[SqlDialect, Key], Operation[Any]]]
-    makes = {"doom_checkpoint": delete_checkpoint, "doom_later": rollback}
+    makes = {"mark_checkpoint": delete_checkpoint, "mark_later": rollback}
     for doom, make in makes.items():
         nothing: Reply = [[] for _ in drive_names(make(d, key))]
         there, refused = [[("2",)], *nothing[1:]], [[("2",)], [("name",)], *nothing[2:]]
@@ -344,7 +343,7 @@ def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
         names = drive_names(make(d, key))
         assert names[:3] == [doom, "refuse_labelled", "refuse_labelled_release"]
         # What is spared is known when writes are erased, and what is doomed is still there.
-        assert names.index("sweep_spare_needed") < names.index("erase_open_writes") < names.index("sweep_checkpoints")
+        assert names.index("purge_spare_needed") < names.index("delete_open_writes") < names.index("purge_checkpoints")
     assert drive(delete_checkpoint(d, key), Script()) is False
     with pytest.raises(CheckpointNotFound, match="'2'"):
         drive(rollback(d, key), Script())
@@ -365,23 +364,23 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
     assert script.names[0] == ["select_fork_point"]
     assert script.names[1][0] == "fork_thread"
     # SQLite copies once it is known that nothing is in the way: there, what was sent with a refusal would be stored.
-    assert len(script.trips) == (2 if d.system == "postgresql" else 3)
-    assert script.names[-1][-1] == "sweep_checkpoints"
-    params = script.trips[1].statements[0].params
+    assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
+    assert script.names[-1][-1] == "purge_checkpoints"
+    params = script.round_trips[1].statements[0].params
     assert isinstance(params, dict)
-    lineage = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
+    ancestor_rows = {"forked_from_thread": "a", "forked_from_checkpoint": "1"}
     assert CODEC.loads(params["metadata_type"], params["metadata"], ("metadata", "", "1")) == {
         "source": "loop",
-        **lineage,
+        **ancestor_rows,
     }
-    assert all(name in params["metadata_filter"] for name in lineage)
+    assert all(name in params["metadata_filter"] for name in ancestor_rows)
     # What was forked already is not forked again; anything else is refused.
-    assert len(fork([[point, ("target", "1", *metadata(**lineage))]]).trips) == 1
-    targets = [("1", *metadata()), ("2", *metadata(**lineage)), (None, None, None)]
+    assert len(fork([[point, ("target", "1", *metadata(**ancestor_rows))]]).round_trips) == 1
+    targets = [("1", *metadata()), ("2", *metadata(**ancestor_rows)), (None, None, None)]
     for target in targets:
         with pytest.raises(ThreadExists, match="'b'"):
             fork([[point, ("target", *target)]])
-    rest: Reply = [[] for _ in script.trips[1].statements[1:]]
+    rest: Reply = [[] for _ in script.round_trips[1].statements[1:]]
     # What comes or goes between the two trips is looked at again.
     for reason, then, error in (
         ("exists", [point, ("target", *targets[0])], ThreadExists),
@@ -389,7 +388,7 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
     ):
         with pytest.raises(error):
             fork([[point]], [[(reason,)], *rest], [then])
-    same = ("target", "1", *metadata(**lineage))
+    same = ("target", "1", *metadata(**ancestor_rows))
     again = fork([[point]], [[("exists",)], *rest], [[point, same]])
     assert [names[0] for names in again.names] == ["select_fork_point", "fork_thread", "select_fork_point"]
     with pytest.raises(CheckpointNotFound, match="run 'r'"):
@@ -428,6 +427,9 @@ def test_steps_start_afresh_for_each_attempt(d: SqlDialect) -> None:
     scripts = [Script(), Script()]
     for script in scripts:
         drive(op, script)
-    first, second = ([statement.values() for trip in script.trips for statement in trip.sent()] for script in scripts)
+    first, second = (
+        [statement.values() for round_trip in script.round_trips for statement in round_trip.sent()]
+        for script in scripts
+    )
     assert first == second
     assert first

@@ -17,24 +17,24 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_checkpoint_custom.encoding import chunks as cutting
 from langgraph_checkpoint_custom.encoding.chunks import (
-    Divided,
+    ChunkedValue,
+    JoinedChunks,
     Known,
-    Together,
     Whole,
+    chunk_value,
     contents,
-    divide,
-    put_together,
+    join_chunks,
 )
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
 from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
-from langgraph_checkpoint_custom.encoding.serde import Faithful
+from langgraph_checkpoint_custom.encoding.serde import ExactSerializer
 from langgraph_checkpoint_custom.encoding.unchanged import LARGE, Unchanged, unchanged
 from langgraph_checkpoint_custom.encoding.values import Large, Values
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.recent import ENTRY, Recent
 from tests.exactly import same
 
-SERDE = Faithful(JsonPlusSerializer())
+SERDE = ExactSerializer(JsonPlusSerializer())
 CODEC = Values(JsonPlusSerializer())
 PLACE = ("", "channel", "1")
 Parts = dict[str, bytes]
@@ -44,9 +44,9 @@ def loads(data: bytes) -> Any:
     return SERDE.loads_typed(("msgpack", data))
 
 
-def in_parts(value: Any, pack: Callable[[Any], bytes] = pack) -> tuple[Divided, Mapping[str, bytes]]:
+def in_parts(value: Any, pack: Callable[[Any], bytes] = pack) -> tuple[ChunkedValue, Mapping[str, bytes]]:
     """The parts of a value of which nothing is stored."""
-    found = divide(value, "1", None, pack)
+    found = chunk_value(value, "1", None, pack)
     assert found
     return found
 
@@ -55,13 +55,13 @@ class Kept:
     """Version after version of a value, with all parts that were stored."""
 
     def __init__(self) -> None:
-        self.parts: Parts = {}
+        self.chunks: Parts = {}
         self.known: Known | None = None
 
     @property
-    def last(self) -> Divided:
+    def last(self) -> ChunkedValue:
         """The last version, which is in parts."""
-        assert isinstance(self.known, Divided)
+        assert isinstance(self.known, ChunkedValue)
         return self.known
 
     def store(self, value: Any, *, forget: bool = False) -> int:
@@ -80,14 +80,14 @@ class Kept:
             assert not found.new
             assert pack(SERDE.loads_typed(found.whole)) == pack(value)
             return self.store(value) if first else 0
-        assert not self.parts.keys() & found.new.keys()
-        self.parts |= {name: part.value for name, part in found.new.items()}
+        assert not self.chunks.keys() & found.new.keys()
+        self.chunks |= {name: part.value for name, part in found.new.items()}
         assert pack(self.load().value) == pack(value)
         return len(found.new)
 
-    def load(self) -> Together:
+    def load(self) -> JoinedChunks:
         """The last version, put together."""
-        return put_together(contents(self.last), self.last.parts, lambda part: self.parts[part.name], loads)
+        return join_chunks(contents(self.last), self.last.chunks, lambda part: self.chunks[part.name], loads)
 
 
 @pytest.fixture(params=[False, True], ids=["known objects", "known names"])
@@ -129,7 +129,7 @@ def test_an_append_stores_the_end_only(make: Callable[..., list[Any]], forget: b
     kept.store(values[:40])
     for length in range(41, 201):
         assert kept.store(values[:length], forget=forget) <= 2
-    assert sum(map(len, kept.parts.values())) < 3 * len(pack(values))  # And not 120 times.
+    assert sum(map(len, kept.chunks.values())) < 3 * len(pack(values))  # And not 120 times.
 
 
 def test_the_same_object_again_and_again_makes_no_more_parts() -> None:
@@ -140,7 +140,7 @@ def test_the_same_object_again_and_again_makes_no_more_parts() -> None:
     kept.store(values[:1_000])
     for length in range(1_001, 2_001):
         assert kept.store(values[:length]) <= 2
-    assert len(kept.last.parts) < 2 * sum(map(len, values)) / cutting.PART + cutting.OPEN
+    assert len(kept.last.chunks) < 2 * sum(map(len, values)) / cutting.PART + cutting.OPEN
 
 
 def test_what_comes_in_small_pieces_is_stored_again_and_again_in_few_parts(forget: bool) -> None:
@@ -150,9 +150,9 @@ def test_what_comes_in_small_pieces_is_stored_again_and_again_in_few_parts(forge
     kept.store(values[:400])
     for length in range(401, 1_001):
         assert kept.store(values[:length], forget=forget) <= 2
-        assert sum(not part.ends for part in kept.last.parts) <= cutting.OPEN
-        assert all(part.ends for part in kept.last.parts[: -cutting.OPEN])
-    assert sum(map(len, kept.parts.values())) < 20 * len(pack(values))
+        assert sum(not part.ends for part in kept.last.chunks) <= cutting.OPEN
+        assert all(part.ends for part in kept.last.chunks[: -cutting.OPEN])
+    assert sum(map(len, kept.chunks.values())) < 20 * len(pack(values))
 
 
 @pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
@@ -162,10 +162,10 @@ def test_what_goes_from_the_head_or_changes_in_the_middle_moves_few_other_cuts(
     kept = Kept()
     values = make(200)
     kept.store(values)
-    assert len(kept.parts) > 10
+    assert len(kept.chunks) > 10
     assert sum(kept.store(values[first:], forget=forget) for first in range(1, 120)) < 2 * 120
     changed = [*values[:70], *make(1, 2), *values[71:]]
-    assert kept.store(values, forget=forget) <= len(kept.parts)
+    assert kept.store(values, forget=forget) <= len(kept.chunks)
     assert kept.store(changed, forget=forget) <= 6
     assert kept.store([*changed[:100], *changed[103:]], forget=forget) <= 6
     assert kept.store([*make(2, 3), *changed], forget=forget) <= 6
@@ -244,15 +244,15 @@ CHANGES: Mapping[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("place", [0, 1, 49, 97, 98, 99])
+@pytest.mark.parametrize("location", [0, 1, 49, 97, 98, 99])
 @pytest.mark.parametrize("image", ["", "A" * LARGE], ids=["small", "large"])
 def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
-    change: Callable[[Any], object], place: int, image: str
+    change: Callable[[Any], object], location: int, image: str
 ) -> None:
     """The same list, of the same objects."""
     kept = Kept()
     values = messages(100)
-    values[place] = AIMessage(
+    values[location] = AIMessage(
         "text",
         id="it",
         tool_calls=[{"name": "find", "args": {"deep": [{"er": 1}]}, "id": "1"}],
@@ -260,7 +260,7 @@ def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
         additional_kwargs={"image": image} if image else {},
     )
     kept.store(values)
-    change(values[place])
+    change(values[location])
     assert 1 <= kept.store(values) <= 3
 
 
@@ -325,10 +325,10 @@ def test_a_message_of_a_class_of_its_own_is_encoded_each_time() -> None:
     kept = Kept()
     values: list[Any] = dicts(30)
     kept.store(values)
-    assert not any(part.objects for part in kept.last.parts)
-    divided, _ = in_parts([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], repr_of)
-    assert any(part.objects for part in divided.parts)
-    assert not divided.parts[-1].objects
+    assert not any(part.objects for part in kept.last.chunks)
+    chunked, _ = in_parts([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], repr_of)
+    assert any(part.objects for part in chunked.chunks)
+    assert not chunked.chunks[-1].objects
 
 
 def repr_of(value: Any) -> bytes:
@@ -362,9 +362,9 @@ def test_parts_together_are_the_value(versions: list[Any], size: int, most: int)
         for version in versions:
             kept.store(version)
             kept.store(version, forget=True)
-        if not isinstance(kept.known, Divided):
+        if not isinstance(kept.known, ChunkedValue):
             return
-        known = kept.load().divided("1", kept.last.names)
+        known = kept.load().chunked("1", kept.last.names)
         assert known.without_objects() == kept.last.without_objects()
 
 
@@ -375,33 +375,33 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
         patch.setattr(cutting, "PART", 20)
-        divided, new = in_parts(value)
-    assert put_together(contents(divided), divided.parts, lambda part: new[part.name], loads).value == value
+        chunked, new = in_parts(value)
+    assert join_chunks(contents(chunked), chunked.chunks, lambda part: new[part.name], loads).value == value
 
 
 def test_keys_with_half_a_character_that_are_in_parts_already_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Earlier versions have stored such dicts so, and could not read them."""
     value = {f"{n}\udce9": "x" * 500 for n in range(100)} | {"\ud800": {"\udfff": 1}}
     monkeypatch.setattr(cutting, "is_unicode", lambda _: True, raising=False)
-    divided, new = in_parts(value)
-    together = put_together(contents(divided), divided.parts, lambda part: new[part.name], loads)
+    chunked, new = in_parts(value)
+    together = join_chunks(contents(chunked), chunked.chunks, lambda part: new[part.name], loads)
     assert together.value == value
     assert list(together.value) == list(value)
-    known = together.divided("1", divided.names)
-    assert divide(value, "2", known.without_objects(), pack) == (divided._replace(version="2"), {})
+    known = together.chunked("1", chunked.names)
+    assert chunk_value(value, "2", known.without_objects(), pack) == (chunked._replace(version="2"), {})
 
 
 def test_parts_that_do_not_belong_together_are_not_read() -> None:
     values = dicts(100)
-    divided, new = in_parts(values)
-    stored = contents(divided)
-    data = [new[part.name] for part in divided.parts]
+    chunked, new = in_parts(values)
+    stored = contents(chunked)
+    data = [new[part.name] for part in chunked.chunks]
     with pytest.raises(UnreadableValue):
-        put_together(stored, data[1:], bytes, loads)
+        join_chunks(stored, data[1:], bytes, loads)
     with pytest.raises(UnreadableValue):
-        put_together(stored, [b"", *data[1:]], bytes, loads)
+        join_chunks(stored, [b"", *data[1:]], bytes, loads)
     with pytest.raises(UnreadableValue):
-        put_together(stored, [data[0][1:] + b"x", *data[1:]], bytes, loads)
+        join_chunks(stored, [data[0][1:] + b"x", *data[1:]], bytes, loads)
 
 
 WHOLE: Mapping[str, Any] = {
@@ -417,13 +417,13 @@ WHOLE: Mapping[str, Any] = {
 
 @pytest.mark.parametrize("value", WHOLE.values(), ids=WHOLE)
 def test_what_is_left_whole(value: Any) -> None:
-    assert divide(value, "1", None, pack) is None
+    assert chunk_value(value, "1", None, pack) is None
 
 
 def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     value, _ = in_parts(messages(100))
     monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * (value.size + ENTRY))
-    monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * (len(value.parts) + 2))
+    monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * (len(value.chunks) + 2))
     recent = Recent()
     keys = [Key("thread", "", str(number)) for number in range(9)]
     for key in keys:

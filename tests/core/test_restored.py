@@ -43,10 +43,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
-from langgraph_checkpoint_custom.encoding.serde import faithful, strict_serde
+from langgraph_checkpoint_custom.encoding.serde import exact_serializer, strict_serde
 from tests.exactly import same
 
-OURS = faithful(JsonPlusSerializer(), on_inexact="raise")
+OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise")
 T = TypeVar("T")
 
 
@@ -256,7 +256,7 @@ class Checked:
 
 
 @dataclasses.dataclass
-class Place:
+class Location:
     x: Any
     y: Any = None
 
@@ -328,18 +328,18 @@ OBJECTS: dict[str, Any] = {
         one=More(number=1, more="m"),
         several=[More(more="n"), Inner()],
         named={"a": More()},
-        anything=[More(), Place(1)],
+        anything=[More(), Location(1)],
     ),
     "root": Numbers([1, 2]),
     "tree": Tree({"a": Tree({"b": Tree({})})}),
     "model serializer": Rewritten(text="t"),
     "generic": Boxes(boxes=[Box[int](item=1)], other=Box[Inner](item=More(number=2))),
-    "generic alone": [Box(item=1), Box[str](item="a"), Box[Place](item=Place(1)), Box[bytes](item=b"a")],
+    "generic alone": [Box(item=1), Box[str](item="a"), Box[Location](item=Location(1)), Box[bytes](item=b"a")],
     "old": new(Old, theNumber=4, pair=(1, 2), extra=(3,)),
     "computed and cached": with_slowly(new(Shown, seen=2)),
     "frozen dataclass": Normalised("a"),
     "dataclass with a cached property": with_slowly(Normalised("a")),
-    "slots": Slotted(pair=(1,), inner={(1, 2): Place((3,))}, given=4),
+    "slots": Slotted(pair=(1,), inner={(1, 2): Location((3,))}, given=4),
     "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
     "pydantic dataclass": Checked(theNumber=4),
     "named tuple": Pair((1,), Pair(Colour.RED)),
@@ -359,38 +359,43 @@ OBJECTS: dict[str, Any] = {
     ],
     "message": HumanMessage("hi"),
     "messages with objects": [
-        ToolMessage("t", tool_call_id="1", artifact=Place((1, 2), [More(number=1)])),
+        ToolMessage("t", tool_call_id="1", artifact=Location((1, 2), [More(number=1)])),
         ToolMessage("t", tool_call_id="1", artifact=[Inner(number=2), np.zeros(2)]),
         HumanMessage("h", additional_kwargs={"model": More(more="m"), "pair": (1, 2), "by": {UUID(int=1): 2}}),
-        AIMessage("a", response_metadata={"at": datetime(2024, 5, 6, tzinfo=BERLIN)}, unknown=Place(1)),
-        Document("d", metadata={"model": Inner(number=3), "place": Place(1)}),
+        AIMessage("a", response_metadata={"at": datetime(2024, 5, 6, tzinfo=BERLIN)}, unknown=Location(1)),
+        Document("d", metadata={"model": Inner(number=3), "place": Location(1)}),
     ],
     "prompt": ChatPromptTemplate.from_messages([("system", "you are {name}"), ("human", "{question}")]),
     "classes in classes": [Outer.Nested(x=1), Outer.Held(2), Outer.Nested.Deeper.A],
     "of LangGraph": [
-        Interrupt(value=(1, Place(2)), id="1"),
+        Interrupt(value=(1, Location(2)), id="1"),
         Send("node", {"pair": (1, 2)}),
         Command(update={"a": (1,)}, goto=("b",)),
     ],
-    "UUIDs": [UUID(int=1), UUID(int=1, is_safe=SafeUUID.safe), Place({UUID(int=1, is_safe=SafeUUID.unsafe): 1})],
+    "UUIDs": [UUID(int=1), UUID(int=1, is_safe=SafeUUID.safe), Location({UUID(int=1, is_safe=SafeUUID.unsafe): 1})],
     "deque": deque([1, 2, 3], maxlen=3),
-    "sets in objects": Place({(1, (2,)), frozenset({3})}),
-    "half characters": ["a\ud800", {"\udfff": "\ud800"}, Place("\ud800"), Inner.model_construct(number={"\ud800": 1})],
-    "arrays": Place([np.array([1, 2]), np.zeros(2, np.dtype([("a", "i1"), ("b", ">f8", (2,))], align=True))]),
+    "sets in objects": Location({(1, (2,)), frozenset({3})}),
+    "half characters": [
+        "a\ud800",
+        {"\udfff": "\ud800"},
+        Location("\ud800"),
+        Inner.model_construct(number={"\ud800": 1}),
+    ],
+    "arrays": Location([np.array([1, 2]), np.zeros(2, np.dtype([("a", "i1"), ("b", ">f8", (2,))], align=True))]),
     "bytearrays": [
-        Place(bytearray(b"a")),
-        Place([{"a": bytearray(b"a")}]),
+        Location(bytearray(b"a")),
+        Location([{"a": bytearray(b"a")}]),
         Pair(bytearray(b"")),
         Inner.model_construct(number=bytearray(b"a")),
     ],
-    "large ints": [2**64, {"a": -(2**80)}, Place(10**5000)],
+    "large ints": [2**64, {"a": -(2**80)}, Location(10**5000)],
 }
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_it_is_what_a_copy_is(name: str) -> None:
     value = OBJECTS[name]
-    for each in (value, [value], {"a": Place(value)}):
+    for each in (value, [value], {"a": Location(value)}):
         stored = OURS.dumps_typed(each)
         assert same(OURS.loads_typed(stored), each)
         assert OURS.dumps_typed(OURS.loads_typed(stored)) == stored, "it is other bytes the next time"
@@ -399,7 +404,7 @@ def test_it_is_what_a_copy_is(name: str) -> None:
 
 
 def read(value: Any, *allow: Any) -> Any:
-    strict = faithful(strict_serde(None, allow))
+    strict = exact_serializer(strict_serde(None, allow))
     return strict.loads_typed(OURS.dumps_typed(value))
 
 
@@ -412,7 +417,7 @@ def read(value: Any, *allow: Any) -> Any:
         ("generic", [Boxes, More]),
         ("classes in classes", [Outer.Nested, Outer.Held, Outer.Nested.Deeper]),
         ("zones", []),
-        ("half characters", [Place, Inner]),
+        ("half characters", [Location, Inner]),
         ("message", []),
     ],
 )
@@ -423,10 +428,10 @@ def test_what_the_fields_of_an_allowed_class_are_declared_as_is_allowed(name: st
 def test_what_else_is_in_an_allowed_class_is_not() -> None:
     for value in (
         Holding(one=More()),
-        Holding(one=Inner(), anything=Place(1)),
-        ToolMessage("", tool_call_id="", artifact=Place(1)),
+        Holding(one=Inner(), anything=Location(1)),
+        ToolMessage("", tool_call_id="", artifact=Location(1)),
     ):
-        with pytest.raises(UnreadableValue, match=r"(More|Place) is not allowed to be read"):
+        with pytest.raises(UnreadableValue, match=r"(More|Location) is not allowed to be read"):
             read(value, Holding)
     assert same(read(Holding(one=More()), Holding, More), Holding(one=More()))
 
@@ -457,7 +462,7 @@ def test_an_error_shows_no_values() -> None:
     made: list[Any] = [
         Written.model_construct(when=datetime(2024, 5, 6), number=secret),
         Strict.model_construct(pair=secret, numbers=secret),
-        Place(Inner.model_construct(number=secret)),
+        Location(Inner.model_construct(number=secret)),
     ]
     for value in made:
         with pytest.raises(UnreadableValue) as raised:
@@ -470,14 +475,14 @@ def test_an_error_shows_no_values() -> None:
 
 
 def test_what_goes_round_in_a_circle_is_an_error_and_what_is_deep_is_kept() -> None:
-    place, model = Place(1), Holding(one=Inner())
-    place.x = [place]
+    location, model = Location(1), Holding(one=Inner())
+    location.x = [location]
     model.anything = {"model": [model]}
-    for serde in (OURS, faithful(JsonPlusSerializer(), on_inexact="store")):
-        for circle in (place, model):
+    for serde in (OURS, exact_serializer(JsonPlusSerializer(), on_inexact="store")):
+        for circle in (location, model):
             with pytest.raises(TypeError):
                 serde.dumps_typed(circle)
     deep: Any = 1
     for _ in range(50):
-        deep = Holding(one=More(), several=[], named={"a": Inner()}, anything={1: [Place(deep)]})
+        deep = Holding(one=More(), several=[], named={"a": Inner()}, anything={1: [Location(deep)]})
     assert same(OURS.loads_typed(OURS.dumps_typed(deep)), deep)

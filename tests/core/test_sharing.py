@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES, GROUPS, MEMBERS, Group, Lanes
-from langgraph_checkpoint_custom.engine.operation import Share
+from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES, BATCHES, CALLS, Batch, BatchQueue
+from langgraph_checkpoint_custom.engine.operation import Batchable
 
 
 @dataclass(eq=False)
 class Call:
-    share: Share
+    batchable: Batchable
     gone: bool = False
 
 
@@ -19,32 +19,32 @@ def call(key: str | None = None, size: int = 1) -> Call:
     def merge(parts: Any) -> Any:
         raise AssertionError("nothing is merged here")
 
-    return Call(Share("kind", key, size, None, merge))
+    return Call(Batchable("kind", key, size, None, merge))
 
 
-AHEAD = call().share
+AHEAD = call().batchable
 
 
 @dataclass
 class Road:
     """A lane, and the groups that are on the way in it."""
 
-    lanes: Lanes[Call]
-    away: list[Group[Call]]
+    lanes: BatchQueue[Call]
+    away: list[Batch[Call]]
 
     def back(self) -> list[Call]:
         """The first group comes back; gives the calls that go instead."""
         group = self.lanes.leave("kind", self.away.pop(0))
         if group:
             self.away.append(group)
-        return [*group.members] if group else []
+        return [*group.waiters] if group else []
 
 
 def waiting(*calls: Call) -> Road:
     """As many on the way as may be, and these behind them."""
-    lanes: Lanes[Call] = Lanes()
-    away = [group for _ in range(GROUPS) if (group := lanes.enter("kind", AHEAD))]
-    assert len(away) == GROUPS
+    lanes: BatchQueue[Call] = BatchQueue()
+    away = [group for _ in range(BATCHES) if (group := lanes.enter("kind", AHEAD))]
+    assert len(away) == BATCHES
     assert not lanes.enter("kind", AHEAD)
     for each in calls:
         lanes.wait("kind", each)
@@ -63,9 +63,9 @@ def test_who_waits_goes_when_somebody_comes_back() -> None:
 
 def test_nothing_is_remembered_of_a_kind_once_all_are_back() -> None:
     road = waiting()
-    for _ in range(GROUPS):
+    for _ in range(BATCHES):
         assert road.back() == []
-    assert not road.lanes._lanes
+    assert not road.lanes._queues
 
 
 def test_a_group_that_nobody_holds_is_no_longer_on_its_way() -> None:
@@ -73,9 +73,9 @@ def test_a_group_that_nobody_holds_is_no_longer_on_its_way() -> None:
     first, second, third = call("1"), call("1"), call("3")
     road = waiting(first, second, third)
     assert road.back() == [first, third]
-    assert not road.lanes.enter("kind", third.share)
+    assert not road.lanes.enter("kind", third.batchable)
     road.away.pop()
-    assert road.lanes.enter("kind", third.share)
+    assert road.lanes.enter("kind", third.batchable)
     assert road.back() == [second]
 
 
@@ -84,7 +84,7 @@ def test_of_one_key_only_the_first_goes_and_the_others_keep_their_order() -> Non
     road = waiting(first, second, third, other)
     assert road.back() == [first, other]
     assert road.back() == []
-    assert not road.lanes.enter("kind", first.share)
+    assert not road.lanes.enter("kind", first.batchable)
     assert road.back() == [second]
     assert road.back() == [third]
 
@@ -95,19 +95,19 @@ def test_calls_without_a_key_never_meet() -> None:
 
 
 def test_a_group_has_a_bound_in_members() -> None:
-    calls = [call(str(number)) for number in range(MEMBERS + 1)]
+    calls = [call(str(number)) for number in range(CALLS + 1)]
     road = waiting(*calls)
     assert [road.back(), road.back()] == [calls[:-1], calls[-1:]]
 
 
 def test_a_group_has_a_bound_in_bytes_that_one_call_may_pass() -> None:
-    huge, small, tiny = call("1", GROUP_BYTES + 1), call("2"), call("3")
+    huge, small, tiny = call("1", BATCH_BYTES + 1), call("2"), call("3")
     road = waiting(huge, small, tiny)
     assert [road.back(), road.back()] == [[huge], [small, tiny]]
 
 
 def test_a_call_that_finds_no_room_is_not_passed_by_one_with_its_key() -> None:
-    first, large, late = call("1", GROUP_BYTES), call("2", 2), call("2", 0)
+    first, large, late = call("1", BATCH_BYTES), call("2", 2), call("2", 0)
     assert waiting(first, large, late).back() == [first]
 
 

@@ -127,14 +127,12 @@ async def ago_on(saver: CheckpointSaver, durability: Durability, thread_id: str,
     return list((await graph.aget_state(config)).values["done"])
 
 
-def run(
-    connection: Connection, store: Store, colour: str, durability: Durability, thread_id: str, journal: Path
-) -> None:
+def run(connection: Connection, store: Store, api: str, durability: Durability, thread_id: str, journal: Path) -> None:
     """Go on in one of the ways, and tell what is acknowledged."""
     with store.open() as saver:
         tell(saver, connection.send)
         connection.send("ready")
-        if colour == "sync":
+        if api == "sync":
             go_on(saver, durability, thread_id, journal)
         else:
             asyncio.run(ago_on(saver, durability, thread_id, journal))

@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, PostgresSaver
 from tests.crash.programs import advance, number_of, seen
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 # Seconds; what a test says takes milliseconds.
 HANGS = 10
@@ -44,7 +44,7 @@ def family(
     connection: Connection,
     store: Store,
     opens: Opens,
-    colour: str,
+    api: str,
     child_connection: Connection,
     child_opens: Opens | None,
     child_colour: str,
@@ -52,24 +52,24 @@ def family(
     """Obey, and be forked when told so; the child takes the saver over unless it opens its own."""
     saver = opens(store)
     loop = asyncio.new_event_loop()
-    obey(connection, saver, Face(saver, colour), loop, "parent")
+    obey(connection, saver, Client(saver, api), loop, "parent")
     child = os.fork()
     if child:
         child_connection.close()
         connection.send("forked")
-        obey(connection, saver, Face(saver, colour), loop, "parent")
+        obey(connection, saver, Client(saver, api), loop, "parent")
         os.waitpid(child, 0)
         return
     connection.close()
     childs = saver if child_opens is None else child_opens(store)  # The parent's goes on to exist.
-    obey(child_connection, childs, Face(childs, child_colour), asyncio.new_event_loop(), "child")
+    obey(child_connection, childs, Client(childs, child_colour), asyncio.new_event_loop(), "child")
     # A program that ends does this as well, though not the processes of `multiprocessing`.
     atexit._run_exitfuncs()
     os._exit(0)
 
 
 def obey(
-    connection: Connection, saver: CheckpointSaver, face: Face, loop: asyncio.AbstractEventLoop, thread_id: str
+    connection: Connection, saver: CheckpointSaver, client: Client, loop: asyncio.AbstractEventLoop, thread_id: str
 ) -> None:
     """Do what the test says until it is to fork or to end, and answer: how many operations there are, or an error."""
     while True:
@@ -83,7 +83,7 @@ def obey(
             if command == "close":
                 saver.close()
             else:
-                loop.run_until_complete(advance(face, thread_id, *command))
+                loop.run_until_complete(advance(client, thread_id, *command))
             connection.send(None if command == "close" else number_of(seen(saver, thread_id)))
         except CheckpointError as error:
             connection.send(error)

@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.behaviour.helpers import LONG, checkpoint, config, id_of, metadata, put
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
 class Operation(NamedTuple):
@@ -72,33 +72,33 @@ def unfinished(thread_id: str, number: int) -> set[tuple[str, str, str]]:
     return {(thread_id, "", each.checkpoint_id) for each in islice(operations(), number - 1, number + 1)}
 
 
-async def advance(face: Face, thread_id: str, start: int, stop: int) -> None:
+async def advance(client: Client, thread_id: str, start: int, stop: int) -> None:
     """Do the operations from one number to another."""
     for operation in islice(operations(), start, stop):
         name, arguments = operation.call(thread_id)
-        await getattr(face, name)(*arguments)
+        await getattr(client, name)(*arguments)
 
 
-def write(connection: Connection, store: Store, colour: str, thread_id: str) -> None:
+def write(connection: Connection, store: Store, api: str, thread_id: str) -> None:
     """Do all operations until killed; after each, send how many are done."""
 
     async def work() -> None:
-        face = Face(store.open(), colour)
+        client = Client(store.open(), api)
         for number in count():
-            await advance(face, thread_id, number, number + 1)
+            await advance(client, thread_id, number, number + 1)
             connection.send(number + 1)
 
     asyncio.run(work())
 
 
 def write_many(connection: Connection, store: Store, number: int) -> None:
-    """As `write`, on that many threads at once, half of them in each colour; sends thread and number."""
+    """As `write`, on that many threads at once, half of them in each api; sends thread and number."""
     saver = store.open()
     turn = threading.Lock()
 
-    async def work(thread: int, colour: str) -> None:
+    async def work(thread: int, api: str) -> None:
         for done in count():
-            await advance(Face(saver, colour), f"thread {thread}", done, done + 1)
+            await advance(Client(saver, api), f"thread {thread}", done, done + 1)
             with turn:
                 connection.send((thread, done + 1))
 
@@ -110,14 +110,14 @@ def write_many(connection: Connection, store: Store, number: int) -> None:
     asyncio.run(tasks())
 
 
-def put_many(connection: Connection, store: Store, colour: str, thread_id: str, name: str, number: int) -> None:
+def put_many(connection: Connection, store: Store, api: str, thread_id: str, name: str, number: int) -> None:
     """Wait for a word, store so many checkpoints, and say that it is done."""
 
     async def work() -> None:
         with store.open() as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             for step in range(number):
-                await put(face, f"{step:05} {name}", {"who": [name], "put": step}, thread_id=thread_id)
+                await put(client, f"{step:05} {name}", {"who": [name], "put": step}, thread_id=thread_id)
 
     connection.recv()
     asyncio.run(work())

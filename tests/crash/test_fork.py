@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointError
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.crash.family import Command, Opens, family, from_connection, from_pool, from_url
 from tests.crash.processes import PATIENCE, Process, answer, pipe
 from tests.crash.programs import after, seen
@@ -45,14 +45,14 @@ class Family:
 @contextmanager
 def a_family(
     store: Store,
-    colour: str = "sync",
+    api: str = "sync",
     child_colour: str = "sync",
     *,
     opens: Opens = from_url,
     child_opens: Opens | None = None,
 ) -> Iterator[Family]:
     ours, theirs = pipe()
-    with ours, Process(family, store, opens, colour, theirs, child_opens, child_colour) as parent:
+    with ours, Process(family, store, opens, api, theirs, child_opens, child_colour) as parent:
         theirs.close()
         yield Family(parent, ours)
 
@@ -70,12 +70,12 @@ def sessions(store: Store) -> set[int]:
         }
 
 
-@pytest.mark.parametrize("child_colour", COLOURS)
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("child_colour", APIS)
+@pytest.mark.parametrize("api", APIS)
 def test_the_child_has_connections_of_its_own_and_its_end_does_not_matter(
-    store: Store, colour: str, child_colour: str
+    store: Store, api: str, child_colour: str
 ) -> None:
-    with a_family(store, colour, child_colour) as two:
+    with a_family(store, api, child_colour) as two:
         assert two.parent((0, 3)) == 3
         of_parent = sessions(store)
         assert two.parent("fork") == "forked"
@@ -93,11 +93,11 @@ def test_the_child_has_connections_of_its_own_and_its_end_does_not_matter(
 
 
 @pytest.mark.parametrize("child_opens", [None, from_url], ids=["same_saver", "new_saver"])
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 def test_what_the_child_stores_is_there_though_the_parent_closes_before(
-    store: Store, colour: str, child_opens: Opens | None
+    store: Store, api: str, child_opens: Opens | None
 ) -> None:
-    with a_family(store, colour, colour, child_opens=child_opens) as two:
+    with a_family(store, api, api, child_opens=child_opens) as two:
         assert two.parent((0, 3)) == 3
         assert two.parent("fork") == "forked"
         assert two.child((0, 3)) == 3

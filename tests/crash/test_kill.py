@@ -16,12 +16,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Durability
 
 from tests.behaviour.helpers import anywhere
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.crash import agent
 from tests.crash.processes import Process
 from tests.crash.programs import advance, after, seen, set_up, unfinished, write, write_many
 from tests.invariants import check_invariants, read_tables
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 # More kills than a run needs to end.
 MANY = 100
@@ -44,7 +44,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: 
     done: dict[str, int] = {}
     for kill in range(KILLS):
         thread_id = f"thread {kill}"
-        with Process(write, store, COLOURS[kill % 2], thread_id) as writer:
+        with Process(write, store, APIS[kill % 2], thread_id) as writer:
             writer.receive()
             time.sleep(dice.uniform(0.005, 0.060))  # The moment of the kill, at random: nothing is waited for.
             assert writer.kill()
@@ -54,14 +54,14 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: 
             assert seen(saver, thread_id) in (after(number), after(number + 1)), f"{thread_id}: {number} were done"
 
     # Writes that came before their checkpoint are not to be seen by the saver.
-    early = {place for thread_id, number in done.items() for place in unfinished(thread_id, number)}
+    early = {location for thread_id, number in done.items() for location in unfinished(thread_id, number)}
     tables = check_invariants(store, early_writes=early)
     rows = Counter((write.thread_id, write.checkpoint_id, write.task_id) for write in tables.writes)
     assert set(rows.values()) == {3}
 
     with store.open() as saver:
         for thread_id, number in done.items():
-            asyncio.run(advance(Face(saver, "sync"), thread_id, number, number + 2))
+            asyncio.run(advance(Client(saver, "sync"), thread_id, number, number + 2))
             assert seen(saver, thread_id) == after(number + 2), f"{thread_id}: {number} were done"
 
 
@@ -99,7 +99,7 @@ def test_a_kill_while_the_tables_are_made_does_not_matter(
             process.kill()
         with store.open() as saver:
             saver.setup()
-            asyncio.run(advance(Face(saver, "async"), "thread", 0, 3))
+            asyncio.run(advance(Client(saver, "async"), "thread", 0, 3))
             assert seen(saver, "thread") == after(3)
 
 
@@ -137,7 +137,7 @@ def killed_until_it_ends(
     done: set[str] = set()
     for kills in range(MANY):
         before = len(journal.read_text().splitlines())
-        with Process(agent.run, store, dice.choice(COLOURS), durability, thread_id, journal) as process:
+        with Process(agent.run, store, dice.choice(APIS), durability, thread_id, journal) as process:
             process.receive()
             # Longer and longer, since where the machine is busy a step takes more than that.
             time.sleep(dice.uniform(0, 0.080) * (1 + kills / 20))

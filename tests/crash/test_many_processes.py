@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver
 from tests.behaviour.helpers import config, id_of
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.crash.processes import Process
 from tests.crash.programs import put_many
 from tests.invariants import check_invariants
@@ -19,14 +19,14 @@ PROCESSES = 8
 PUTS = 200
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_processes_that_write_to_one_file_lose_nothing(tmp_path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_processes_that_write_to_one_file_lose_nothing(tmp_path: Path, api: str) -> None:
     """Half of them have a thread of their own, the others share one; each waits for the others, and none gives up."""
     store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     threads = [f"thread {number}" if number % 2 else "shared" for number in range(PROCESSES)]
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(Process(put_many, store, colour, thread_id, f"process {number}", PUTS))
+            stack.enter_context(Process(put_many, store, api, thread_id, f"process {number}", PUTS))
             for number, thread_id in enumerate(threads)
         ]
         for process in processes:

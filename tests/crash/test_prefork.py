@@ -167,14 +167,14 @@ class Clients:
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.leaves_writes("a run may be killed after the writes of a checkpoint and before it")
 @pytest.mark.parametrize("preload", [True, False], ids=["preloaded", "loaded_by_each"])
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 def test_workers_are_killed_ended_and_replaced_while_requests_come(
-    own_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colour: str, preload: bool
+    own_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, preload: bool
 ) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed: {seed}")
     dice = random.Random(seed)
-    application, worker = ("wsgi", "sync") if colour == "sync" else ("asgi", "uvicorn_worker.UvicornWorker")
+    application, worker = ("wsgi", "sync") if api == "sync" else ("asgi", "uvicorn_worker.UvicornWorker")
     whole = agent.go_on(InMemorySaver(), "sync", "whole", tmp_path / "whole")  # type: ignore[arg-type]
     monkeypatch.setattr(web, "FOLDER", tmp_path)
 

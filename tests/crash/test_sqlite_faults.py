@@ -17,11 +17,11 @@ import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver, StorageError
 from tests.behaviour.helpers import anywhere, id_of
-from tests.conftest import COLOURS, folder_of_nobody, needs_error_codes
+from tests.conftest import APIS, folder_of_nobody, needs_error_codes
 from tests.crash.processes import Process
 from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
 from tests.invariants import check_invariants
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 CUTS = 15
 MANY = 300
@@ -31,8 +31,8 @@ BALLAST = 3_000_000
 NOT_WRITABLE = "not writable for this user|may this user write there"
 
 
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -73,14 +73,14 @@ def check(path: Path, number: int) -> None:
     check_invariants(store_of(path), early_writes=unfinished("thread", number))
 
 
-async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(path: Path, colour: str) -> None:
+async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(path: Path, api: str) -> None:
     wal = Path(f"{path}-wal")
     async with SqliteSaver(path, busy_timeout=0) as saver:
-        face = Face(saver, colour)
-        await advance(face, "thread", 0, 3)
+        client = Client(saver, api)
+        await advance(client, "thread", 0, 3)
         with Process(hold_snapshot, str(path)) as reader:
             assert reader.receive() == 1
-            await advance(face, "thread", 3, MANY)
+            await advance(client, "thread", 3, MANY)
             # So many that SQLite has tried to empty the WAL, which the reader does not let it.
             assert wal.stat().st_size > WAL_PAGES * PAGE
             reader.send("again")
@@ -88,22 +88,22 @@ async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(p
             async with SqliteSaver(path, busy_timeout=0) as another:
                 assert seen(another, "thread") == after(MANY)
         # When the reader has gone, the WAL is begun anew and grows no more.
-        await advance(face, "thread", MANY, MANY + 1)
+        await advance(client, "thread", MANY, MANY + 1)
         size = wal.stat().st_size
-        await advance(face, "thread", MANY + 1, MANY + 30)
+        await advance(client, "thread", MANY + 1, MANY + 30)
         assert wal.stat().st_size == size
     check(path, MANY + 30)
 
 
 async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_ten_seconds(path: Path) -> None:
     async with SqliteSaver(path) as first, SqliteSaver(path) as second:
-        await advance(Face(first, "sync"), "thread", 0, 3)
+        await advance(Client(first, "sync"), "thread", 0, 3)
         with Process(hold_lock, str(path), 10.0) as other:
             assert other.receive() == "locked"
             waiting = asyncio.gather(
-                advance(Face(first, "sync"), "thread", 3, 4),
-                advance(Face(first, "async"), "other thread", 0, 3),
-                advance(Face(second, "async"), "another thread", 0, 3),
+                advance(Client(first, "sync"), "thread", 3, 4),
+                advance(Client(first, "async"), "other thread", 0, 3),
+                advance(Client(second, "async"), "another thread", 0, 3),
             )
             await waiting
             assert other.received() == ["released"]
@@ -111,24 +111,22 @@ async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_
     check(path, 4)
 
 
-async def test_the_first_read_of_a_saver_does_not_wait_for_a_process_that_locks_the_file(
-    path: Path, colour: str
-) -> None:
+async def test_the_first_read_of_a_saver_does_not_wait_for_a_process_that_locks_the_file(path: Path, api: str) -> None:
     async with SqliteSaver(path) as saver:
-        await advance(Face(saver, colour), "thread", 0, 3)
+        await advance(Client(saver, api), "thread", 0, 3)
     with Process(hold_lock, str(path), 600.0) as other:
         assert other.receive() == "locked"
         async with SqliteSaver(path, busy_timeout=0.1) as saver:
-            assert [id_of(found) for found in await Face(saver, colour).all(anywhere())] == [Operation(0).checkpoint_id]
+            assert [id_of(found) for found in await Client(saver, api).all(anywhere())] == [Operation(0).checkpoint_id]
 
 
-async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_change(path: Path, colour: str) -> None:
+async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_change(path: Path, api: str) -> None:
     async with SqliteSaver(path) as saver:
-        face = Face(saver, colour)
-        await advance(face, "thread", 0, 3)
+        client = Client(saver, api)
+        await advance(client, "thread", 0, 3)
         with Process(hold_lock, str(path), 600.0) as other:
             assert other.receive() == "locked"
-            waiting = asyncio.ensure_future(advance(face, "thread", 3, 6))
+            waiting = asyncio.ensure_future(advance(client, "thread", 3, 6))
             await asyncio.sleep(0.1)
             assert not waiting.done()
             assert other.kill()
@@ -136,14 +134,14 @@ async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_ch
     check(path, 6)
 
 
-async def fill(face: Face) -> int:
+async def fill(client: Client) -> int:
     """Write until the disk is full; returns how many operations were done."""
     done = 0
 
     async def work() -> None:
         nonlocal done
         while True:
-            await advance(face, "thread", done, done + 1)
+            await advance(client, "thread", done, done + 1)
             done += 1
 
     with pytest.raises(StorageError, match="disk is full; nothing of this operation was stored") as caught:
@@ -154,90 +152,88 @@ async def fill(face: Face) -> int:
 
 
 @needs_error_codes
-async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_is_needed(
-    disk: Path, colour: str
-) -> None:
+async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_is_needed(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(BALLAST))
     async with SqliteSaver(path) as saver:
-        face = Face(saver, colour)
-        number = await fill(face)
+        client = Client(saver, api)
+        number = await fill(client)
         for _ in range(3):
             with pytest.raises(StorageError, match="disk is full"):
-                await advance(face, "thread", number, number + 1)
+                await advance(client, "thread", number, number + 1)
             assert seen(saver, "thread") == after(number)
         ballast.unlink()
-        await advance(face, "thread", number, number + 2)
+        await advance(client, "thread", number, number + 2)
         assert seen(saver, "thread") == after(number + 2)
     check(path, number + 2)
 
 
 @needs_error_codes
-async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, colour: str) -> None:
+async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(BALLAST))
     async with SqliteSaver(path) as saver:
-        number = await fill(Face(saver, colour))
+        number = await fill(Client(saver, api))
     ballast.unlink()
     check(path, number)
 
 
-async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(disk: Path, colour: str) -> None:
+async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(PAGE))
     async with SqliteSaver(path) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         with pytest.raises(StorageError, match="disk is full"):
-            await advance(face, "thread", 0, 1)
+            await advance(client, "thread", 0, 1)
         ballast.unlink()
-        await advance(face, "thread", 0, 3)
+        await advance(client, "thread", 0, 3)
     check(path, 3)
 
 
 @needs_error_codes
-async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not(disk: Path, colour: str) -> None:
+async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     async with SqliteSaver(path) as saver:
-        await advance(Face(saver, colour), "thread", 0, 3)
+        await advance(Client(saver, api), "thread", 0, 3)
     async with SqliteSaver(path) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         remount(disk, "ro")
         with pytest.raises(StorageError, match=NOT_WRITABLE):
-            await advance(face, "thread", 3, 4)
+            await advance(client, "thread", 3, 4)
         remount(disk, "rw")
-        await advance(face, "thread", 3, 6)
+        await advance(client, "thread", 3, 6)
     check(path, 6)
 
 
 @needs_error_codes
-async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(colour: str) -> None:
+async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(api: str) -> None:
     with folder_of_nobody() as folder:
         path = folder / "checkpoints.db"
         async with SqliteSaver(path) as saver:
-            await advance(Face(saver, colour), "thread", 0, 3)
+            await advance(Client(saver, api), "thread", 0, 3)
         folder.chmod(0o500)
         async with SqliteSaver(path) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             with pytest.raises(StorageError, match=NOT_WRITABLE):
-                await advance(face, "thread", 3, 4)
+                await advance(client, "thread", 3, 4)
             folder.chmod(0o700)
-            await advance(face, "thread", 3, 6)
+            await advance(client, "thread", 3, 6)
         check(path, 6)
 
 
-def test_a_power_cut_loses_nothing_that_was_acknowledged_and_leaves_a_sound_file(tmp_path: Path, colour: str) -> None:
+def test_a_power_cut_loses_nothing_that_was_acknowledged_and_leaves_a_sound_file(tmp_path: Path, api: str) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed: {seed}")
     dice = random.Random(seed)
     path = tmp_path / "checkpoints.db"
     done = 0
     cuts: list[tuple[Path, int]] = []
-    with Process(write, store_of(path), colour, "thread") as writer:
+    with Process(write, store_of(path), api, "thread") as writer:
         done = writer.receive()
         for cut in range(CUTS):
             copy = tmp_path / f"{cut}.db"

@@ -12,9 +12,9 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_metadata
 
 from langgraph_checkpoint_custom.drivers.postgres import PostgresDriver
-from langgraph_checkpoint_custom.engine.batching import GROUPS
+from langgraph_checkpoint_custom.engine.batching import BATCHES
 from tests.behaviour.helpers import config
-from tests.stores import Face
+from tests.stores import Client
 
 Calls = Sequence[Callable[[], Awaitable[Any]]]
 # Names that mean something in the text of an array.
@@ -64,19 +64,19 @@ def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connect
 
 @asynccontextmanager
 async def in_a_group(
-    face: Face, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
+    saver_client: Client, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
 ) -> AsyncIterator[list[asyncio.Future[Any]]]:
     """Calls that wait behind `first`s of their kind, and go together at the end of the block, or when those end."""
     with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
         ahead: list[asyncio.Future[Any]] = []
-        for number in range(GROUPS):
+        for number in range(BATCHES):
             ahead.append(asyncio.ensure_future(first(number)))
             while len(watcher.execute(WAITING).fetchall()) <= number:
                 await asyncio.sleep(0.005)  # Nobody is told when a session begins to wait.
         behind: list[asyncio.Future[Any]] = []
         for number, call in enumerate(calls, 1):
             behind.append(asyncio.ensure_future(call()))
-            while waiting(face.saver) < number:
+            while waiting(saver_client.saver) < number:
                 await asyncio.sleep(0.001)  # In the order of the calls, on OS threads as well.
         yield [*behind, *ahead]
         blocker.rollback()
@@ -91,18 +91,18 @@ def outcome(call: asyncio.Future[Any]) -> Any:
     return call.result() if error is None else type(error)
 
 
-async def a_life(face: Face, thread_id: str) -> None:
+async def a_life(saver_client: Client, thread_id: str) -> None:
     """Everything that can share a trip, with what has to come of it."""
     parent = a_checkpoint(1)
-    first = await face.put(config(thread_id), parent, generate_metadata(), NEW)
-    await face.put_writes(first, [(channel, [thread_id]) for channel in ODD], "task")
-    found = await face.get_tuple(config(thread_id))
+    first = await saver_client.put(config(thread_id), parent, generate_metadata(), NEW)
+    await saver_client.put_writes(first, [(channel, [thread_id]) for channel in ODD], "task")
+    found = await saver_client.get_tuple(config(thread_id))
     assert found is not None
     assert (found.config, found.checkpoint) == (first, parent)
     assert found.pending_writes == [("task", channel, [thread_id]) for channel in ODD]
     child = a_checkpoint(2)
-    second = await face.put(first, child, generate_metadata(run_id=thread_id), {"own": "2"})
-    exact, newest = await asyncio.gather(face.get_tuple(first), face.get_tuple(config(thread_id)))
+    second = await saver_client.put(first, child, generate_metadata(run_id=thread_id), {"own": "2"})
+    exact, newest = await asyncio.gather(saver_client.get_tuple(first), saver_client.get_tuple(config(thread_id)))
     assert exact is not None
     assert newest is not None
     assert (exact.checkpoint, exact.pending_writes) == (parent, found.pending_writes)

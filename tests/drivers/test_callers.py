@@ -19,8 +19,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD
-from tests.conftest import COLOURS
-from tests.stores import Face
+from tests.conftest import APIS
+from tests.stores import Client
 
 KINDS = ("ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection")
 CURSORS: dict[str, tuple[Any, Any]] = {
@@ -47,22 +47,22 @@ async def brought(kind: str, url: str, **options: Any) -> AsyncIterator[Any]:
             yield async_connection
 
 
-async def life(face: Face, thread_id: str, steps: int = 2) -> None:
+async def life(saver_client: Client, thread_id: str, steps: int = 2) -> None:
     """Store, read and delete, by one statement and by several."""
     config = generate_config(thread_id)
     for step in range(steps):
         checkpoint = generate_checkpoint(channel_values={"a": [step, "日"]}, channel_versions={"a": f"{step}"})
-        config = await face.put(config, checkpoint, generate_metadata(step=step), {"a": f"{step}"})
-        await face.put_writes(config, [("a", step)], "task")
-        found = await face.get_tuple(generate_config(thread_id))
+        config = await saver_client.put(config, checkpoint, generate_metadata(step=step), {"a": f"{step}"})
+        await saver_client.put_writes(config, [("a", step)], "task")
+        found = await saver_client.get_tuple(generate_config(thread_id))
         assert found is not None
         assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", step)])
-    await face.do("label", config, "here")
-    assert await face.do("labels", thread_id) == {"here": config}
-    await face.prune([thread_id])
-    assert len(await face.all(generate_config(thread_id))) == 1
-    await face.delete_thread(thread_id)
-    assert await face.get_tuple(generate_config(thread_id)) is None
+    await saver_client.do("label", config, "here")
+    assert await saver_client.do("labels", thread_id) == {"here": config}
+    await saver_client.prune([thread_id])
+    assert len(await saver_client.all(generate_config(thread_id))) == 1
+    await saver_client.delete_thread(thread_id)
+    assert await saver_client.get_tuple(generate_config(thread_id)) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,18 +72,18 @@ async def test_any_row_and_cursor_factory_will_do(postgres_url: str, kind: str, 
         factory: Any = CURSORS[cursors]["Async" in kind]
         options: dict[str, Any] = {"row_factory": rows, "cursor_factory": factory, "autocommit": autocommit}
         async with brought(kind, postgres_url, **options) as source:
-            for colour in COLOURS:
+            for api in APIS:
                 async with PostgresSaver(source) as saver:
-                    await life(Face(saver, colour), f"{colour} {options}")
+                    await life(Client(saver, api), f"{api} {options}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_any_prepare_threshold_will_do(postgres_url: str, kind: str) -> None:
     for threshold, autocommit in itertools.product((None, 0, 1, 5), (True, False)):
         async with brought(kind, postgres_url, autocommit=autocommit, prepare_threshold=threshold) as source:
-            for colour in COLOURS:
+            for api in APIS:
                 async with PostgresSaver(source) as saver:
-                    await life(Face(saver, colour), f"{colour} {threshold}", steps=THRESHOLD + 2)
+                    await life(Client(saver, api), f"{api} {threshold}", steps=THRESHOLD + 2)
 
 
 @pytest.mark.parametrize("autocommit", [True, False])
@@ -106,7 +106,7 @@ async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
                 assert found is not None
                 assert found.value == {"turn": turn}
 
-        lives = [life(Face(saver, "async"), f"{number}", steps=6) for number in range(8)]
+        lives = [life(Client(saver, "async"), f"{number}", steps=6) for number in range(8)]
         await asyncio.gather(*lives, *(remember(number) for number in range(8)))
         assert len(await store.asearch(("notes",), limit=20)) == 8
         await saver.aclose()
@@ -129,7 +129,7 @@ async def test_a_pool_is_shared_with_langgraphs_store_while_both_work(empty_post
                 assert found is not None
                 assert found.value == {"turn": turn}
 
-        lives = [life(Face(saver, "sync"), f"{number}", steps=6) for number in range(8)]
+        lives = [life(Client(saver, "sync"), f"{number}", steps=6) for number in range(8)]
         await asyncio.gather(*lives, *(asyncio.to_thread(remember, number) for number in range(8)))
         assert len(store.search(("notes",), limit=20)) == 8
         saver.close()
@@ -137,7 +137,7 @@ async def test_a_pool_is_shared_with_langgraphs_store_while_both_work(empty_post
 
 
 async def ended(connection: Any, how: str) -> None:
-    """End the transaction of a connection of either colour."""
+    """End the transaction of a connection of either api."""
     ending = getattr(connection, how)()
     if isinstance(connection, psycopg.AsyncConnection):
         await ending
@@ -146,17 +146,17 @@ async def ended(connection: Any, how: str) -> None:
 @pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
 async def test_without_autocommit_the_caller_ends_what_the_saver_has_begun(postgres_url: str, kind: str) -> None:
     async with PostgresSaver(postgres_url) as others, brought(kind, postgres_url) as connection:
-        face = Face(PostgresSaver(connection), "async")
+        saver_client = Client(PostgresSaver(connection), "async")
         config = generate_config("t")
         checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
         for how in ("rollback", "commit"):
-            stored = await face.put(config, checkpoint, generate_metadata(), {"a": "1"})
-            await face.put_writes(stored, [("a", 1)], "task")
-            assert await face.get_tuple(config) is not None
+            stored = await saver_client.put(config, checkpoint, generate_metadata(), {"a": "1"})
+            await saver_client.put_writes(stored, [("a", 1)], "task")
+            assert await saver_client.get_tuple(config) is not None
             assert await others.aget_tuple(config) is None, "it was committed"
             await ended(connection, how)
             assert (await others.aget_tuple(config) is not None) is (how == "commit")
-        await face.do("label", stored, "here")
+        await saver_client.do("label", stored, "here")
         await ended(connection, "rollback")
         assert await others.alabels("t") == {}
 
@@ -168,15 +168,15 @@ async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_ur
             owner.execute(
                 "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE 'no%')"
             )
-        face = Face(PostgresSaver(connection), "async")
-        await face.get_tuple(generate_config("t"))  # The session and the tables are known then.
+        saver_client = Client(PostgresSaver(connection), "async")
+        await saver_client.get_tuple(generate_config("t"))  # The session and the tables are known then.
         await ended(connection, "commit")
         checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
         for before in (None, "t"):
             if before:
-                await face.put(generate_config(before), checkpoint, generate_metadata(), {"a": "1"})
+                await saver_client.put(generate_config(before), checkpoint, generate_metadata(), {"a": "1"})
             with pytest.raises(StorageError, match="check constraint"):
-                await face.put(generate_config("no"), checkpoint, generate_metadata(), {"a": "1"})
+                await saver_client.put(generate_config("no"), checkpoint, generate_metadata(), {"a": "1"})
         await ended(connection, "commit")
         assert await others.aget_tuple(generate_config("t")) is not None
 
@@ -184,8 +184,8 @@ async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_ur
 @pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool"])
 async def test_a_pools_connections_come_back_as_they_were(postgres_url: str, kind: str) -> None:
     async with brought(kind, postgres_url) as pool:
-        face = Face(PostgresSaver(pool), COLOURS["Async" in kind])
-        await life(face, "t")
+        saver_client = Client(PostgresSaver(pool), APIS["Async" in kind])
+        await life(saver_client, "t")
         if kind == "ConnectionPool":
             with pool.connection() as connection:
                 assert connection.autocommit is False
@@ -198,8 +198,8 @@ def sync_life(saver: BaseCheckpointSaver[str], thread_id: str) -> None:
     """Store, read and delete with the sync methods that every saver has."""
     config = generate_config(thread_id)
     checkpoint = generate_checkpoint(channel_values={"a": 1}, channel_versions={"a": "1"})
-    place = saver.put(config, checkpoint, generate_metadata(), {"a": "1"})
-    saver.put_writes(place, [("a", 2)], "task")
+    location = saver.put(config, checkpoint, generate_metadata(), {"a": "1"})
+    saver.put_writes(location, [("a", 2)], "task")
     found = saver.get_tuple(config)
     assert found is not None
     assert (found.checkpoint["channel_values"], found.pending_writes) == ({"a": 1}, [("task", "a", 2)])

@@ -13,11 +13,11 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver
-from tests.conftest import COLOURS, made_database
+from tests.conftest import APIS, made_database
 from tests.faults.bouncer import bounced
 from tests.faults.test_pgbouncer import skip_without_it
 from tests.faults.workload import set_for_database
-from tests.stores import Face
+from tests.stores import Client
 
 TEXT = "ß日本\N{GRINNING FACE}"
 HOLDS_ALL_TEXT: dict[str, LiteralString] = {
@@ -31,7 +31,7 @@ HOLDS_SOME: dict[str, LiteralString] = {
 }
 
 
-async def texts(face: Face) -> None:
+async def texts(client: Client) -> None:
     """Store and read back texts wherever a caller can put one, more often than statements stay unprepared."""
     thread_id = f"thread {TEXT}"
     config = generate_config(thread_id)
@@ -41,52 +41,52 @@ async def texts(face: Face) -> None:
         version = f"{step}{TEXT}"
         checkpoint = generate_checkpoint(channel_values={TEXT: [TEXT, step]}, channel_versions={TEXT: version})
         metadata = generate_metadata(step=step, run_id=TEXT, user=TEXT)
-        config = await face.put(config, checkpoint, metadata, {TEXT: version})
-        await face.put_writes(config, [(TEXT, [TEXT])], TEXT, TEXT)
-        found = await face.get_tuple({"configurable": newest})
+        config = await client.put(config, checkpoint, metadata, {TEXT: version})
+        await client.put_writes(config, [(TEXT, [TEXT])], TEXT, TEXT)
+        found = await client.get_tuple({"configurable": newest})
         assert found is not None
         assert found.checkpoint == checkpoint
         assert found.metadata["user"] == TEXT  # type: ignore[typeddict-item]  # Metadata of the caller's.
         assert found.pending_writes == [(TEXT, TEXT, [TEXT])]
-    await face.do("label", config, TEXT)
-    assert await face.do("labels", thread_id) == {TEXT: config}
-    threads = await face.collect("threads", filter={"user": TEXT})
+    await client.do("label", config, TEXT)
+    assert await client.do("labels", thread_id) == {TEXT: config}
+    threads = await client.collect("threads", filter={"user": TEXT})
     assert [thread.thread_id for thread in threads] == [thread_id]
-    assert len(await face.all({"configurable": newest}, filter={"user": TEXT})) == 7
-    await face.copy_thread(thread_id, f"copy {TEXT}")
-    await face.prune([thread_id])
-    await face.delete_for_runs([TEXT])
+    assert len(await client.all({"configurable": newest}, filter={"user": TEXT})) == 7
+    await client.copy_thread(thread_id, f"copy {TEXT}")
+    await client.prune([thread_id])
+    await client.delete_for_runs([TEXT])
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("encoding", HOLDS_ALL_TEXT)
-async def test_all_text_comes_back(postgres_dsn: str, encoding: str, colour: str) -> None:
+async def test_all_text_comes_back(postgres_dsn: str, encoding: str, api: str) -> None:
     try:
         with made_database(postgres_dsn, "template0", HOLDS_ALL_TEXT[encoding]) as (_, url):
             async with PostgresSaver(url) as saver:
                 await saver.asetup()
-                await texts(Face(saver, colour))
+                await texts(Client(saver, api))
     except (errors.FeatureNotSupported, errors.InvalidParameterValue, errors.SyntaxError) as error:
         pytest.skip(f"NOT TESTED: this PostgreSQL makes no such database: {error}")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("encoding", HOLDS_SOME)
 async def test_a_database_that_cannot_hold_all_text_is_refused_by_setup(
-    postgres_dsn: str, encoding: str, colour: str
+    postgres_dsn: str, encoding: str, api: str
 ) -> None:
     with made_database(postgres_dsn, "template0", HOLDS_SOME[encoding]) as (_, url):
         async with PostgresSaver(url) as saver:
             with pytest.raises(ConfigError, match=f"is in {encoding}, .* ENCODING 'UTF8'"):
-                await Face(saver, colour).do("setup")
+                await Client(saver, api).do("setup")
         with psycopg.connect(url) as watcher:
             assert watcher.execute("SELECT FROM pg_namespace WHERE nspname = 'langgraph_checkpoint'").fetchall() == []
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("where", ["database", "connection string", "environment"])
 async def test_a_client_encoding_from_outside_changes_nothing(
-    postgres_url: str, where: str, colour: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, where: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = postgres_url
     if where == "database":
@@ -97,14 +97,14 @@ async def test_a_client_encoding_from_outside_changes_nothing(
     else:
         url = make_conninfo(postgres_url, client_encoding="LATIN1")
     async with PostgresSaver(url) as saver:
-        await texts(Face(saver, colour))
+        await texts(Client(saver, api))
 
 
-async def refused(source: Any, colour: str, words: str) -> None:
+async def refused(source: Any, api: str, words: str) -> None:
     """See that a saver does nothing on what a caller brings."""
     async with PostgresSaver(source) as saver:
         with pytest.raises(ConfigError, match=words):
-            await Face(saver, colour).get_tuple(generate_config("t"))
+            await Client(saver, api).get_tuple(generate_config("t"))
 
 
 async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: str) -> None:
@@ -115,31 +115,29 @@ async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: st
     with ConnectionPool(url, min_size=1, open=True) as pool:
         await refused(pool, "sync", words)
         async with PostgresSaver(pool) as saver:  # Which makes connections of its own for async calls.
-            await texts(Face(saver, "async"))
+            await texts(Client(saver, "async"))
     async with AsyncConnectionPool(url, min_size=1, open=False) as async_pool:
         await refused(async_pool, "async", words)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_lists_come_back_where_the_server_reads_null_in_an_array_as_a_word(
-    postgres_url: str, colour: str
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_lists_come_back_where_the_server_reads_null_in_an_array_as_a_word(postgres_url: str, api: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         set_for_database(owner, array_nulls="off")
     async with PostgresSaver(postgres_url) as saver:
-        await texts(Face(saver, colour))
+        await texts(Client(saver, api))
     words = "array_nulls is off in this session; ALTER ROLE"
     with psycopg.connect(postgres_url) as connection:
         connection.execute("SELECT 1")  # In a transaction, too.
-        await refused(connection, colour, words)
+        await refused(connection, api, words)
     with ConnectionPool(postgres_url, min_size=1, open=True) as pool:
         await refused(pool, "sync", words)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_behind_a_pooler_that_is_refused(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_behind_a_pooler_that_is_refused(postgres_url: str, api: str) -> None:
     skip_without_it()
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         set_for_database(owner, array_nulls="off")
     with bounced(postgres_url) as url:
-        await refused(url, colour, "array_nulls is off in this session; ALTER ROLE")
+        await refused(url, api, "array_nulls is off in this session; ALTER ROLE")

@@ -9,7 +9,7 @@ import psycopg
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver
-from langgraph_checkpoint_custom.operations.doctor import TABLES, Finding, look, mend
+from langgraph_checkpoint_custom.operations.doctor import TABLES, Finding, look, repair
 from tests.drivers.test_maintenance_meets_runs import BIG, Meanwhile, fill, fork, held_open
 
 
@@ -35,7 +35,7 @@ def test_a_run_stores_a_value_again_that_is_being_deleted(postgres_url: str) -> 
     with PostgresSaver(postgres_url) as saver:
         parent, findings = with_a_value_of_nobody(saver, postgres_url)
         with held_open(postgres_url) as other:
-            assert other._driver.run(mend(other._dialect, findings)) == 1
+            assert other._driver.run(repair(other._dialect, findings)) == 1
             run = Meanwhile(lambda: fork(saver, parent, delta=False))
             run.wait_until_blocked(postgres_url)
         check(saver, run.join())
@@ -46,7 +46,7 @@ def test_a_value_stays_that_a_run_has_just_named(postgres_url: str) -> None:
         parent, findings = with_a_value_of_nobody(saver, postgres_url)
         with held_open(postgres_url) as other:
             stored = fork(other, parent, delta=False)
-            mending = Meanwhile(lambda: saver._driver.run(mend(saver._dialect, findings)))
+            mending = Meanwhile(lambda: saver._driver.run(repair(saver._dialect, findings)))
             mending.wait_until_blocked(postgres_url)
         assert mending.join() == 0
         check(saver, stored)

@@ -28,26 +28,26 @@ from langgraph_checkpoint_custom import (
     open_saver,
 )
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.drivers.groups import WAITING, driver_of, jammed
 from tests.faults.faulty import faulty
 from tests.proxy import proxied
-from tests.stores import Face, runs_alone
+from tests.stores import Client, runs_alone
 
 
 def a_checkpoint() -> Checkpoint:
     return generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
 
 
-async def store_and_read(face: Face, thread_id: str) -> None:
+async def store_and_read(client: Client, thread_id: str) -> None:
     checkpoint = a_checkpoint()
-    config = await face.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
-    await face.put_writes(config, [("a", 1)], "task")
-    found = await face.get_tuple(generate_config(thread_id))
+    config = await client.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
+    await client.put_writes(config, [("a", 1)], "task")
+    found = await client.get_tuple(generate_config(thread_id))
     assert found is not None
     assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", 1)])
-    await face.prune([thread_id])
-    assert len(await face.all(generate_config(thread_id))) == 1
+    await client.prune([thread_id])
+    assert len(await client.all(generate_config(thread_id))) == 1
 
 
 @pytest.fixture
@@ -75,35 +75,35 @@ def terminate_all(watcher: psycopg.Connection[Any]) -> int:
     )
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_sessions_ended_by_the_server_are_replaced(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     async with PostgresSaver(postgres_url, min_size=4, max_size=4) as saver:
-        face = Face(saver, colour)
-        await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(8)))
+        client = Client(saver, api)
+        await asyncio.gather(*(store_and_read(client, f"t{i}") for i in range(8)))
         for i in range(3):
             assert terminate_all(watcher) >= 1
-            await store_and_read(face, f"after {i}")
+            await store_and_read(client, f"after {i}")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_pool_that_keeps_no_connection_makes_one_without_a_warning(
-    postgres_url: str, colour: str, caplog: pytest.LogCaptureFixture
+    postgres_url: str, api: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with PostgresSaver(postgres_url, min_size=0, max_size=1) as saver:
-        await store_and_read(Face(saver, colour), "t")
+        await store_and_read(Client(saver, api), "t")
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_closing_while_the_first_call_connects_leaves_no_session(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
         proxy.trickle(0.02)
         saver = PostgresSaver(proxy.url)
-        call = asyncio.ensure_future(Face(saver, colour).get_tuple(generate_config("t")))
+        call = asyncio.ensure_future(Client(saver, api).get_tuple(generate_config("t")))
         while not proxy.connections:
             await asyncio.sleep(0.002)
         await saver.aclose()
@@ -113,22 +113,22 @@ async def test_closing_while_the_first_call_connects_leaves_no_session(
             await asyncio.sleep(0.01)  # The server ends a session after its connection.
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, api: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, min_size=2, max_size=2) as saver:
-            face = Face(saver, colour)
-            await store_and_read(face, "before")
+            client = Client(saver, api)
+            await store_and_read(client, "before")
             assert proxy.cut() >= 1
-            await store_and_read(face, "after")
+            await store_and_read(client, "after")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(api: str) -> None:
     url = "postgresql://somebody:topsecret@127.0.0.1:1/nowhere"
     async with PostgresSaver(url) as saver:
         with pytest.raises(ConnectionLost, match="refused") as caught:
-            await Face(saver, colour).get_tuple(generate_config("t"))
+            await Client(saver, api).get_tuple(generate_config("t"))
     assert "topsecret" not in f"{caught.value!r} {caught.value.__cause__!r} {saver!r}"
 
 
@@ -142,67 +142,65 @@ def test_a_connection_string_that_cannot_be_read_is_refused_without_showing_it(
     assert "s3cret" not in f"{shown} {capsys.readouterr()} {caplog.text}"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_database_that_does_not_exist_is_said_at_once(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_database_that_does_not_exist_is_said_at_once(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url.replace("/test_", "/no_such_")) as saver:
         with pytest.raises(StorageError, match="does not exist"):
-            await Face(saver, colour).get_tuple(generate_config("t"))
+            await Client(saver, api).get_tuple(generate_config("t"))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_pool_that_is_all_busy_says_so(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, watcher: psycopg.Connection[Any], api: str) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=0.1) as saver:
-        face = Face(saver, colour)
-        await face.get_tuple(generate_config("t"))
+        client = Client(saver, api)
+        await client.get_tuple(generate_config("t"))
         with jammed(postgres_url) as blocker:
-            waiting = asyncio.ensure_future(face.get_tuple(generate_config("t")))
+            waiting = asyncio.ensure_future(client.get_tuple(generate_config("t")))
             while not watcher.execute(WAITING).fetchall():
                 await asyncio.sleep(0.01)
             with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
-                await face.get_tuple(generate_config("t"))
+                await client.get_tuple(generate_config("t"))
             blocker.rollback()
         assert await waiting is None
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, api: str) -> None:
     """As by interrupts that come when it has handed one out, and nobody has it yet."""
     async with PostgresSaver(postgres_url, min_size=1, max_size=2, pool_timeout=0.1) as saver:
-        face = Face(saver, colour)
-        await face.get_tuple(generate_config("t"))
+        client = Client(saver, api)
+        await client.get_tuple(generate_config("t"))
         held: Any = saver._driver._connections._held  # type: ignore[attr-defined]
-        pool = held.pool if colour == "sync" else held.loops[asyncio.get_running_loop()].pool
+        pool = held.pool if api == "sync" else held.loops[asyncio.get_running_loop()].pool
         pool.timeout = 60
-        lost = [await pool.getconn() if colour == "async" else pool.getconn() for _ in range(2)]
+        lost = [await pool.getconn() if api == "async" else pool.getconn() for _ in range(2)]
         pool.timeout = 0.1
         said = (
             "of 2 connections the pool has none left but 0 at work: interrupts have cost the others; open a new saver"
         )
         with pytest.raises(StorageError, match=said) as caught:
-            await face.get_tuple(generate_config("t"))
+            await client.get_tuple(generate_config("t"))
         assert not isinstance(caught.value, RetryableError)
         assert isinstance(caught.value.__cause__, PoolTimeout)
         for connection in lost:
-            await pool.putconn(connection) if colour == "async" else pool.putconn(connection)
-        assert await face.get_tuple(generate_config("t")) is None
+            await pool.putconn(connection) if api == "async" else pool.putconn(connection)
+        assert await client.get_tuple(generate_config("t")) is None
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgres_url: str, api: str) -> None:
     options: dict[str, Any] = {"min_size": 1, "max_size": 1, "timeout": 0.2, "reconnect_timeout": 0.1}
-    kind: Any = ConnectionPool if colour == "sync" else AsyncConnectionPool
+    kind: Any = ConnectionPool if api == "sync" else AsyncConnectionPool
     pool = kind(postgres_url.replace("/test_", "/no_such_"), open=False, **options)
     try:
         opening = pool.open()
-        if colour == "async":
+        if api == "async":
             await opening
         with pytest.raises(StorageError, match="or it cannot connect"):
-            await Face(PostgresSaver(pool), colour).get_tuple(generate_config("t"))
+            await Client(PostgresSaver(pool), api).get_tuple(generate_config("t"))
     finally:
         closing = pool.close()
-        if colour == "async":
+        if api == "async":
             await closing
 
 
@@ -210,12 +208,12 @@ async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.C
     """Sixteen writes that wait for a table lock wait at the same time, on a connection each."""
     async with PostgresSaver(postgres_url, max_size=16) as saver:
         await saver.aget_tuple(generate_config("t"))
-        for colour in COLOURS:
-            face = Face(saver, colour)
+        for api in APIS:
+            client = Client(saver, api)
             with psycopg.connect(postgres_url) as blocker:
                 blocker.execute("LOCK TABLE langgraph_checkpoint.checkpoints IN EXCLUSIVE MODE")
                 waiting = [
-                    asyncio.ensure_future(face.put(generate_config(f"{colour} {i}"), a_checkpoint(), {}, {"a": "1"}))
+                    asyncio.ensure_future(client.put(generate_config(f"{api} {i}"), a_checkpoint(), {}, {"a": "1"}))
                     for i in range(6)
                 ]
                 while sessions(watcher, state="active") < 6:
@@ -230,7 +228,7 @@ def test_a_loop_that_is_gone_takes_its_pool_with_it(postgres_url: str, watcher: 
 
         @runs_alone
         async def run(i: int = i) -> None:
-            await asyncio.gather(*(store_and_read(Face(saver, "async"), f"t{i} {j}") for j in range(6)))
+            await asyncio.gather(*(store_and_read(Client(saver, "async"), f"t{i} {j}") for j in range(6)))
 
         run()
     assert sessions(watcher) <= 3  # The last loop's; nobody has come yet to close them.
@@ -247,7 +245,7 @@ def test_several_loops_at_once(postgres_url: str) -> None:
 
         def run(name: str) -> None:
             async def work() -> None:
-                await asyncio.gather(*(store_and_read(Face(saver, "async"), f"{name} {j}") for j in range(4)))
+                await asyncio.gather(*(store_and_read(Client(saver, "async"), f"{name} {j}") for j in range(4)))
 
             try:
                 for _ in range(3):
@@ -266,8 +264,8 @@ def test_several_loops_at_once(postgres_url: str) -> None:
 async def test_closing_ends_every_session(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
     for close in ("close", "aclose"):
         saver = PostgresSaver(postgres_url)
-        for colour in COLOURS:
-            await store_and_read(Face(saver, colour), f"{close} {colour}")
+        for api in APIS:
+            await store_and_read(Client(saver, api), f"{close} {api}")
         assert sessions(watcher) >= 2
         if close == "close":
             await asyncio.to_thread(saver.close)
@@ -293,13 +291,13 @@ async def brought_by_a_caller(kind: str, url: str) -> AsyncIterator[Any]:
             yield async_connection
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection"])
-async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind: str, colour: str) -> None:
+async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind: str, api: str) -> None:
     async with brought_by_a_caller(kind, postgres_url) as source:
         saver: CheckpointSaver = PostgresSaver(source)
-        face = Face(saver, colour)
-        await asyncio.gather(*(store_and_read(face, f"t{i}") for i in range(5)))
+        client = Client(saver, api)
+        await asyncio.gather(*(store_and_read(client, f"t{i}") for i in range(5)))
         await saver.aclose()
         assert not source.closed
 
@@ -307,7 +305,7 @@ async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind:
 async def test_a_callers_connection_that_breaks_is_an_error_and_not_retried(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
-        await store_and_read(Face(saver, "sync"), "t")
+        await store_and_read(Client(saver, "sync"), "t")
         proxy.cut()
         with pytest.raises(ConnectionLost, match="connection to PostgreSQL was lost"):
             saver.get_tuple(generate_config("t"))
@@ -335,7 +333,7 @@ async def test_a_cancelled_operation_stores_all_or_nothing_and_leaves_the_connec
             await asyncio.gather(task, return_exceptions=True)
             found = await saver.aget_tuple(config)
             assert found is None or found.checkpoint["channel_values"] == {"a": [1]}
-        await store_and_read(Face(saver, "async"), "after")
+        await store_and_read(Client(saver, "async"), "after")
 
 
 @asynccontextmanager
@@ -356,7 +354,7 @@ async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes
     postgres_url: str, watcher: psycopg.Connection[Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_one_connection(kind, postgres_url) as (saver, pool):
-        await store_and_read(Face(saver, "async"), "before")
+        await store_and_read(Client(saver, "async"), "before")
         given_back = asyncio.Event()
         give_back = pool.putconn
 
@@ -375,7 +373,7 @@ async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes
                 call.cancel()
                 await asyncio.sleep(0.002)
         assert (await asyncio.gather(call, return_exceptions=True))[0].__class__ is asyncio.CancelledError
-        await asyncio.wait_for(store_and_read(Face(saver, "async"), "after"), 20)
+        await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 20)
 
 
 async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothing_in_it(
@@ -393,15 +391,15 @@ async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothin
             await asyncio.wait_for(saver.aget_tuple(generate_config("t")), 20)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         checkpoint = generate_checkpoint(
             channel_values={"a": [{"n": i, "text": "x" * 100} for i in range(5_000)]}, channel_versions={"a": "1"}
         )
-        config = await face.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
-        found = await face.get_tuple(config)
+        config = await client.put(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
+        found = await client.get_tuple(config)
         assert found is not None
         assert found.checkpoint == checkpoint
 

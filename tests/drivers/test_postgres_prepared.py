@@ -13,8 +13,8 @@ from psycopg.generators import execute
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD, Session
 from langgraph_checkpoint_custom.engine.operation import Statement
-from tests.conftest import COLOURS
-from tests.stores import Face
+from tests.conftest import APIS
+from tests.stores import Client
 
 CALLS = 2 * THRESHOLD + 1  # Of each kind, so that the last ones are prepared.
 
@@ -27,57 +27,57 @@ class Odd(JsonPlusSerializer):
         return (f"{kind}\0odd" if obj == ["odd"] else kind), data
 
 
-async def calls(face: Face, thread_id: str, value: Any, times: int) -> None:
+async def calls(client: Client, thread_id: str, value: Any, times: int) -> None:
     """Store and read a value, which is beside the checkpoint, time and again."""
     config = generate_config(thread_id)
     for number in range(times):
         version = str(number)
         checkpoint = generate_checkpoint(channel_values={"a": value}, channel_versions={"a": version})
-        config = await face.put(config, checkpoint, generate_metadata(), {"a": version})
-        await face.put_writes(config, [("a", value)], f"task {number}")
-        found = await face.get_tuple(generate_config(thread_id))
+        config = await client.put(config, checkpoint, generate_metadata(), {"a": version})
+        await client.put_writes(config, [("a", value)], f"task {number}")
+        found = await client.get_tuple(generate_config(thread_id))
         assert found is not None
         assert found.checkpoint == checkpoint
         assert found.pending_writes == [(f"task {number}", "a", value)]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1, serde=Odd()) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         for number in range(2 * CALLS):
-            await calls(face, "t", [number], 1)
-        before = await face.all(generate_config("t"))
+            await calls(client, "t", [number], 1)
+        before = await client.all(generate_config("t"))
         with pytest.raises(StorageError, match="NUL"):
-            await calls(face, "t", ["odd"], 1)
-        assert await face.all(generate_config("t")) == before
-        await calls(face, "t", ["even"], 1)
+            await calls(client, "t", ["odd"], 1)
+        assert await client.all(generate_config("t")) == before
+        await calls(client, "t", ["even"], 1)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_text_comes_back_whatever_the_sessions_encoding_is(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_text_comes_back_whatever_the_sessions_encoding_is(postgres_url: str, api: str) -> None:
     url = psycopg.conninfo.make_conninfo(postgres_url, client_encoding="latin1")
     thread_id = "fünf"
     async with PostgresSaver(url, min_size=1, max_size=1) as saver:
-        await calls(Face(saver, colour), thread_id, ["schön"], CALLS)
+        await calls(Client(saver, api), thread_id, ["schön"], CALLS)
     async with PostgresSaver(postgres_url) as saver:
         assert [thread.thread_id for thread in saver.threads()] == [thread_id]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_session_in_which_all_is_forgotten_prepares_anew(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_session_in_which_all_is_forgotten_prepares_anew(postgres_url: str, api: str) -> None:
     """As psycopg has it after a rollback, if it has prepared statements of its own: those of a tenant's calls, here."""
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         watcher.execute(
             "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE '%no')"
         )
     async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
-        face, tenant = Face(saver, colour), Face(saver.for_tenant("a"), colour)
-        await calls(face, "t", ["before"], CALLS)
+        client, tenant = Client(saver, api), Client(saver.for_tenant("a"), api)
+        await calls(client, "t", ["before"], CALLS)
         await calls(tenant, "t", ["a tenant's"], CALLS)
         with pytest.raises(StorageError, match="check constraint"):
             await calls(tenant, "no", ["refused"], 1)
-        await calls(face, "t", ["after"], CALLS)
+        await calls(client, "t", ["after"], CALLS)
 
 
 def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(postgres_url: str) -> None:
@@ -95,8 +95,8 @@ def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(p
         assert count == (2,)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_schema_may_have_a_name_that_looks_like_a_parameter(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_schema_may_have_a_name_that_looks_like_a_parameter(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1, schema='50 %(thread_id)s "$1"') as saver:
         await saver.asetup()
-        await calls(Face(saver, colour), "t", [None], CALLS)
+        await calls(Client(saver, api), "t", [None], CALLS)

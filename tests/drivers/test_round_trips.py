@@ -11,83 +11,83 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import PostgresSaver
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.proxy import Proxy, proxied
-from tests.stores import Face
+from tests.stores import Client
 
 
-async def fill(face: Face, thread_id: str, steps: int) -> Any:
+async def fill(client: Client, thread_id: str, steps: int) -> Any:
     """A thread of some steps, with a blob, a delta channel and a write each; returns the last config."""
     config = generate_config(thread_id)
     seen: dict[str, Any] = {}
     for step in range(steps):
         versions: dict[str, Any] = {
-            channel: face.saver.get_next_version(seen.get(channel), None) for channel in ("list", "log")
+            channel: client.saver.get_next_version(seen.get(channel), None) for channel in ("list", "log")
         }
         seen |= versions
         checkpoint = generate_checkpoint(channel_values={"list": [step]}, channel_versions=dict(seen))
         metadata = generate_metadata(
             step=step, run_id=f"run-{thread_id}", counters_since_delta_snapshot={"log": (1, 1)}
         )
-        config = await face.put(config, checkpoint, metadata, versions)
-        await face.put_writes(config, [("log", step), ("list", [step])], "task")
+        config = await client.put(config, checkpoint, metadata, versions)
+        await client.put_writes(config, [("log", step), ("list", [step])], "task")
     return config
 
 
 @asynccontextmanager
-async def watched(url: str, colour: str, *, other_pid: bool = False) -> AsyncIterator[tuple[Proxy, Face]]:
+async def watched(url: str, api: str, *, other_pid: bool = False) -> AsyncIterator[tuple[Proxy, Client]]:
     """A saver with one connection, and the proxy that sees what it says."""
     with proxied(url, other_pid=other_pid) as proxy:
         saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
-        yield proxy, Face(saver, colour)
+        yield proxy, Client(saver, api)
         await saver.aclose()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_each_operation_takes_the_round_trips_that_the_design_says(postgres_url: str, colour: str) -> None:
-    async with watched(postgres_url, colour) as (proxy, face):
-        last = await fill(face, "t", 60)
-        await fill(face, "other", 2)
+@pytest.mark.parametrize("api", APIS)
+async def test_each_operation_takes_the_round_trips_that_the_design_says(postgres_url: str, api: str) -> None:
+    async with watched(postgres_url, api) as (proxy, client):
+        last = await fill(client, "t", 60)
+        await fill(client, "other", 2)
 
-        async def trips(call: Callable[[], Awaitable[Any]]) -> int:
-            before = proxy.trips
+        async def round_trips(call: Callable[[], Awaitable[Any]]) -> int:
+            before = proxy.round_trips
             await call()
-            return proxy.trips - before
+            return proxy.round_trips - before
 
         unkept = generate_checkpoint(channel_values={"a": [1], "b": 2}, channel_versions={"a": "1", "b": "1"})
         unkept["v"] = 4  # In which no checkpoint needs what was sent by its parent.
         thread = generate_config("t")
         thread["configurable"].pop("checkpoint_ns")
         calls: dict[str, tuple[int, Callable[[], Awaitable[Any]]]] = {
-            "put": (1, lambda: face.put(generate_config("t2"), unkept, generate_metadata(), {"a": "1", "b": "1"})),
-            "put_writes, 1": (1, lambda: face.put_writes(last, [("a", 1)], "task 1")),
-            "put_writes, 50": (1, lambda: face.put_writes(last, [("a", i) for i in range(50)], "task 2")),
-            "put_writes, none": (0, lambda: face.put_writes(last, [], "task 3")),
-            "get_tuple, latest": (1, lambda: face.get_tuple(generate_config("t"))),
-            "get_tuple, by id": (1, lambda: face.get_tuple(last)),
-            "get_tuple, unknown": (1, lambda: face.get_tuple(generate_config("unknown"))),
-            "list, one page": (1, lambda: face.all(generate_config("t"), limit=10)),
-            "list, two pages": (2, lambda: face.all(generate_config("t"))),
-            "list, a thread": (2, lambda: face.all(thread)),
-            "list, everything, filtered": (1, lambda: face.all(None, filter={"step": 1})),
-            "list, limit 0": (0, lambda: face.all(None, limit=0)),
-            "history": (1, lambda: face.history(last, ["log", "list"])),
-            "history, no channels": (0, lambda: face.history(last, [])),
-            "copy_thread": (1, lambda: face.copy_thread("t", "copy")),
-            "prune": (1, lambda: face.prune(["t2"])),
-            "prune, two threads": (2, lambda: face.prune(["t2", "unknown"])),
-            "prune, with a delta channel": (2, lambda: face.prune(["t"])),
-            "delete_for_runs": (2, lambda: face.delete_for_runs(["run-other", "unknown"])),
-            "delete_for_runs, none": (0, lambda: face.delete_for_runs([])),
-            "delete_thread": (1, lambda: face.delete_thread("copy")),
+            "put": (1, lambda: client.put(generate_config("t2"), unkept, generate_metadata(), {"a": "1", "b": "1"})),
+            "put_writes, 1": (1, lambda: client.put_writes(last, [("a", 1)], "task 1")),
+            "put_writes, 50": (1, lambda: client.put_writes(last, [("a", i) for i in range(50)], "task 2")),
+            "put_writes, none": (0, lambda: client.put_writes(last, [], "task 3")),
+            "get_tuple, latest": (1, lambda: client.get_tuple(generate_config("t"))),
+            "get_tuple, by id": (1, lambda: client.get_tuple(last)),
+            "get_tuple, unknown": (1, lambda: client.get_tuple(generate_config("unknown"))),
+            "list, one page": (1, lambda: client.all(generate_config("t"), limit=10)),
+            "list, two pages": (2, lambda: client.all(generate_config("t"))),
+            "list, a thread": (2, lambda: client.all(thread)),
+            "list, everything, filtered": (1, lambda: client.all(None, filter={"step": 1})),
+            "list, limit 0": (0, lambda: client.all(None, limit=0)),
+            "history": (1, lambda: client.history(last, ["log", "list"])),
+            "history, no channels": (0, lambda: client.history(last, [])),
+            "copy_thread": (1, lambda: client.copy_thread("t", "copy")),
+            "prune": (1, lambda: client.prune(["t2"])),
+            "prune, two threads": (2, lambda: client.prune(["t2", "unknown"])),
+            "prune, with a delta channel": (2, lambda: client.prune(["t"])),
+            "delete_for_runs": (2, lambda: client.delete_for_runs(["run-other", "unknown"])),
+            "delete_for_runs, none": (0, lambda: client.delete_for_runs([])),
+            "delete_thread": (1, lambda: client.delete_thread("copy")),
         }
-        counted = {name: await trips(call) for name, (_, call) in calls.items()}
+        counted = {name: await round_trips(call) for name, (_, call) in calls.items()}
         assert counted == {name: expected for name, (expected, _) in calls.items()}
         assert proxy.connections == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_statements_are_prepared_on_direct_connections_only(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_statements_are_prepared_on_direct_connections_only(postgres_url: str, api: str) -> None:
     for other_pid, prepare, expected in (
         (False, None, True),
         (True, None, False),
@@ -96,8 +96,8 @@ async def test_statements_are_prepared_on_direct_connections_only(postgres_url: 
     ):
         with proxied(postgres_url, other_pid=other_pid) as proxy:
             saver = PostgresSaver(proxy.url, min_size=1, max_size=1, prepare=prepare)
-            face = Face(saver, colour)
-            await fill(face, f"t {other_pid} {prepare}", 10)
+            client = Client(saver, api)
+            await fill(client, f"t {other_pid} {prepare}", 10)
             assert (proxy.prepares > 0) is expected, (other_pid, prepare)
             await saver.aclose()
 
@@ -105,47 +105,47 @@ async def test_statements_are_prepared_on_direct_connections_only(postgres_url: 
 async def test_a_connection_is_asked_once_whether_it_is_direct(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, PostgresSaver(proxy.url, min_size=1, max_size=1) as saver:
         saver.get_tuple(generate_config("t"))
-        first = proxy.trips
+        first = proxy.round_trips
         for _ in range(3):
             saver.get_tuple(generate_config("t"))
         # Two for the tables, one for the question, one for the read itself; then one each.
-        assert (first, proxy.trips - first) == (4, 3)
+        assert (first, proxy.round_trips - first) == (4, 3)
 
 
 BEGUN = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL jit = off"]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, colour: str) -> None:
-    async with watched(postgres_url, colour, other_pid=True) as (proxy, face):
-        last = await fill(face, "t", 5)
+@pytest.mark.parametrize("api", APIS)
+async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, api: str) -> None:
+    async with watched(postgres_url, api, other_pid=True) as (proxy, client):
+        last = await fill(client, "t", 5)
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
-            "history": lambda: face.history(last, ["log"]),
-            "threads": lambda: face.do("count_threads", filter={"step": 1}),
-            "copy_thread": lambda: face.copy_thread("t", "copy"),
-            "rollback": lambda: face.do("rollback", "copy", last["configurable"]["checkpoint_id"]),
-            "prune": lambda: face.prune(["t"]),
-            "delete_for_runs": lambda: face.delete_for_runs(["run-t"]),
+            "history": lambda: client.history(last, ["log"]),
+            "threads": lambda: client.do("count_threads", filter={"step": 1}),
+            "copy_thread": lambda: client.copy_thread("t", "copy"),
+            "rollback": lambda: client.do("rollback", "copy", last["configurable"]["checkpoint_id"]),
+            "prune": lambda: client.prune(["t"]),
+            "delete_for_runs": lambda: client.delete_for_runs(["run-t"]),
         }
         for name, call in calls.items():
             proxy.statements.clear()
             await call()
             assert proxy.statements[:2] == BEGUN, name
         proxy.statements.clear()
-        await face.get_tuple(last)
+        await client.get_tuple(last)
         assert len(proxy.statements) == 1, "a small read became a transaction"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_sessions_of_our_own_compile_nothing(postgres_url: str, colour: str) -> None:
-    async with watched(postgres_url, colour) as (proxy, face):
-        last = await fill(face, "t", 5)
+@pytest.mark.parametrize("api", APIS)
+async def test_sessions_of_our_own_compile_nothing(postgres_url: str, api: str) -> None:
+    async with watched(postgres_url, api) as (proxy, client):
+        last = await fill(client, "t", 5)
         proxy.statements.clear()
-        await face.history(last, ["log"])
-        await face.prune(["t"])
+        await client.history(last, ["log"])
+        await client.prune(["t"])
         assert not [sql for sql in proxy.statements if "jit" in sql]
-        connections = cast(Any, face.saver)._postgres[1]._connections
-        if colour == "sync":
+        connections = cast(Any, client.saver)._postgres[1]._connections
+        if api == "sync":
             with connections.borrow() as connection:
                 assert connection.execute("SHOW jit").fetchone() == ("off",)
         else:
@@ -157,7 +157,7 @@ async def test_a_callers_session_stays_as_it_is(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         before = connection.execute("SHOW jit").fetchone()
         saver = PostgresSaver(connection)
-        last = await fill(Face(saver, "sync"), "t", 5)
+        last = await fill(Client(saver, "sync"), "t", 5)
         saver.get_delta_channel_history(config=last, channels=["log"])
         saver.prune(["t"])
         assert connection.execute("SHOW jit").fetchone() == before == ("on",)

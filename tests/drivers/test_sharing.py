@@ -15,9 +15,9 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver
-from langgraph_checkpoint_custom.engine.batching import GROUP_BYTES, GROUPS
+from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES, BATCHES
 from tests.behaviour.helpers import config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.drivers.groups import (
     NEW,
     ODD,
@@ -29,71 +29,74 @@ from tests.drivers.groups import (
     outcome,
 )
 from tests.proxy import proxied
-from tests.stores import Face
+from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("room_for_many")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_many_threads_at_once_are_all_stored_and_read_in_few_trips(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_many_threads_at_once_are_all_stored_and_read_in_few_trips(postgres_url: str, api: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url) as saver:
-            face = Face(saver, colour)
-            await a_life(face, "first")
-            before = proxy.trips
-            await asyncio.gather(*(a_life(face, f"t{number}") for number in range(60)))
+            client = Client(saver, api)
+            await a_life(client, "first")
+            before = proxy.round_trips
+            await asyncio.gather(*(a_life(client, f"t{number}") for number in range(60)))
             # Of 360 calls. A new session takes a few trips; OS threads come one after the other, and so do tasks on a
             # machine that is busy.
-            assert proxy.trips - before < (200 if colour == "async" else 300)
+            assert proxy.round_trips - before < (200 if api == "async" else 300)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_names_with_any_characters_come_back(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_names_with_any_characters_come_back(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         values = {name: [name] for name in ODD}
         parent = generate_checkpoint(channel_values=dict(values), channel_versions={name: f"v{name}" for name in ODD})
         child = generate_checkpoint(channel_values=dict(values), channel_versions={name: f"v{name}" for name in ODD})
 
         def put(thread: str, checkpoint: Checkpoint, before: Any, versions: Any) -> Callable[[], Awaitable[Any]]:
-            return lambda: face.put(before, checkpoint, generate_metadata(), versions)
+            return lambda: client.put(before, checkpoint, generate_metadata(), versions)
 
         threads = [f"t{name}" for name in ODD]
         async with in_a_group(
-            face,
+            client,
             postgres_url,
-            lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
+            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
             [put(thread, parent, config(thread), parent["channel_versions"]) for thread in threads],
         ) as parents:
             pass
         async with in_a_group(
-            face,
+            client,
             postgres_url,
-            lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
+            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
             [put(thread, child, one.result(), {}) for thread, one in zip(threads, parents, strict=False)],
         ) as children:
             pass
         for each in children[: len(threads)]:
-            found = await face.get_tuple(outcome(each))
+            found = await client.get_tuple(outcome(each))
             assert found is not None
             assert found.checkpoint == child
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_writes_of_one_task_keep_their_order(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_writes_of_one_task_keep_their_order(postgres_url: str, api: str) -> None:
     """A regular write keeps the first value, a special one the last."""
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        place = await face.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
+        client = Client(saver, api)
+        location = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         async with in_a_group(
-            face,
+            client,
             postgres_url,
-            lambda n: face.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
-            [partial(face.put_writes, place, [("a", number), ("__error__", number)], "task") for number in range(5)],
+            lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
+            [
+                partial(client.put_writes, location, [("a", number), ("__error__", number)], "task")
+                for number in range(5)
+            ],
         ) as calls:
             pass
         assert [outcome(each) for each in calls[:5]] == [None] * 5
-        found = await face.get_tuple(place)
+        found = await client.get_tuple(location)
         assert found is not None
         assert found.pending_writes is not None
         values = {channel: value for _, channel, value in found.pending_writes}
@@ -101,49 +104,49 @@ async def test_writes_of_one_task_keep_their_order(postgres_url: str, colour: st
         assert values["__error__"] == 4
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_checkpoints_of_one_namespace_at_once(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_checkpoints_of_one_namespace_at_once(postgres_url: str, api: str) -> None:
     """Twice the same, two of one parent, and one whose parent is stored just now; all have a value in common."""
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         parent, child, other = a_checkpoint(1), a_checkpoint(2), a_checkpoint(3)
         behind = config("t", parent["id"])
         async with in_a_group(
-            face,
+            client,
             postgres_url,
-            lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
+            lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
             [
-                lambda: face.put(config("t"), parent, generate_metadata(), NEW),
-                lambda: face.put(behind, child, generate_metadata(), {"own": "2"}),
-                lambda: face.put(behind, other, generate_metadata(), {"own": "3"}),
-                lambda: face.put(behind, child, generate_metadata(again=True), {"own": "2"}),
+                lambda: client.put(config("t"), parent, generate_metadata(), NEW),
+                lambda: client.put(behind, child, generate_metadata(), {"own": "2"}),
+                lambda: client.put(behind, other, generate_metadata(), {"own": "3"}),
+                lambda: client.put(behind, child, generate_metadata(again=True), {"own": "2"}),
             ],
         ) as calls:
             pass
         assert [outcome(each) for each in calls[:4]] == [
             config("t", each["id"]) for each in (parent, child, other, child)
         ]
-        found = {each.checkpoint["id"]: each for each in await face.all(config("t"))}
+        found = {each.checkpoint["id"]: each for each in await client.all(config("t"))}
         assert {checkpoint["id"]: checkpoint for checkpoint in (parent, child, other)} == {
             checkpoint_id: each.checkpoint for checkpoint_id, each in found.items()
         }
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        old = await face.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
-        new = await face.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
-        for places in ([config("t")] * 3 + [config("nobody")], [old, new, old, config("t", "none")]):
+        client = Client(saver, api)
+        old = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
+        new = await client.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
+        for locations in ([config("t")] * 3 + [config("nobody")], [old, new, old, config("t", "none")]):
             async with in_a_group(
-                face,
+                client,
                 postgres_url,
-                lambda n, places=places: face.get_tuple(places[n]),  # type: ignore[misc]
-                [partial(face.get_tuple, place) for place in places],
+                lambda n, locations=locations: client.get_tuple(locations[n]),  # type: ignore[misc]
+                [partial(client.get_tuple, location) for location in locations],
             ) as calls:
                 pass
-            alone = [await face.get_tuple(place) for place in places]
+            alone = [await client.get_tuple(location) for location in locations]
             assert [outcome(each) for each in calls[:4]] == alone
             assert (
                 calls[0].result().checkpoint["channel_values"]["own"]
@@ -155,20 +158,16 @@ def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         failures: list[BaseException] = []
 
-        def run(name: str, colour: str) -> None:
+        def run(name: str, api: str) -> None:
             async def lives() -> None:
-                await asyncio.gather(*(a_life(Face(saver, colour), f"{name} {number}") for number in range(10)))
+                await asyncio.gather(*(a_life(Client(saver, api), f"{name} {number}") for number in range(10)))
 
             try:
                 asyncio.run(lives())
             except BaseException as error:
                 failures.append(error)
 
-        threads = [
-            threading.Thread(target=run, args=(f"{colour} {number}", colour))
-            for number in range(3)
-            for colour in COLOURS
-        ]
+        threads = [threading.Thread(target=run, args=(f"{api} {number}", api)) for number in range(3) for api in APIS]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -176,41 +175,41 @@ def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
         assert failures == []
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_tenants_share_trips_with_nobody_else(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_tenants_share_trips_with_nobody_else(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        faces = [Face(each, colour) for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
-        await asyncio.gather(*(a_life(face, f"t{number}") for face in faces for number in range(12)))
-        for face in faces:
-            assert len(await face.all(None)) == 24
+        faces = [Client(each, api) for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
+        await asyncio.gather(*(a_life(client, f"t{number}") for client in faces for number in range(12)))
+        for client in faces:
+            assert len(await client.all(None)) == 24
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_large_values_go_by_themselves(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_large_values_go_by_themselves(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        await face.get_tuple(config("t"))
-        big = bytes(range(256)) * (GROUP_BYTES // 256) + b"!"
+        client = Client(saver, api)
+        await client.get_tuple(config("t"))
+        big = bytes(range(256)) * (BATCH_BYTES // 256) + b"!"
         with jammed(postgres_url) as blocker, psycopg.connect(postgres_url, autocommit=True) as watcher:
             calls = [
-                asyncio.ensure_future(face.put_writes(config(f"t{number}", "id"), [("a", big * 8)], "task"))
-                for number in range(GROUPS + 2)
+                asyncio.ensure_future(client.put_writes(config(f"t{number}", "id"), [("a", big * 8)], "task"))
+                for number in range(BATCHES + 2)
             ]
-            while len(watcher.execute(WAITING).fetchall()) < GROUPS + 2:
+            while len(watcher.execute(WAITING).fetchall()) < BATCHES + 2:
                 await asyncio.sleep(0.005)
             blocker.rollback()
         await asyncio.gather(*calls)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("autocommit", [True, False])
-async def test_a_callers_pool_is_shared_too(postgres_url: str, colour: str, autocommit: bool) -> None:
+async def test_a_callers_pool_is_shared_too(postgres_url: str, api: str, autocommit: bool) -> None:
     kwargs = {"autocommit": autocommit}
-    if colour == "sync":
+    if api == "sync":
         with ConnectionPool(postgres_url, kwargs=kwargs, max_size=4, open=True) as pool:
-            face = Face(PostgresSaver(pool), colour)
-            await asyncio.gather(*(a_life(face, f"t{number}") for number in range(20)))
+            client = Client(PostgresSaver(pool), api)
+            await asyncio.gather(*(a_life(client, f"t{number}") for number in range(20)))
     else:
         async with AsyncConnectionPool(postgres_url, kwargs=kwargs, max_size=4, open=False) as apool:
-            face = Face(PostgresSaver(apool), colour)
-            await asyncio.gather(*(a_life(face, f"t{number}") for number in range(20)))
+            client = Client(PostgresSaver(apool), api)
+            await asyncio.gather(*(a_life(client, f"t{number}") for number in range(20)))

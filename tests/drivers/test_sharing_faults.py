@@ -21,10 +21,10 @@ from langgraph.checkpoint.conformance.test_utils import generate_metadata
 
 from langgraph_checkpoint_custom import ClosedError, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers import postgres_batching as postgres_sharing
-from langgraph_checkpoint_custom.engine.batching import GROUPS
-from langgraph_checkpoint_custom.engine.operation import Merged, Share, Trip
+from langgraph_checkpoint_custom.engine.batching import BATCHES
+from langgraph_checkpoint_custom.engine.operation import Batchable, Combined, RoundTrip
 from tests.behaviour.helpers import config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.drivers.groups import (
     NEW,
     WAITING,
@@ -37,31 +37,34 @@ from tests.drivers.groups import (
     outcome,
     waiting,
 )
-from tests.stores import Face
+from tests.stores import Client
 
 pytestmark = pytest.mark.usefixtures("room_for_many")
 
 
-BROKEN: dict[str, tuple[str, Callable[[Face, str], Awaitable[Any]]]] = {
-    "put": ("checkpoints", lambda face, thread: face.put(config(thread), a_checkpoint(1), generate_metadata(), NEW)),
-    "put_writes": ("writes", lambda face, thread: face.put_writes(config(thread, "id"), [("a", thread)], "task")),
+BROKEN: dict[str, tuple[str, Callable[[Client, str], Awaitable[Any]]]] = {
+    "put": (
+        "checkpoints",
+        lambda client, thread: client.put(config(thread), a_checkpoint(1), generate_metadata(), NEW),
+    ),
+    "put_writes": ("writes", lambda client, thread: client.put_writes(config(thread, "id"), [("a", thread)], "task")),
 }
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("what", BROKEN)
-async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, colour: str) -> None:
+async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, api: str) -> None:
     table, call = BROKEN[what]
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         watcher.execute(f"ALTER TABLE langgraph_checkpoint.{table} ADD CONSTRAINT no CHECK (thread_id <> 't3')")
         async with PostgresSaver(postgres_url) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             threads = [f"t{number}" for number in range(8)]
             async with in_a_group(
-                face,
+                client,
                 postgres_url,
-                lambda n: call(face, f"first {n}"),
-                [partial(call, face, thread) for thread in threads],
+                lambda n: call(client, f"first {n}"),
+                [partial(call, client, thread) for thread in threads],
             ) as calls:
                 pass
             assert [each.exception() is None for each in calls[:8]] == [thread != "t3" for thread in threads]
@@ -77,12 +80,12 @@ async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, c
 @pytest.mark.parametrize("when", ["waiting", "on the way"])
 async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, "async")
+        client = Client(saver, "async")
         calls: Calls = [
-            partial(face.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
+            partial(client.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
         ]
         async with in_a_group(
-            face, postgres_url, lambda n: face.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
+            client, postgres_url, lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
         ) as futures:
             if when == "on the way":
                 futures[-1].cancel()
@@ -91,28 +94,28 @@ async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) 
             futures[1].cancel()
         assert outcome(futures.pop(1)) == "cancelled"
         if when == "waiting":
-            assert await face.get_tuple(config("t1")) is None
+            assert await client.get_tuple(config("t1")) is None
         else:
             assert outcome(futures.pop()) == "cancelled"
         for each in futures:
-            assert await face.get_tuple(outcome(each)) is not None
-        await a_life(face, "after")
+            assert await client.get_tuple(outcome(each)) is not None
+        await a_life(client, "after")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, api: str) -> None:
     """Each of them tries again by its own count, and each is stored once."""
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         calls: Calls = [
-            partial(face.put_writes, config(f"t{number}", "id"), [("a", number)], "task") for number in range(8)
+            partial(client.put_writes, config(f"t{number}", "id"), [("a", number)], "task") for number in range(8)
         ]
         with psycopg.connect(postgres_url, autocommit=True) as watcher:
             with jammed(postgres_url) as blocker:
                 futures = [asyncio.ensure_future(call()) for call in calls]
                 until = time.monotonic() + 120
                 for group in range(3):  # Those who came first, then the others together.
-                    while not (pids := watcher.execute(WAITING).fetchall()) or (group == 0 and len(pids) < GROUPS):
+                    while not (pids := watcher.execute(WAITING).fetchall()) or (group == 0 and len(pids) < BATCHES):
                         state = group, pids, driver_of(saver).stats(), asyncio.all_tasks()
                         assert time.monotonic() < until, state
                         assert not any(future.done() for future in futures), state
@@ -125,15 +128,15 @@ async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, c
             assert rows == [(f"t{number}",) for number in range(8)]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_closing_ends_a_queue(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_closing_ends_a_queue(postgres_url: str, api: str) -> None:
     saver = PostgresSaver(postgres_url)
-    face = Face(saver, colour)
+    client = Client(saver, api)
     async with in_a_group(
-        face,
+        client,
         postgres_url,
-        lambda n: face.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
-        [lambda: face.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
+        lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
+        [lambda: client.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
     ) as calls:
         driver_of(saver)._closed = True  # As `close()` begins; it waits for its pool then.
     assert [outcome(each) for each in calls[:3]] == [ClosedError] * 3
@@ -143,62 +146,62 @@ async def test_closing_ends_a_queue(postgres_url: str, colour: str) -> None:
 
 def test_a_loop_that_ends_with_a_queue_leaves_nothing_behind(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, "async")
+        client = Client(saver, "async")
 
         async def cut_short() -> None:
             await saver.aget_tuple(config("t"))
             with jammed(postgres_url):
-                calls = [asyncio.ensure_future(a_life(face, f"t{number}")) for number in range(10)]
-                while waiting(saver) < 10 - GROUPS:
+                calls = [asyncio.ensure_future(a_life(client, f"t{number}")) for number in range(10)]
+                while waiting(saver) < 10 - BATCHES:
                     await asyncio.sleep(0.001)
                 for call in calls[:2]:
                     call.cancel()
                 await asyncio.sleep(0.02)
 
         async def whole() -> None:
-            await asyncio.gather(*(a_life(face, f"after {number}") for number in range(10)))
+            await asyncio.gather(*(a_life(client, f"after {number}") for number in range(10)))
 
         asyncio.run(cut_short())
         asyncio.run(whole())
         assert len(driver_of(saver)._loops_sharing) == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_who_has_waited_too_long_goes_by_itself(
-    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a lock that somebody holds on one thread's rows others hear nothing."""
     monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.05)
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         again = a_checkpoint(1)
-        for number in range(GROUPS):
-            await face.put(config(f"t{number}"), again, generate_metadata(), NEW)
+        for number in range(BATCHES):
+            await client.put(config(f"t{number}"), again, generate_metadata(), NEW)
         with psycopg.connect(postgres_url) as blocker:
             blocker.execute("SELECT FROM langgraph_checkpoint.checkpoints FOR UPDATE")
             stuck = [
-                asyncio.ensure_future(face.put(config(f"t{number}"), again, generate_metadata(), NEW))
-                for number in range(GROUPS)
+                asyncio.ensure_future(client.put(config(f"t{number}"), again, generate_metadata(), NEW))
+                for number in range(BATCHES)
             ]
             await asyncio.sleep(0.05)
             started = time.monotonic()
-            await face.put(config("free"), a_checkpoint(1), generate_metadata(), NEW)
+            await client.put(config("free"), a_checkpoint(1), generate_metadata(), NEW)
             assert time.monotonic() - started < 5
             assert not any(each.done() for each in stuck)
             blocker.rollback()
         await asyncio.gather(*stuck)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_of_a_group_without_an_answer_each_goes_by_itself(
-    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them waits for a lock on its row, and the others have nothing in their way."""
     monkeypatch.setattr(postgres_sharing, "PATIENCE", 60)
     async with PostgresSaver(postgres_url, answer_timeout=4) as saver:
-        face = Face(saver, colour)
+        client = Client(saver, api)
         again = a_checkpoint(1)
-        await face.put(config("locked"), again, generate_metadata(), NEW)
+        await client.put(config("locked"), again, generate_metadata(), NEW)
 
         with psycopg.connect(postgres_url) as locker:
             locker.execute("SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = 'locked' FOR UPDATE")
@@ -209,11 +212,11 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
                 locker.rollback()
 
             async with in_a_group(
-                face,
+                client,
                 postgres_url,
-                lambda n: face.put(config(f"first {n}"), a_checkpoint(1), generate_metadata(), NEW),
+                lambda n: client.put(config(f"first {n}"), a_checkpoint(1), generate_metadata(), NEW),
                 [
-                    partial(face.put, config(thread), again, generate_metadata(), NEW)
+                    partial(client.put, config(thread), again, generate_metadata(), NEW)
                     for thread in ("locked", "free", "free too")
                 ],
                 "SHARE ROW EXCLUSIVE",  # With which somebody may hold a row.
@@ -221,7 +224,7 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
                 letting_go = asyncio.ensure_future(let_go())
             await letting_go
         for each in calls:
-            assert await face.get_tuple(outcome(each)) is not None
+            assert await client.get_tuple(outcome(each)) is not None
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -233,33 +236,33 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
     gate = threading.Event()
     made: list[int] = []
 
-    def perform(name: str, statements: Any, trip: Any) -> Any:
+    def perform(name: str, statements: Any, round_trip: Any) -> Any:
         assert gate.wait(10)
-        made.append(len(trip.statements))
-        return list(trip.statements)
+        made.append(len(round_trip.statements))
+        return list(round_trip.statements)
 
-    def merge(parts: Sequence[Any]) -> Merged:
-        return Merged(Trip(parts), lambda reply: [[part] for part in reply])
+    def merge(parts: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(parts), lambda reply: [[part] for part in reply])
 
     answers: dict[int, Any] = {}
 
     def call(number: int) -> None:
-        trip: Any = Trip([number])  # type: ignore[list-item]  # A part is as good as a statement here.
+        round_trip: Any = RoundTrip([number])  # type: ignore[list-item]  # A part is as good as a statement here.
         try:
-            answers[number] = sharing.send("name", trip, Share("kind", number, 1, number, merge))
+            answers[number] = sharing.send("name", round_trip, Batchable("kind", number, 1, number, merge))
         except KeyboardInterrupt:
             answers[number] = "interrupted"
 
-    sharing = postgres_sharing.WorkerSharing(perform)
-    lanes = sharing._lanes._lanes
+    sharing = postgres_sharing.WorkerBatching(perform)
+    lanes = sharing._queue._queues
     threads = []
-    for number in range(GROUPS + 3):
+    for number in range(BATCHES + 3):
         threads.append(threading.Thread(target=call, args=[number]))
         threads[-1].start()
         while not lanes or len(lanes["name", "kind"].away) + len(lanes["name", "kind"].waiting) <= number:
             time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(threads[GROUPS].ident or 0), ctypes.py_object(KeyboardInterrupt)
+        ctypes.c_ulong(threads[BATCHES].ident or 0), ctypes.py_object(KeyboardInterrupt)
     )
     if not leads:
         while len(lanes["name", "kind"].waiting) == 3:
@@ -267,7 +270,7 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
     gate.set()
     for thread in threads:
         thread.join()
-    assert answers == {number: "interrupted" if number == GROUPS else [number] for number in range(GROUPS + 3)}
+    assert answers == {number: "interrupted" if number == BATCHES else [number] for number in range(BATCHES + 3)}
     assert not lanes
 
 
@@ -280,14 +283,14 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
     chance = random.Random(seed := random.randrange(10**6))
     print("seed", seed)
 
-    def perform(name: str, statements: Any, trip: Any) -> Any:
+    def perform(name: str, statements: Any, round_trip: Any) -> Any:
         time.sleep(chance.random() / 2000)
-        return list(trip.statements)
+        return list(round_trip.statements)
 
-    def merge(parts: Sequence[Any]) -> Merged:
-        return Merged(Trip(parts), lambda reply: [[part] for part in reply])
+    def merge(parts: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(parts), lambda reply: [[part] for part in reply])
 
-    sharing = postgres_sharing.WorkerSharing(perform)
+    sharing = postgres_sharing.WorkerBatching(perform)
     stop = threading.Event()
     answered, interrupted = Counter[int](), Counter[int]()
 
@@ -298,9 +301,9 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
                 try:
                     while not stop.is_set():
                         step += 1
-                        trip: Any = Trip([(number, step)])  # type: ignore[list-item]  # As above.
-                        share = Share("kind", number, 1, (number, step), merge)
-                        assert sharing.send("name", trip, share) == [(number, step)]
+                        round_trip: Any = RoundTrip([(number, step)])  # type: ignore[list-item]  # As above.
+                        batchable = Batchable("kind", number, 1, (number, step), merge)
+                        assert sharing.send("name", round_trip, batchable) == [(number, step)]
                         answered[number] += 1
                 except KeyboardInterrupt:
                     interrupted[number] += 1
@@ -324,4 +327,4 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
     assert interrupted.total() > 300
     assert answered.total() > 300
     gc.collect()  # An error that was interrupted itself may be a part of a circle.
-    assert not [group for lane in sharing._lanes._lanes.values() for group in lane.away]
+    assert not [group for lane in sharing._queue._queues.values() for group in lane.away]

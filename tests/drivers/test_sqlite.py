@@ -22,8 +22,8 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from tests.conftest import COLOURS, folder_of_nobody, needs_error_codes
-from tests.stores import Face
+from tests.conftest import APIS, folder_of_nobody, needs_error_codes
+from tests.stores import Client
 
 
 def a_checkpoint(size: int = 1) -> Checkpoint:
@@ -57,14 +57,14 @@ def pragma(connection: sqlite3.Connection, name: str) -> Any:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
     monkeypatch.chdir(tmp_path)
     with SqliteSaver("checkpoints.db") as saver:
-        config = await Face(saver, colour).put(generate_config("t"), a_checkpoint(), generate_metadata(), {"a": "1"})
+        config = await Client(saver, api).put(generate_config("t"), a_checkpoint(), generate_metadata(), {"a": "1"})
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert await Face(saver, colour).get_tuple(config) is not None
+        assert await Client(saver, api).get_tuple(config) is not None
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -127,7 +127,7 @@ def test_there_is_one_writer_and_readers_are_reused(path: Path, opened: list[Any
 
         async def work() -> None:
             for _ in range(3):
-                await asyncio.gather(*(Face(saver, "async").put(*arguments(f"t{i}")) for i in range(20)))
+                await asyncio.gather(*(Client(saver, "async").put(*arguments(f"t{i}")) for i in range(20)))
                 await asyncio.gather(*(saver.aget_tuple(generate_config(f"t{i}")) for i in range(20)))
 
         asyncio.run(work())
@@ -153,39 +153,37 @@ def test_a_long_read_does_not_block_a_write(path: Path) -> None:
 
 
 @pytest.mark.parametrize("busy_timeout", [5.0, float("inf")])
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_another_process_that_writes_delays_and_does_not_fail(
-    path: Path, colour: str, busy_timeout: float
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_another_process_that_writes_delays_and_does_not_fail(path: Path, api: str, busy_timeout: float) -> None:
     async with SqliteSaver(path, busy_timeout=busy_timeout) as saver:
-        face = Face(saver, colour)
-        await face.put(*arguments("t"))
+        client = Client(saver, api)
+        await client.put(*arguments("t"))
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
-        waiting = asyncio.ensure_future(face.put(*arguments("t")))
+        waiting = asyncio.ensure_future(client.put(*arguments("t")))
         threading.Timer(0.3, other.commit).start()
-        found = await face.all(generate_config("t"))
+        found = await client.all(generate_config("t"))
         assert len(found) == 1  # A read does not wait.
         await waiting
-        assert len(await face.all(generate_config("t"))) == 2
+        assert len(await client.all(generate_config("t"))) == 2
         other.close()
 
 
 @needs_error_codes
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_lock_held_too_long_is_one_clear_error(path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_lock_held_too_long_is_one_clear_error(path: Path, api: str) -> None:
     async with SqliteSaver(path, busy_timeout=0.05) as saver:
-        face = Face(saver, colour)
-        await face.put(*arguments("t"))
+        client = Client(saver, api)
+        await client.put(*arguments("t"))
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Contention, match="Raise busy_timeout") as caught:
-            await face.put(*arguments("t"))
+            await client.put(*arguments("t"))
         assert (caught.value.operation, caught.value.sqlstate) == ("put", "SQLITE_BUSY")
         other.rollback()
         other.close()
-        await face.put(*arguments("t"))
-        assert len(await face.all(generate_config("t"))) == 2
+        await client.put(*arguments("t"))
+        assert len(await client.all(generate_config("t"))) == 2
 
 
 def test_eight_processes_write_to_one_file(path: Path) -> None:
@@ -320,32 +318,32 @@ def test_a_relative_path_is_that_of_the_folder_in_which_the_saver_was_made(
 
 @pytest.mark.parametrize("read_before", [True, False])
 @pytest.mark.parametrize("what", ["moved", "deleted", "replaced", "put back"])
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_file_that_goes_while_it_is_open_is_said_and_nothing_made_in_its_place(
-    path: Path, colour: str, what: str, read_before: bool
+    path: Path, api: str, what: str, read_before: bool
 ) -> None:
     async with SqliteSaver(path) as saver:
-        face = Face(saver, colour)
-        await face.put(*arguments("t"))
+        client = Client(saver, api)
+        await client.put(*arguments("t"))
         if read_before:
-            assert await face.get_tuple(generate_config("t")) is not None
+            assert await client.get_tuple(generate_config("t")) is not None
         path.rename(path.with_name("moved")) if what != "deleted" else path.unlink()
         if what == "replaced":
             path.write_bytes(b"")
         before = sorted(path.parent.iterdir())
         said = "was moved, deleted or replaced"
         with pytest.raises(StorageError, match=said):
-            await face.get_tuple(generate_config("t"))
+            await client.get_tuple(generate_config("t"))
         with pytest.raises(StorageError, match=said):
-            await face.put(*arguments("t"))
-        found = await asyncio.gather(*(face.put(*arguments("t")) for _ in range(5)), return_exceptions=True)
+            await client.put(*arguments("t"))
+        found = await asyncio.gather(*(client.put(*arguments("t")) for _ in range(5)), return_exceptions=True)
         assert all(isinstance(one, StorageError) and said in str(one) for one in found)
         assert len(set(map(id, found))) == 5
         assert sorted(path.parent.iterdir()) == before
         if what == "put back":
             path.with_name("moved").rename(path)
-            await face.put(*arguments("t"))
-            assert len(await face.all(generate_config("t"))) == 2
+            await client.put(*arguments("t"))
+            assert len(await client.all(generate_config("t"))) == 2
 
 
 def test_a_file_that_goes_before_a_fork_is_not_made_after_it(path: Path) -> None:

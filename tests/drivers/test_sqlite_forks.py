@@ -14,7 +14,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from langgraph_checkpoint_custom.engine.operation import Operation, Statement, Steps, Trip
+from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Statement, Steps
 from tests.conftest import needs_error_codes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -263,7 +263,7 @@ def test_a_value_that_is_too_large_for_python_to_show_it_to_sqlite_says_so(path:
     large = memoryview(bytes(2**31))
 
     def steps() -> Steps[None]:
-        yield Trip([Statement("insert", "INSERT INTO claims (thread_id) VALUES (?)", (large,))])
+        yield RoundTrip([Statement("insert", "INSERT INTO claims (thread_id) VALUES (?)", (large,))])
 
     with SqliteSaver(path) as saver:
         with pytest.raises(StorageError, match="larger than SQLite takes, which is 1 GB"):

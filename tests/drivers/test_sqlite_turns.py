@@ -33,22 +33,22 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
 from langgraph_checkpoint_custom.drivers import sqlite_group_commit as sqlite_turns
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Call, Line
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import QueuedOperation, WriteQueue
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
     Access,
     Offload,
     Operation,
+    RoundTrip,
     Statement,
     Steps,
-    Trip,
     done,
 )
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, key_of
 from langgraph_checkpoint_custom.operations import write
 from tests.behaviour.helpers import checkpoint, config, metadata
-from tests.conftest import COLOURS, needs_error_codes
+from tests.conftest import APIS, needs_error_codes
 from tests.drivers.turns import (
     Op,
     Work,
@@ -86,10 +86,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "LONGEST", 60)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_writes_that_wait_are_one_transaction(saver: SqliteSaver, path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_writes_that_wait_are_one_transaction(saver: SqliteSaver, path: Path, api: str) -> None:
     with commits(saver) as found:
-        outcomes = await together(saver, path, colour, [put(f"t {number}") for number in range(MANY)])
+        outcomes = await together(saver, path, api, [put(f"t {number}") for number in range(MANY)])
     assert len(found) == 2  # The first, and all that came meanwhile.
     assert [each["configurable"]["thread_id"] for each in outcomes] == [f"t {number}" for number in range(MANY)]
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
@@ -141,8 +141,8 @@ async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: p
     assert len(stored(saver)) == MANY + 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, api: str) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
     encoded = done(encode_checkpoint(saver._codec, key_of(late[0]), *late))
@@ -159,7 +159,7 @@ async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, co
     conflict = Op(write.put(saver._dialect, encoded, only_newest=True).start)
     work: list[Work] = [put("a"), put_writes(lost), put("b"), Op(fails), put("c"), conflict, Op(refused), put("d")]
     with commits(saver) as found:
-        outcomes = await together(saver, path, colour, work)
+        outcomes = await together(saver, path, api, work)
     assert len(found) == 2
     assert [type(each) for each in outcomes] == [
         dict, ClaimLost, dict, LookupError, dict, CheckpointConflict, StorageError, dict,
@@ -172,23 +172,21 @@ async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, co
 
 
 @needs_error_codes
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_write_that_fills_the_disk_leaves_the_others_stored(
-    saver: SqliteSaver, path: Path, colour: str
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_write_that_fills_the_disk_leaves_the_others_stored(saver: SqliteSaver, path: Path, api: str) -> None:
     (pages,) = writer(saver).execute("PRAGMA page_count").fetchone()
     writer(saver).execute(f"PRAGMA max_page_count = {pages + 40}")  # What a full disk looks like to SQLite.
     huge = checkpoint("1", {"a": ["".join(map(str, range(300_000)))]})
     work = [put("a"), put("b"), Work("put", config("huge"), huge, metadata(), huge["channel_versions"]), put("c")]
-    outcomes = await together(saver, path, colour, work)
+    outcomes = await together(saver, path, api, work)
     assert [type(each) for each in outcomes] == [dict, dict, StorageError, dict]
     assert "disk is full" in str(outcomes[2])
     assert outcomes[2].operation == "put"
     assert stored(saver) == {"first", "a", "b", "c"}
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: Path, api: str) -> None:
     failures = 1 + 3  # Of the group, and of the first three by themselves.
 
     def authorize(action: int, word: str | None, *_: Any) -> int:
@@ -205,7 +203,7 @@ async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: P
         yield insert("armed")
 
     work = [Op(arm), *(put(f"t {number}") for number in range(6))]
-    outcomes = await together(saver, path, colour, work)
+    outcomes = await together(saver, path, api, work)
     writer(saver).set_authorizer(lambda *_: sqlite3.SQLITE_OK)
     failed = [isinstance(each, StorageError) for each in outcomes]
     assert failed == [True] * 3 + [False] * 4
@@ -215,12 +213,12 @@ async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: P
 
 
 @needs_error_codes
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_group_waits_for_another_process_once(path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_group_waits_for_another_process_once(path: Path, api: str) -> None:
     with SqliteSaver(path, busy_timeout=0.3) as saver, locked_after_setup(saver, path):
         started = time.monotonic()
         work = [put(f"t {number}") for number in range(20)]
-        if colour == "async":
+        if api == "async":
             outcomes = await asyncio.gather(*(each.run(saver) for each in work), return_exceptions=True)
         else:
             with ThreadPoolExecutor(20) as workers:
@@ -231,10 +229,8 @@ async def test_a_group_waits_for_another_process_once(path: Path, colour: str) -
 
 
 @needs_error_codes
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_many_groups_wait_for_another_process_once(
-    path: Path, colour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_many_groups_wait_for_another_process_once(path: Path, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a call has waited in line counts: behind a group that has waited in vain nobody waits as long again."""
     for module in (sqlite_turns, driver_module):
         monkeypatch.setattr(module, "MOST", 5)
@@ -252,7 +248,7 @@ async def test_many_groups_wait_for_another_process_once(
         writer(saver).set_trace_callback(note)
         with locked(path):
             work = [put(f"t {number}") for number in range(40)]
-            if colour == "async":
+            if api == "async":
                 outcomes = await asyncio.gather(*(each.run(saver) for each in work), return_exceptions=True)
             else:
                 with ThreadPoolExecutor(40) as workers:
@@ -273,10 +269,8 @@ def locked_after_setup(saver: SqliteSaver, path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_nobody_waits_for_work_beside_the_database(
-    saver: SqliteSaver, path: Path, colour: str, alone: bool
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_nobody_waits_for_work_beside_the_database(saver: SqliteSaver, path: Path, api: str, alone: bool) -> None:
     def steps() -> Steps[str]:
         yield insert("before")
 
@@ -292,7 +286,7 @@ async def test_nobody_waits_for_work_beside_the_database(
         return done
 
     beside = [] if alone else [put("a"), put("b")]
-    outcomes = await together(saver, path, colour, [Op(steps), *beside])
+    outcomes = await together(saver, path, api, [Op(steps), *beside])
     assert outcomes[0] == "done"
     assert stored(saver) - {"a", "b"} == {"first", "meanwhile"}
     assert claimed(path) == {"before", "other", "after"}
@@ -352,8 +346,8 @@ async def test_a_loop_that_ends_leaves_the_others_answered(saver: SqliteSaver, p
     assert stored(saver) - {"left"} == {"first", "other"}
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_closing_waits_for_all_that_was_begun(path: Path, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_closing_waits_for_all_that_was_begun(path: Path, api: str) -> None:
     saver = SqliteSaver(path)
     saver.setup()
     work = [put(f"t {number}") for number in range(MANY)]
@@ -365,7 +359,7 @@ async def test_closing_waits_for_all_that_was_begun(path: Path, colour: str) -> 
         await closing_it
 
     with locked(path) as unlock:
-        if colour == "async":
+        if api == "async":
             tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
             await asyncio.sleep(0)
             await close_it()
@@ -432,12 +426,12 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
     waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
-    line = Line()
+    line = WriteQueue()
     line._waiting = waiting()
     begun, go_on = threading.Event(), threading.Event()
     groups: list[int] = []
 
-    def perform(calls: Sequence[Call[Any]]) -> None:
+    def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
         groups.append(len(calls))
         begun.set()
         assert go_on.wait(10)
@@ -447,7 +441,7 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
             call.result = "done"
 
     def work(number: int) -> Any:
-        call = Call(nothing())
+        call = QueuedOperation(nothing())
         try:
             line.run([call], perform)
         except KeyboardInterrupt:
@@ -473,15 +467,15 @@ def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wa
 ) -> None:
     """Nor while the error, with all that was interrupted, is held: a `with` of workers waits for them there."""
     monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
-    line = Line()
+    line = WriteQueue()
     wake_next = line._wake_next
-    done: list[Call[Any]] = []
+    done: list[QueuedOperation[Any]] = []
 
     def interrupted() -> None:
         monkeypatch.setattr(line, "_wake_next", wake_next)
         raise KeyboardInterrupt
 
-    def perform(calls: Sequence[Call[Any]]) -> None:
+    def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
         while not done and len(line._waiting) < 3:
             time.sleep(0.001)  # The others are to get in line.
         done.extend(calls)
@@ -492,19 +486,19 @@ def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wa
 
         def follow() -> None:
             assert begun.wait(60)
-            line.run([Call(nothing())], perform)
+            line.run([QueuedOperation(nothing())], perform)
 
         others = [workers.submit(follow) for _ in range(3)]
 
-        def lead(calls: Sequence[Call[Any]]) -> None:
+        def lead(calls: Sequence[QueuedOperation[Any]]) -> None:
             begun.set()
             perform(calls)
 
         try:
-            line.run([Call(nothing())], lead)
+            line.run([QueuedOperation(nothing())], lead)
         except KeyboardInterrupt:
             assert [other.result(60) for other in others] == [None] * 3
-            line.run([Call(nothing())], perform)
+            line.run([QueuedOperation(nothing())], perform)
     assert len(done) == 5
 
 
@@ -513,8 +507,8 @@ def test_what_an_interrupted_write_held_is_free_while_its_error_is_handled(saver
         yield insert("interrupted")
         raise KeyboardInterrupt
 
-    for colours in ("the line", "by itself"):
-        op = Op(steps, "write" if colours == "the line" else "rehearsal")
+    for APIs in ("the line", "by itself"):
+        op = Op(steps, "write" if APIs == "the line" else "dry_run")
         try:
             op.run_here(saver)
         except KeyboardInterrupt:
@@ -552,7 +546,7 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
 
     def replace(old: str, new: str) -> Steps[tuple[bool, str]]:
         yield insert(new)
-        (found,) = yield Trip([Statement("delete", "DELETE FROM claims WHERE thread_id = ? RETURNING 1", (old,))])
+        (found,) = yield RoundTrip([Statement("delete", "DELETE FROM claims WHERE thread_id = ? RETURNING 1", (old,))])
         return bool(found), new
 
     line, perform = line_of(saver), saver._driver._write  # type: ignore[attr-defined]
@@ -560,8 +554,8 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
     for point in itertools.count():
         before = [f"{point} {number} old" for number in range(count)]
         names = [f"{point} {number}" for number in range(count)]
-        perform([Call(Op(partial(store, name)).op) for name in before])
-        calls = [Call(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
+        perform([QueuedOperation(Op(partial(store, name)).op) for name in before])
+        calls = [QueuedOperation(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
         turn = sqlite_turns._Turn(calls)
         line._waiting.append(turn)
         interrupted = True
@@ -590,9 +584,9 @@ def test_a_callers_connection_goes_on_wherever_an_interrupt_comes(count: int, be
         for point in itertools.count(1):
             interrupted = True
             with suppress(Interrupted), interrupt_at(point):
-                perform([Call(Op(partial(store, f"{point} {number}")).op) for number in range(count)])
+                perform([QueuedOperation(Op(partial(store, f"{point} {number}")).op) for number in range(count)])
                 interrupted = False
-            call = Call(Op(partial(store, f"{point} later")).op)
+            call = QueuedOperation(Op(partial(store, f"{point} later")).op)
             perform([call])
             assert call.outcome() == f"{point} later", point
             assert conn.in_transaction is begun, point
@@ -620,8 +614,8 @@ def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write"
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-@pytest.mark.parametrize("access", ["write", "exclusive", "rehearsal"])
-@pytest.mark.parametrize("what", ["put", "rehearsal", "setup", "close", "get"])
+@pytest.mark.parametrize("access", ["write", "exclusive", "dry_run"])
+@pytest.mark.parametrize("what", ["put", "dry_run", "setup", "close", "get"])
 def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str, access: Access, where: str
 ) -> None:
@@ -630,7 +624,7 @@ def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_it
         first = put("first").run_here(saver)
         calls: dict[str, Callable[[], Any]] = {
             "put": lambda: saver._driver.run(Op(partial(store, "inner")).op),
-            "rehearsal": lambda: saver._driver.run(Op(lambda: iter(()), "rehearsal").op),  # type: ignore[arg-type, return-value]
+            "dry_run": lambda: saver._driver.run(Op(lambda: iter(()), "dry_run").op),  # type: ignore[arg-type, return-value]
             "get": lambda: saver.get_tuple(first),
             "setup": saver.setup,
             "close": saver.close,
@@ -659,7 +653,7 @@ def test_a_call_in_the_middle_of_another_one_takes_nobody_along(saver: SqliteSav
                     time.sleep(0.001)  # They are to get in line.
             return saver.put(*put("inner").args)
 
-        assert isinstance(within(saver, call, "rehearsal")[0], ConfigError)
+        assert isinstance(within(saver, call, "dry_run")[0], ConfigError)
         assert {type(other.result(60)) for other in others} == {dict}
     assert stored(saver) == {"t 0", "t 1", "t 2"}
 
@@ -671,7 +665,7 @@ def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monk
     inner: list[Any] = []
 
     class Stopped(sqlite_turns._Turn):
-        def __init__(self, calls: Sequence[Call[Any]]) -> None:
+        def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
 
@@ -693,27 +687,27 @@ def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monk
 
 
 def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Line()
+    line = WriteQueue()
     led: list[int] = []
 
     class Interrupted(sqlite_turns._Turn):
-        def __init__(self, calls: Sequence[Call[Any]]) -> None:
+        def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
 
         def acquire(self, timeout: float) -> None:
             raise KeyboardInterrupt
 
-    def perform(calls: Sequence[Call[Any]]) -> None:
+    def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
         if not led:
             monkeypatch.setattr(sqlite_turns, "_Turn", Interrupted)
             with ThreadPoolExecutor(1) as worker, pytest.raises(KeyboardInterrupt):
-                worker.submit(line.run, [Call(nothing())], perform).result(20)
+                worker.submit(line.run, [QueuedOperation(nothing())], perform).result(20)
             monkeypatch.undo()
         led.append(len(calls))
 
-    line.run([Call(nothing())], perform)
-    line.run([Call(nothing())], perform)
+    line.run([QueuedOperation(nothing())], perform)
+    line.run([QueuedOperation(nothing())], perform)
     assert led == [1, 1]
 
 
@@ -761,7 +755,7 @@ async def test_reads_beside_a_long_one_do_not_wait_for_it(saver: SqliteSaver, or
     gate = threading.Event()
 
     def decode() -> Steps[str]:
-        yield Trip([Statement("one", "SELECT 1", {})])
+        yield RoundTrip([Statement("one", "SELECT 1", {})])
         yield Offload(OFFLOAD_BYTES, lambda: gate.wait(10))
         return "long"
 
@@ -781,7 +775,7 @@ def test_a_transaction_that_an_interrupt_has_left_open_is_ended(saver: SqliteSav
     writer(saver).execute("BEGIN IMMEDIATE")
     writer(saver).execute(*insert("interrupted").statements[0][1:3])
     names = [f"t {number}" for number in range(count)]
-    calls = [Call(Op(partial(store, name)).op) for name in names]
+    calls = [QueuedOperation(Op(partial(store, name)).op) for name in names]
     saver._driver._write(calls)  # type: ignore[attr-defined]
     assert [call.outcome() for call in calls] == names
     assert claimed(path) == set(names)

@@ -14,8 +14,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import SqliteSaver
-from langgraph_checkpoint_custom.drivers.sqlite_group_commit import Line
-from langgraph_checkpoint_custom.engine.operation import Access, Operation, Statement, Steps, Trip
+from langgraph_checkpoint_custom.drivers.sqlite_group_commit import WriteQueue
+from langgraph_checkpoint_custom.engine.operation import Access, Operation, RoundTrip, Statement, Steps
 from tests.behaviour.helpers import checkpoint, config, metadata
 
 Outcomes = list[Any]
@@ -43,7 +43,7 @@ def commits(saver: SqliteSaver) -> Iterator[list[str]]:
 
 
 class Work:
-    """One call of a saver, in either colour."""
+    """One call of a saver, in either api."""
 
     def __init__(self, name: str, *args: Any, **kwargs: Any) -> None:
         self.name, self.args, self.kwargs = name, args, kwargs
@@ -83,10 +83,10 @@ class Op(Work):
             return error
 
 
-def insert(thread_id: str) -> Trip:
+def insert(thread_id: str) -> RoundTrip:
     """A statement that stores something that can be counted."""
     sql = "INSERT INTO claims (thread_id, token, owner, expires_at) VALUES (:thread_id, 'token', 'test', 1e12)"
-    return Trip([Statement("insert", sql, {"thread_id": thread_id})])
+    return RoundTrip([Statement("insert", sql, {"thread_id": thread_id})])
 
 
 def claimed(path: Path) -> set[str]:
@@ -103,12 +103,12 @@ def locked(path: Path) -> Iterator[Callable[[], None]]:
         yield lambda: other.rollback()
 
 
-async def together(saver: SqliteSaver, path: Path, colour: str, work: Sequence[Work]) -> Outcomes:
+async def together(saver: SqliteSaver, path: Path, api: str, work: Sequence[Work]) -> Outcomes:
     """Let calls come while another one is in its transaction, in their order: they make the next group."""
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
         await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
-        if colour == "async":
+        if api == "async":
             tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
             await asyncio.sleep(0)
             unlock()
@@ -125,8 +125,8 @@ async def together(saver: SqliteSaver, path: Path, colour: str, work: Sequence[W
     return found
 
 
-def line_of(saver: SqliteSaver) -> Line:
-    line: Line = saver._driver._line  # type: ignore[attr-defined]
+def line_of(saver: SqliteSaver) -> WriteQueue:
+    line: WriteQueue = saver._driver._queue  # type: ignore[attr-defined]
     return line
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver
 from tests.behaviour.helpers import LONG, config, get
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.faulty import faulty
 from tests.faults.workload import OPERATIONS, WAITING, Call, fill, put_one, set_for_database
-from tests.stores import Face
+from tests.stores import Client
 
 FAILS_ONCE = """
 SET search_path = langgraph_checkpoint;
@@ -31,68 +31,68 @@ CREATE TRIGGER fails_once BEFORE INSERT OR UPDATE OR DELETE ON writes EXECUTE FU
 """
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_serialization_failure_is_tried_again(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     """As the server says it of a transaction that has met another one: here the first change of each operation."""
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(FAILS_ONCE)
     calls: dict[str, Call] = {
         **OPERATIONS,
-        "put": lambda face, thread_id: put_one(face, thread_id, "checkpoint 2"),
-        "put_writes": lambda face, thread_id: face.put_writes(
+        "put": lambda client, thread_id: put_one(client, thread_id, "checkpoint 2"),
+        "put_writes": lambda client, thread_id: client.put_writes(
             config(thread_id, "checkpoint 2"), [("__interrupt__", "another")], "task 2"
         ),
     }
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             for name, call in calls.items():
-                await fill(face, name)
-                await face.put_writes(config(name, "checkpoint 2"), [("__interrupt__", "one")], "task 2")
+                await fill(client, name)
+                await client.put_writes(config(name, "checkpoint 2"), [("__interrupt__", "one")], "task 2")
                 watcher.execute("SELECT setval('langgraph_checkpoint.failures', 1, false)")
-                trips = proxy.trips
-                await asyncio.wait_for(call(face, name), 30)
-                assert proxy.trips - trips >= 2, name
+                round_trips = proxy.round_trips
+                await asyncio.wait_for(call(client, name), 30)
+                assert proxy.round_trips - round_trips >= 2, name
                 assert watcher.execute("SELECT last_value > 1 FROM langgraph_checkpoint.failures").fetchone() == (True,)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_writers_that_conflict_all_succeed_when_transactions_are_serializable(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, default_transaction_isolation="serializable")
     async with PostgresSaver(postgres_url) as saver:
-        face = Face(saver, colour)
-        await fill(face, "t")
+        client = Client(saver, api)
+        await fill(client, "t")
         for i in range(5):
             await asyncio.gather(
-                put_one(face, "t"),
-                put_one(face, "t"),
-                face.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
-                face.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
-                face.prune(["t"]),
+                put_one(client, "t"),
+                put_one(client, "t"),
+                client.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
+                client.put_writes(config("t", "checkpoint 9"), [("__interrupt__", i)], "task 9"),
+                client.prune(["t"]),
             )
-        newest = await get(face, config("t"))
+        newest = await get(client, config("t"))
         assert newest.checkpoint["channel_values"] == {"list": [LONG, 9]}
         assert newest.pending_writes == [("task 9", "__interrupt__", 4)]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Connection[Any], colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Connection[Any], api: str) -> None:
     """The operation has locked the checkpoints and waits for a blob; who has that one wants the checkpoints."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             for i in range(5):
-                await fill(face, f"t{i}")
-                trips = proxy.trips
+                await fill(client, f"t{i}")
+                round_trips = proxy.round_trips
                 try:
                     with psycopg.connect(postgres_url) as other:
                         other.execute("SET search_path = langgraph_checkpoint")
                         other.execute("UPDATE blobs SET type = type WHERE thread_id = %s", [f"t{i}"])
-                        waiting = asyncio.ensure_future(face.delete_thread(f"t{i}"))
+                        waiting = asyncio.ensure_future(client.delete_thread(f"t{i}"))
                         while not watcher.execute(WAITING).fetchall():
                             await asyncio.sleep(0.01)
                         await asyncio.to_thread(
@@ -103,7 +103,7 @@ async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Con
                     await waiting
                     continue
                 await asyncio.wait_for(waiting, 30)
-                assert proxy.trips - trips >= 2
-                assert await face.get_tuple(config(f"t{i}")) is None
+                assert proxy.round_trips - round_trips >= 2
+                assert await client.get_tuple(config(f"t{i}")) is None
                 return
     pytest.fail("the operation was never the one that the server ended")

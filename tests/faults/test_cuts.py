@@ -27,38 +27,38 @@ from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.behaviour.helpers import checkpoint, config, metadata, put
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.faulty import CUTS, Cut, faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, read, rows
 from tests.graphs.running import Stored, Thread, in_memory, play
 from tests.graphs.scenarios.parts import Log, chain, in_both_colours
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
 async def test_an_operation_whose_connection_is_cut_is_done_once(
-    postgres_url: str, empty_postgres_url: str, watcher: psycopg.Connection[Any], cut: Cut, colour: str
+    postgres_url: str, empty_postgres_url: str, watcher: psycopg.Connection[Any], cut: Cut, api: str
 ) -> None:
     """What is stored in the end is equal to what is stored where nothing goes wrong."""
     with faulty(postgres_url) as proxy, psycopg.connect(empty_postgres_url, autocommit=True) as whole_watcher:
         async with PostgresSaver(proxy.url, max_size=1) as saver, PostgresSaver(empty_postgres_url) as whole_saver:
-            face, whole = Face(saver, colour), Face(whole_saver, colour)
+            client, whole = Client(saver, api), Client(whole_saver, api)
             whole_saver.setup()
             for name, call in {**OPERATIONS, "read": read}.items():
-                await fill(face, name)
+                await fill(client, name)
                 await fill(whole, name)
                 before = rows(watcher)
                 proxy.cut_next(cut)
-                assert await call(face, name) == await call(whole, name)
+                assert await call(client, name) == await call(whole, name)
                 assert not proxy.armed
                 assert rows(watcher) == rows(whole_watcher), name
                 assert (rows(watcher) == before) is (name == "read")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, cut: Cut, colour: str) -> None:
+async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, cut: Cut, api: str) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
 
@@ -66,7 +66,7 @@ async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, 
                 with saver.claim("t"):
                     proxy.cut_next(cut)
 
-            if colour == "sync":
+            if api == "sync":
                 await asyncio.to_thread(hold)
             else:
                 async with saver.claim("t"):
@@ -76,34 +76,32 @@ async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, 
                 pass
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_what_is_deleted_twice_for_a_lost_answer_was_there(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_what_is_deleted_twice_for_a_lost_answer_was_there(postgres_url: str, api: str) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
-            await face.do("label", config("t", "checkpoint 1"), "mine")
+            client = Client(saver, api)
+            await fill(client, "t")
+            await client.do("label", config("t", "checkpoint 1"), "mine")
             for name, arguments in (("unlabel", ("t", "mine")), ("delete_checkpoint", (config("t", "checkpoint 1"),))):
                 proxy.cut_next("before the answer")
-                assert await face.do(name, *arguments) is True
+                assert await client.do(name, *arguments) is True
                 assert not proxy.armed
-                assert await face.do(name, *arguments) is False
+                assert await client.do(name, *arguments) is False
 
 
-@pytest.mark.parametrize(("cut", "colour"), [("within the request", "async"), ("before the answer", "sync")])
-async def test_tables_are_made_once_wherever_the_connection_is_cut(
-    empty_postgres_url: str, cut: Cut, colour: str
-) -> None:
+@pytest.mark.parametrize(("cut", "api"), [("within the request", "async"), ("before the answer", "sync")])
+async def test_tables_are_made_once_wherever_the_connection_is_cut(empty_postgres_url: str, cut: Cut, api: str) -> None:
     """Each round trip of `setup()` is cut once, until there is none left."""
     with faulty(empty_postgres_url) as proxy:
         for number in itertools.count():
             async with PostgresSaver(proxy.url, max_size=1, schema=f"schema {number}") as saver:
                 proxy.cut_next(cut, after=number)
-                await (saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+                await (saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
                 if proxy.armed:
                     break
-                await fill(Face(saver, colour), "t")
-                assert len(await Face(saver, colour).all(config("t"))) == 3
+                await fill(Client(saver, api), "t")
+                assert len(await Client(saver, api).all(config("t"))) == 3
         assert number > 3
 
 
@@ -126,34 +124,32 @@ async def steps(thread: Thread, fault: Callable[[], None], calls: list[str]) -> 
     assert state.values == {"log": ["start", "one", "two", "three"], "last": "three"}
 
 
-async def a_run_goes_on(url: str, colour: str, fault: Callable[[], None]) -> None:
+async def a_run_goes_on(url: str, api: str, fault: Callable[[], None]) -> None:
     """A run sees, calls and stores what it does in memory, where nothing goes wrong."""
     calls: list[str] = []
-    expected = await play(partial(steps, fault=lambda: None, calls=[]), in_memory(colour, "sync"))
-    found = await play(partial(steps, fault=fault, calls=calls), Stored(Store("postgres", url), colour, "sync"))
+    expected = await play(partial(steps, fault=lambda: None, calls=[]), in_memory(api, "sync"))
+    found = await play(partial(steps, fault=fault, calls=calls), Stored(Store("postgres", url), api, "sync"))
     assert found == expected
     assert calls == ["one", "two", "three"]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_run_goes_on_when_the_server_ends_its_sessions_between_operations(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     ended: list[Any] = []
 
     def fault() -> None:
         ended.append(watcher.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}").fetchall())
 
-    await a_run_goes_on(postgres_url, colour, fault)
+    await a_run_goes_on(postgres_url, api, fault)
     assert len(ended) == 3
     assert ended[0]
     assert sum(map(bool, ended)) >= 2  # On a busy machine the pool may not have connected again yet.
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations(
-    postgres_url: str, colour: str
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations(postgres_url: str, api: str) -> None:
     """The operation that follows the node waits for a lock when its session is ended, and its next attempt has it."""
     ended: list[Any] = []
     helpers: list[threading.Thread] = []
@@ -171,24 +167,24 @@ async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations
         helpers.append(threading.Thread(target=end_what_waits, args=[blocker], daemon=True))
         helpers[-1].start()
 
-    await a_run_goes_on(postgres_url, colour, fault)
+    await a_run_goes_on(postgres_url, api, fault)
     for helper in helpers:
         helper.join()
     assert len(ended) >= 3
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_run_goes_on_when_its_connections_are_cut(postgres_url: str, cut: Cut, colour: str) -> None:
+async def test_a_run_goes_on_when_its_connections_are_cut(postgres_url: str, cut: Cut, api: str) -> None:
     with faulty(postgres_url) as proxy:
-        await a_run_goes_on(proxy.url, colour, lambda: proxy.cut_next(cut))
+        await a_run_goes_on(proxy.url, api, lambda: proxy.cut_next(cut))
         assert not proxy.armed
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
 async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_lost(
-    postgres_url: str, cut: Cut, colour: str
+    postgres_url: str, cut: Cut, api: str
 ) -> None:
     @operation("write", tells=True)
     def unlabels(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
@@ -197,48 +193,48 @@ async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_l
 
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
-            await face.do("label", config("t", "checkpoint 1"), "here")
+            client = Client(saver, api)
+            await fill(client, "t")
+            await client.do("label", config("t", "checkpoint 1"), "here")
             driver, dialect = saver._driver, saver._dialect
 
             async def call() -> bool:
                 op = unlabels(dialect, "t", "here")
-                return await (driver.arun(op) if colour == "async" else asyncio.to_thread(driver.run, op))
+                return await (driver.arun(op) if api == "async" else asyncio.to_thread(driver.run, op))
 
             proxy.cut_next(cut)
             assert await call() is True
             assert not proxy.armed
-            assert await face.do("labels", "t") == {}
+            assert await client.do("labels", "t") == {}
             assert await call() is False, "nothing was lost this time"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("name", ["put", "put_writes", "copy_thread"])
 async def test_a_refusal_says_that_the_attempt_without_an_answer_may_have_been_done(
-    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, name: str, colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, name: str, api: str
 ) -> None:
     """It was, and others came in before the next one."""
     with faulty(postgres_url) as proxy, PostgresSaver(postgres_url) as others:
         async with PostgresSaver(proxy.url, max_size=1, concurrent_writers="reject") as saver:
-            face, lease = Face(saver, colour), others.claim("t")
-            await fill(face, "t")
-            await face.get_tuple({**config("t"), "metadata": {"run_id": "run"}})
+            client, lease = Client(saver, api), others.claim("t")
+            await fill(client, "t")
+            await client.get_tuple({**config("t"), "metadata": {"run_id": "run"}})
             lease.__enter__()
             own = metadata(3, run_id="run")
             calls: dict[str, tuple[Callable[[], Any], type[CheckpointError], Callable[[], Any]]] = {
                 "put": (
-                    lambda: put(face, "checkpoint 3", parent=config("t", "checkpoint 2"), thread_id="t", meta=own),
+                    lambda: put(client, "checkpoint 3", parent=config("t", "checkpoint 2"), thread_id="t", meta=own),
                     CheckpointConflict,
                     lambda: others.put(config("t", "checkpoint 3"), checkpoint("checkpoint 4"), metadata(4), {}),
                 ),
                 "put_writes": (
-                    lambda: face.put_writes(_with(lease.config, "checkpoint 2"), [("list", 9)], "task 9"),
+                    lambda: client.put_writes(_with(lease.config, "checkpoint 2"), [("list", 9)], "task 9"),
                     ClaimLost,
                     lambda: watcher.execute("DELETE FROM langgraph_checkpoint.claims"),
                 ),
                 "copy_thread": (
-                    lambda: face.copy_thread("t", "copied"),
+                    lambda: client.copy_thread("t", "copied"),
                     ThreadExists,
                     lambda: others.put(config("copied", "checkpoint 2"), checkpoint("checkpoint 3"), metadata(3), {}),
                 ),
@@ -269,27 +265,27 @@ def _with(claim: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {**claim["configurable"], "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_an_answer_that_was_lost_is_known_when_there_is_no_connection_any_more(
-    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, connect_timeout=2) as saver:
             monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
-            face = Face(saver, colour)
-            await fill(face, "t")
+            client = Client(saver, api)
+            await fill(client, "t")
             before = rows(watcher)
             proxy.cut_next("before the answer")
             proxy.deaf_to_come = 1_000
             with pytest.raises(ConnectionLost, match="no connection to PostgreSQL") as caught:
-                await face.delete_thread("t")
+                await client.delete_thread("t")
             assert rows(watcher) != before
             assert caught.value.unanswered
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_connection_that_could_not_be_made_has_lost_no_answer(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_that_could_not_be_made_has_lost_no_answer(postgres_url: str, api: str) -> None:
     async with PostgresSaver("postgresql://127.0.0.1:1/nowhere") as saver:
         with pytest.raises(ConnectionLost) as caught:
-            await Face(saver, colour).get_tuple(config("t"))
+            await Client(saver, api).get_tuple(config("t"))
         assert not caught.value.unanswered

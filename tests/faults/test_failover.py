@@ -14,11 +14,11 @@ from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import PostgresSaver
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.bouncer import bounced
 from tests.faults.cluster import Cluster, folder_of_user, running_cluster
 from tests.faults.test_pgbouncer import skip_without_it
-from tests.stores import Face
+from tests.stores import Client
 
 RUNS = 8
 
@@ -53,8 +53,8 @@ def take_over(primary: Cluster, standby: Cluster, how: str) -> None:
 class Load:
     """Runs that store and read, step after step, until they are told to stop."""
 
-    def __init__(self, face: Face) -> None:
-        self._face = face
+    def __init__(self, client: Client) -> None:
+        self._face = client
         self._stopped = False
         self.acknowledged: defaultdict[str, list[Checkpoint]] = defaultdict(list)
 
@@ -92,19 +92,19 @@ class Load:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-async def test_runs_go_on_when_the_standby_takes_over(pair: tuple[Cluster, Cluster], how: str, colour: str) -> None:
+async def test_runs_go_on_when_the_standby_takes_over(pair: tuple[Cluster, Cluster], how: str, api: str) -> None:
     primary, standby = pair
     url = f"postgresql://postgres@/postgres?host={primary.folder},{standby.folder}&target_session_attrs=read-write"
     with ThreadPoolExecutor(2 * RUNS) as workers:
         asyncio.get_running_loop().set_default_executor(workers)
         async with PostgresSaver(url, max_size=6) as saver:
-            await Load(Face(saver, colour)).under(lambda: take_over(primary, standby, how))
+            await Load(Client(saver, api)).under(lambda: take_over(primary, standby, how))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_runs_go_on_behind_a_pooler_when_the_server_is_restarted(postgres_programs: None, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_runs_go_on_behind_a_pooler_when_the_server_is_restarted(postgres_programs: None, api: str) -> None:
     skip_without_it()
 
     def restart() -> None:
@@ -117,4 +117,4 @@ async def test_runs_go_on_behind_a_pooler_when_the_server_is_restarted(postgres_
         asyncio.get_running_loop().set_default_executor(workers)
         with bounced(cluster.url(), settings={"pool_mode": "transaction", "server_login_retry": "1"}) as url:
             async with PostgresSaver(url, max_size=6) as saver:
-                await Load(Face(saver, colour)).under(restart)
+                await Load(Client(saver, api)).under(restart)

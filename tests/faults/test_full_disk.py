@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.crash.programs import advance, after, seen, unfinished
 from tests.faults.cluster import USER, Cluster, folder_of_user, running_cluster
 from tests.invariants import check_invariants
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 MEGABYTE = 1_000_000
 
@@ -43,14 +43,14 @@ def fill_up(disk: Path, *, leave: int) -> Path:
     return ballast
 
 
-async def work_until(error: type[StorageError], match: str, face: Face) -> int:
+async def work_until(error: type[StorageError], match: str, client: Client) -> int:
     """Write until that is refused with an error; returns how many operations were done."""
     done = 0
 
     async def work() -> None:
         nonlocal done
         while True:
-            await advance(face, "thread", done, done + 1)
+            await advance(client, "thread", done, done + 1)
             done += 1
 
     with pytest.raises(error, match=match) as caught:
@@ -59,9 +59,9 @@ async def work_until(error: type[StorageError], match: str, face: Face) -> int:
     return done
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_that_is_needed(
-    disk: Path, colour: str
+    disk: Path, api: str
 ) -> None:
     with running_cluster() as cluster:
         with psycopg.connect(cluster.url(), autocommit=True) as server:
@@ -71,23 +71,23 @@ async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_t
         url = cluster.url("on_small")
         async with PostgresSaver(url, max_size=2) as saver:
             saver.setup()
-            face = Face(saver, colour)
+            client = Client(saver, api)
             ballast = fill_up(disk, leave=3 * MEGABYTE)
-            number = await work_until(StorageError, "disk is full; nothing of this operation was stored", face)
+            number = await work_until(StorageError, "disk is full; nothing of this operation was stored", client)
             for _ in range(3):
                 with pytest.raises(StorageError, match="disk is full") as caught:
-                    await advance(face, "thread", number, number + 1)
+                    await advance(client, "thread", number, number + 1)
                 assert caught.value.sqlstate == "53100"
                 assert seen(saver, "thread") == after(number)
             ballast.unlink()
-            await advance(face, "thread", number, number + 5)
+            await advance(client, "thread", number, number + 5)
             assert seen(saver, "thread") == after(number + 5)
         check_invariants(Store("postgres", url), early_writes=unfinished("thread", number + 5))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowledged_is_lost(
-    disk: Path, colour: str
+    disk: Path, api: str
 ) -> None:
     """PostgreSQL stops when it cannot write its log, which is on this disk with everything else."""
     cluster = Cluster(disk)
@@ -96,17 +96,17 @@ async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowl
     try:
         async with PostgresSaver(cluster.url(), max_size=2, pool_timeout=0.3) as saver:
             saver.setup()
-            face = Face(saver, colour)
+            client = Client(saver, api)
             ballast = fill_up(disk, leave=3 * MEGABYTE)
-            number = await work_until(StorageError, "disk is full|connection", face)
+            number = await work_until(StorageError, "disk is full|connection", client)
             cluster.stop()
             with pytest.raises(ConnectionLost):
-                await face.get_tuple({"configurable": {"thread_id": "thread"}})
+                await client.get_tuple({"configurable": {"thread_id": "thread"}})
             ballast.unlink()
             cluster.start()
             # The answer to the last one may have been lost.
             assert seen(saver, "thread") in (after(number), after(number + 1))
-            await advance(face, "thread", number, number + 5)
+            await advance(client, "thread", number, number + 5)
             assert seen(saver, "thread") == after(number + 5)
         check_invariants(Store("postgres", cluster.url()), early_writes=unfinished("thread", number + 5))
     finally:

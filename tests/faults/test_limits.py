@@ -16,11 +16,11 @@ from psycopg import sql
 from langgraph_checkpoint_custom import ConnectionLost, PostgresSaver, StorageError
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.faulty import faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, read, rows, set_for_database
 from tests.proxy import proxied
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 # Too many connections
 
@@ -51,25 +51,25 @@ def limited_role(url: str, watcher: psycopg.Connection[Any], limit: int) -> Iter
         watcher.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_fewer_connections_than_the_pool_may_have_are_shared(
-    postgres_url: str, watcher: psycopg.Connection[Any], limit: int, colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], limit: int, api: str
 ) -> None:
     with limited_role(postgres_url, watcher, limit) as (url, _):
         async with PostgresSaver(url, max_size=10) as saver:
-            face = Face(saver, colour)
-            await asyncio.gather(*(fill(face, f"t{i}") for i in range(20)))
-            assert len(await face.all(None)) == 60
+            client = Client(saver, api)
+            await asyncio.gather(*(fill(client, f"t{i}") for i in range(20)))
+            assert len(await client.all(None)) == 60
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_connection_that_comes_free_in_time_is_waited_for(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     with limited_role(postgres_url, watcher, limit=0) as (url, set_limit):
         async with PostgresSaver(url) as saver:
-            waiting = asyncio.ensure_future(fill(Face(saver, colour), "t"))
+            waiting = asyncio.ensure_future(fill(Client(saver, api), "t"))
             await asyncio.sleep(0.5)
             assert not waiting.done()
             set_limit(3)
@@ -77,146 +77,146 @@ async def test_a_connection_that_comes_free_in_time_is_waited_for(
 
 
 async def test_too_many_connections_are_one_clear_error(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
-    """Both colours at the same time, since they wait for seconds."""
+    """Both APIs at the same time, since they wait for seconds."""
 
-    async def refused(url: str, colour: str) -> None:
+    async def refused(url: str, api: str) -> None:
         async with PostgresSaver(url) as saver:
             with pytest.raises(ConnectionLost, match="too many connections"):
-                await Face(saver, colour).get_tuple(config("t"))
+                await Client(saver, api).get_tuple(config("t"))
 
     with limited_role(postgres_url, watcher, limit=0) as (url, _):
-        await asyncio.wait_for(asyncio.gather(*(refused(url, colour) for colour in COLOURS)), 60)
+        await asyncio.wait_for(asyncio.gather(*(refused(url, api) for api in APIS)), 60)
 
 
 async def test_a_pool_that_begins_with_more_than_the_server_allows_says_so(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(url: str, colour: str) -> None:
+    async def refused(url: str, api: str) -> None:
         async with PostgresSaver(url, min_size=4, pool_timeout=0.5) as saver:
             monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
-            face = Face(saver, colour)
-            calls = await asyncio.gather(*(face.get_tuple(config(f"t{i}")) for i in range(8)), return_exceptions=True)
+            client = Client(saver, api)
+            calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(8)), return_exceptions=True)
             for call in calls:
                 assert isinstance(call, ConnectionLost)
                 assert "not all of the first 4 connections of the pool came within 0.5 s; lower min_size" in str(call)
 
     with limited_role(postgres_url, watcher, limit=3) as (url, _):
-        for colour in COLOURS:
-            await asyncio.wait_for(refused(url, colour), 30)
+        for api in APIS:
+            await asyncio.wait_for(refused(url, api), 30)
 
 
 # A server that refuses
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_role_that_may_end_no_session_makes_a_call_again_all_the_same(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     """The function's privileges are those of the database, so no other test meets them."""
     watcher.execute("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC")
     with limited_role(postgres_url, watcher, limit=9) as (url, _), faulty(url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             for name, call in OPERATIONS.items():
-                await fill(face, name)
+                await fill(client, name)
                 proxy.cut_next("after the request")
-                await call(face, name)
+                await call(client, name)
                 assert not proxy.armed
             # The role sees its own, so it has tried to end them.
             assert all(session.process for session in saver._driver._sessions.values())  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        await fill(Face(saver, colour), "t")
+        await fill(Client(saver, api), "t")
     before = rows(watcher)
     set_for_database(watcher, default_transaction_read_only="on")
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
-            face = Face(saver, colour)
-            expected = await read(face, "t")
+            client = Client(saver, api)
+            expected = await read(client, "t")
             for name, call in OPERATIONS.items():
-                trips = proxy.trips
+                round_trips = proxy.round_trips
                 with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
-                    await call(face, "t")
+                    await call(client, "t")
                 assert caught.value.sqlstate == "25006"
                 assert caught.value.operation.startswith(name)
                 # The operation, and the end of its transaction; delete_for_runs first asks for threads.
-                assert proxy.trips - trips <= (3 if name == "delete_for_runs" else 2)
-            assert await read(face, "t") == expected
+                assert proxy.round_trips - round_trips <= (3 if name == "delete_for_runs" else 2)
+            assert await read(client, "t") == expected
     assert rows(watcher) == before
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_setup_of_a_read_only_database_is_one_clear_error(empty_postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_setup_of_a_read_only_database_is_one_clear_error(empty_postgres_url: str, api: str) -> None:
     with psycopg.connect(empty_postgres_url, autocommit=True) as watcher:
         set_for_database(watcher, default_transaction_read_only="on")
     async with PostgresSaver(empty_postgres_url) as saver:
         with pytest.raises(StorageError, match="read-only; give the address of the primary"):
-            await (saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+            await (saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_statement_timeout_is_one_clear_error_and_what_it_stopped_can_be_repeated(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, statement_timeout="200ms")
     async with PostgresSaver(postgres_url, max_size=1) as saver:
-        face = Face(saver, colour)
-        await fill(face, "t")
+        client = Client(saver, api)
+        await fill(client, "t")
         before = rows(watcher)
         for name, call in OPERATIONS.items():
             with Database(Store("postgres", postgres_url)).locked():
                 with pytest.raises(StorageError, match="statement_timeout") as caught:
-                    await call(face, "t")
+                    await call(client, "t")
                 assert caught.value.sqlstate == "57014"
                 assert caught.value.operation.startswith(name)
                 assert rows(watcher) == before
         for call in OPERATIONS.values():
-            await call(face, "t")
+            await call(client, "t")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_callers_connection_is_usable_after_an_operation_that_failed(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, default_transaction_read_only="on")
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as async_connection:
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            source = connection if colour == "sync" else async_connection
-            face = Face(PostgresSaver(source), colour)
+            source = connection if api == "sync" else async_connection
+            client = Client(PostgresSaver(source), api)
             for name, call in OPERATIONS.items():
                 if name == "delete_for_runs":  # Finds no thread to change.
                     continue
                 with pytest.raises(StorageError, match="read-only"):
-                    await call(face, "t")
-                assert await face.get_tuple(config("t")) is None
+                    await call(client, "t")
+                assert await client.get_tuple(config("t")) is None
 
 
 async def test_a_callers_connection_is_usable_after_an_operation_that_was_cancelled(
     postgres_url: str, watcher: psycopg.Connection[Any]
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
-        face = Face(PostgresSaver(connection), "async")
-        await fill(face, "t")
+        client = Client(PostgresSaver(connection), "async")
+        await fill(client, "t")
         with Database(Store("postgres", postgres_url)).locked():
-            waiting = asyncio.ensure_future(face.delete_thread("t"))
+            waiting = asyncio.ensure_future(client.delete_thread("t"))
             while not watcher.execute(WAITING).fetchall():
                 await asyncio.sleep(0.01)
             waiting.cancel()
             await asyncio.wait([waiting])
-        assert len(await face.all(config("t"))) == 3
+        assert len(await client.all(config("t"))) == 3
 
 
 # Connections
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_left_busy(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     url = f"{postgres_url}&application_name=the-application"
     seen: list[list[str]] = []
@@ -228,14 +228,14 @@ async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_
         return seen[-1]
 
     saver = PostgresSaver(url, max_size=3)
-    face = Face(saver, colour)
-    await fill(face, "t")
-    work = [asyncio.ensure_future(fill(face, f"t{i}")) for i in range(30)]
+    client = Client(saver, api)
+    await fill(client, "t")
+    work = [asyncio.ensure_future(fill(client, f"t{i}")) for i in range(30)]
     while len(look()) < 3:
         await asyncio.sleep(0.005)
     # Sessions that end and, where that is possible, calls that are given up.
     watcher.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM (SELECT pid{SESSIONS} LIMIT 1) AS one")
-    if colour == "async":
+    if api == "async":
         for task in work[::5]:
             task.cancel()
     while not all(task.done() for task in work):
@@ -249,20 +249,20 @@ async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_
     while set(look()) - {"idle"}:
         await asyncio.sleep(0.01)
     assert 1 <= len(look()) <= 3
-    await (saver.aclose() if colour == "async" else asyncio.to_thread(saver.close))
+    await (saver.aclose() if api == "async" else asyncio.to_thread(saver.close))
     while look():
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_calls_that_wait_too_long_for_the_pool_do_not_each_connect(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_calls_that_wait_too_long_for_the_pool_do_not_each_connect(postgres_url: str, api: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, pool_timeout=0.5) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
+            client = Client(saver, api)
+            await fill(client, "t")
             before = proxy.connections
             with Database(Store("postgres", postgres_url)).locked() as unlock:
-                waiting = [asyncio.ensure_future(put_one(face, "t")) for _ in range(6)]
+                waiting = [asyncio.ensure_future(put_one(client, "t")) for _ in range(6)]
                 while sum(task.done() for task in waiting) < 5:
                     await asyncio.sleep(0.01)
                 unlock()

@@ -18,9 +18,9 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.bouncer import PROGRAM, bounced
-from tests.stores import Face
+from tests.stores import Client
 
 # Here warnings are errors, but this one says that something was not tested.
 pytestmark = pytest.mark.filterwarnings("default:the PgBouncer tests are skipped")
@@ -46,8 +46,8 @@ def skip_without_it() -> None:
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_the_documents_configuration_works(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_the_documents_configuration_works(postgres_url: str, api: str) -> None:
     skip_without_it()
     document = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
     (text,) = re.findall(r"^```ini\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
@@ -56,22 +56,22 @@ async def test_the_documents_configuration_works(postgres_url: str, colour: str)
     assert parser.sections() == ["databases", "pgbouncer"]
     with bounced(postgres_url, settings=parser["pgbouncer"]) as url:
         async with PostgresSaver(url) as saver, PostgresSaver(url) as other:
-            face = Face(saver, colour)
-            await asyncio.gather(*(run(face, f"thread {i}") for i in range(10)))
-            await run(Face(saver.for_tenant("acme"), colour), "thread 1")
+            saver_client = Client(saver, api)
+            await asyncio.gather(*(run(saver_client, f"thread {i}") for i in range(10)))
+            await run(Client(saver.for_tenant("acme"), api), "thread 1")
             assert sorted(thread.thread_id for thread in other.for_tenant("acme").threads()) == ["thread 1"]
 
 
-async def run(face: Face, thread_id: str, steps: int = STEPS) -> None:
+async def run(saver_client: Client, thread_id: str, steps: int = STEPS) -> None:
     """A small run: each step stores a checkpoint and a write, and finds both."""
     config = generate_config(thread_id)
     for step in range(steps):
         value = [thread_id, step]
-        version = face.saver.get_next_version(None, None)
+        version = saver_client.saver.get_next_version(None, None)
         checkpoint = generate_checkpoint(channel_values={"list": value}, channel_versions={"list": version})
-        config = await face.put(config, checkpoint, generate_metadata(step=step), {"list": version})
-        await face.put_writes(config, [("list", value), ("step", step)], f"task {step}")
-        found = await face.get_tuple(generate_config(thread_id))
+        config = await saver_client.put(config, checkpoint, generate_metadata(step=step), {"list": version})
+        await saver_client.put_writes(config, [("list", value), ("step", step)], f"task {step}")
+        found = await saver_client.get_tuple(generate_config(thread_id))
         assert found is not None
         assert found.checkpoint == checkpoint
         assert found.metadata["step"] == step
@@ -88,15 +88,15 @@ def prepared_behind(bouncer_url: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, bouncer_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, bouncer_url: str, api: str) -> None:
     with ThreadPoolExecutor(50) as workers:
         asyncio.get_running_loop().set_default_executor(workers)
         async with PostgresSaver(bouncer_url, max_size=50) as saver:
-            face = Face(saver, colour)
-            await asyncio.gather(*(run(face, f"thread {i}", steps=4) for i in range(50)))
+            saver_client = Client(saver, api)
+            await asyncio.gather(*(run(saver_client, f"thread {i}", steps=4) for i in range(50)))
             for i in range(50):
-                found = await face.all(generate_config(f"thread {i}"))
+                found = await saver_client.all(generate_config(f"thread {i}"))
                 lists = [each.checkpoint["channel_values"]["list"] for each in found]
                 assert lists == [[f"thread {i}", step] for step in reversed(range(4))]
     with psycopg.connect(postgres_url) as watcher:
@@ -108,48 +108,48 @@ async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, b
     assert prepared_behind(bouncer_url) == [[], []]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_nothing_is_prepared_behind_it_and_the_hot_statements_without_it(
-    postgres_url: str, bouncer_url: str, colour: str
+    postgres_url: str, bouncer_url: str, api: str
 ) -> None:
     """The server's view: every session of PgBouncer's is looked at, and then the session of a direct connection."""
     async with PostgresSaver(bouncer_url, max_size=1) as saver:
-        await run(Face(saver, colour), "behind")
+        await run(Client(saver, api), "behind")
     assert prepared_behind(bouncer_url) == [[], []]
-    assert await prepared_on_a_pool(bouncer_url, colour) == []
+    assert await prepared_on_a_pool(bouncer_url, api) == []
     assert prepared_behind(bouncer_url) == [[], []]
-    assert len(await prepared_on_a_pool(postgres_url, colour)) == 3  # put, put_writes and get_tuple.
+    assert len(await prepared_on_a_pool(postgres_url, api)) == 3  # put, put_writes and get_tuple.
 
 
-async def prepared_on_a_pool(url: str, colour: str) -> list[str]:
+async def prepared_on_a_pool(url: str, api: str) -> list[str]:
     """What a run has left prepared in the session of a pool that has just that one."""
     options: dict[str, Any] = {"kwargs": {"autocommit": True}, "min_size": 1, "max_size": 1}
-    if colour == "sync":
+    if api == "sync":
         with ConnectionPool(url, **options, open=True) as pool:
-            await run(Face(PostgresSaver(pool), colour), "thread of a pool")
+            await run(Client(PostgresSaver(pool), api), "thread of a pool")
             with pool.connection() as connection:
                 return [str(row[0]) for row in connection.execute(PREPARED, prepare=False)]
     async with AsyncConnectionPool(url, **options, open=False) as async_pool:
-        await run(Face(PostgresSaver(async_pool), colour), "thread of a pool")
+        await run(Client(PostgresSaver(async_pool), api), "thread of a pool")
         async with async_pool.connection() as async_connection:
             return [str(row[0]) async for row in await async_connection.execute(PREPARED, prepare=False)]
 
 
-async def run_in_turn(bouncer_url: str, colour: str, *, prepare: bool | None) -> None:
+async def run_in_turn(bouncer_url: str, api: str, *, prepare: bool | None) -> None:
     """Two clients on one server session after the other."""
     async with (
         PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as first,
         PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as second,
     ):
         for i in range(3):
-            await run(Face(first, colour), f"first {prepare} {i}")
-            await run(Face(second, colour), f"second {prepare} {i}")
+            await run(Client(first, api), f"first {prepare} {i}")
+            await run(Client(second, api), f"second {prepare} {i}")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_statements_that_are_prepared_all_the_same_fail_behind_it(bouncer_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_statements_that_are_prepared_all_the_same_fail_behind_it(bouncer_url: str, api: str) -> None:
     """Each client numbers what it prepares, and meets what the other one has prepared: the hazard is real."""
-    await run_in_turn(bouncer_url, colour, prepare=None)
+    await run_in_turn(bouncer_url, api, prepare=None)
     with pytest.raises(StorageError, match="prepared statement") as caught:
-        await run_in_turn(bouncer_url, colour, prepare=True)
+        await run_in_turn(bouncer_url, api, prepare=True)
     assert caught.value.sqlstate in ("42P05", "26000")  # It is there already, or it is not there.

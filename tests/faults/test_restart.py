@@ -13,10 +13,10 @@ import pytest
 from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.drivers import postgres_pools
 from tests.behaviour.helpers import config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.graphs.scenarios.parts import Log, chain, says
-from tests.stores import Face
+from tests.stores import Client
 
 DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
@@ -38,9 +38,9 @@ def restart(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, colour: str, durability: Any) -> None:
-    where: Any = {"configurable": {"thread_id": f"{colour} {durability}"}}
+@pytest.mark.parametrize("api", APIS)
+async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, api: str, durability: Any) -> None:
+    where: Any = {"configurable": {"thread_id": f"{api} {durability}"}}
 
     def restarts(state: Log) -> Any:
         restart(cluster)
@@ -50,7 +50,7 @@ async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, colo
         graph = chain(Log, one=says("one"), restarts=restarts, two=says("two")).compile(checkpointer=saver)
         for turn in range(2):
             given = {"log": [f"turn {turn}"]}
-            if colour == "async":
+            if api == "async":
                 state = await graph.ainvoke(given, where, durability=durability)
             else:
                 state = await asyncio.to_thread(graph.invoke, given, where, durability=durability)
@@ -60,8 +60,8 @@ async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, colo
         assert len(stored) == (2 if durability == "exit" else 10)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: Cluster, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: Cluster, api: str) -> None:
     begun = threading.Event()
 
     def waits(state: Log) -> Any:
@@ -72,9 +72,9 @@ async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: 
         graph = chain(Log, one=says("one"), waits=waits, two=says("two")).compile(checkpointer=saver)
 
         async def run(number: int) -> Any:
-            where: Any = {"configurable": {"thread_id": f"{colour} {number}"}}
+            where: Any = {"configurable": {"thread_id": f"{api} {number}"}}
             for turn in range(5):
-                if colour == "async":
+                if api == "async":
                     state = await graph.ainvoke({"log": [turn]}, where)
                 else:
                     state = await asyncio.to_thread(graph.invoke, {"log": [turn]}, where)
@@ -87,23 +87,23 @@ async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: 
         assert await asyncio.gather(*runs) == [expected] * 8
         with psycopg.connect(cluster.url()) as server:
             counted = server.execute(
-                "SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id ~ %s", [f"^{colour} [0-9]$"]
+                "SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id ~ %s", [f"^{api} [0-9]$"]
             ).fetchone()
         assert counted == (8 * 5 * 5,)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_call_that_waits_is_done_when_the_server_is_back_after_the_pool_gave_up(
-    cluster: Cluster, colour: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, api: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(postgres_pools, "RECONNECT_TIMEOUT", 0.5)
-    where = config(f"{colour} after an outage", "id")
+    where = config(f"{api} after an outage", "id")
     async with PostgresSaver(cluster.url()) as saver:
-        face = Face(saver, colour)
-        await face.get_tuple(where)
+        client = Client(saver, api)
+        await client.get_tuple(where)
         cluster.run("pg_ctl", "stop", "-m", "fast", "-D", str(cluster.data))
         try:
-            waiting = asyncio.ensure_future(face.put_writes(where, [("a", 1)], "task"))
+            waiting = asyncio.ensure_future(client.put_writes(where, [("a", 1)], "task"))
             while caplog.text.count("reconnection attempt in pool") < 4:  # For each connection that it had, and anew.
                 assert not waiting.done(), caplog.text
                 await asyncio.sleep(0.01)  # The pool tells nobody but the log.

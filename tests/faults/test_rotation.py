@@ -13,18 +13,18 @@ from psycopg import sql
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_checkpoint_custom import ConfigError, PostgresSaver
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import SESSIONS, fill, put_one, read
-from tests.stores import Face
+from tests.stores import Client
 
 
 class Vault:
     """Gives the connection string with the password as it is now; counts who asks, and where."""
 
-    def __init__(self, cluster: Cluster, colour: str) -> None:
+    def __init__(self, cluster: Cluster, api: str) -> None:
         self._cluster = cluster
-        self.role = f"app_{colour}"
+        self.role = f"app_{api}"
         self.password = "secret-0"
         self.stale: list[str] = []
         self.askers: list[int] = []
@@ -60,39 +60,39 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_saver_goes_on_when_the_password_changes(cluster: Cluster, colour: str, is_async: bool) -> None:
-    vault = Vault(cluster, colour)
-    thread_id = f"{colour} {is_async}"
+async def test_a_saver_goes_on_when_the_password_changes(cluster: Cluster, api: str, is_async: bool) -> None:
+    vault = Vault(cluster, api)
+    thread_id = f"{api} {is_async}"
     async with PostgresSaver(vault.aurl if is_async else vault.url, max_size=2) as saver:
-        face = Face(saver, colour)
-        if is_async and colour == "sync":
+        client = Client(saver, api)
+        if is_async and api == "sync":
             with pytest.raises(ConfigError, match="async methods only"):
-                await read(face, thread_id)
+                await read(client, thread_id)
             return
-        await fill(face, thread_id)
+        await fill(client, thread_id)
         for number in range(2, 4):
             vault.rotate(f"secret-{number}")
             vault.stale.append(f"secret-{number - 1}")  # Somebody has it in a cache.
-            await put_one(face, thread_id, f"checkpoint {number + 7}")
-        assert len(await face.all({"configurable": {"thread_id": thread_id}})) == 5
+            await put_one(client, thread_id, f"checkpoint {number + 7}")
+        assert len(await client.all({"configurable": {"thread_id": thread_id}})) == 5
     asked_on_the_loop = threading.get_ident() in vault.askers
     assert asked_on_the_loop is is_async
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_the_pool_beside_a_callers_pool_asks_the_callers_function(cluster: Cluster, colour: str) -> None:
-    vault = Vault(cluster, colour)
-    kind: Any = AsyncConnectionPool if colour == "sync" else ConnectionPool
+@pytest.mark.parametrize("api", APIS)
+async def test_the_pool_beside_a_callers_pool_asks_the_callers_function(cluster: Cluster, api: str) -> None:
+    vault = Vault(cluster, api)
+    kind: Any = AsyncConnectionPool if api == "sync" else ConnectionPool
     async with PostgresSaver(kind(vault.url, open=False)) as saver:
-        await fill(Face(saver, colour), f"beside {colour}")
+        await fill(Client(saver, api), f"beside {api}")
         vault.rotate("secret-2")
-        await put_one(Face(saver, colour), f"beside {colour}")
+        await put_one(Client(saver, api), f"beside {api}")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_what_the_function_gives_is_checked_and_its_own_error_is_the_callers(colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_what_the_function_gives_is_checked_and_its_own_error_is_the_callers(api: str) -> None:
     class Sealed(Exception):
         """The vault's own."""
 
@@ -101,10 +101,10 @@ async def test_what_the_function_gives_is_checked_and_its_own_error_is_the_calle
 
     async with PostgresSaver(sealed) as saver:
         with pytest.raises(Sealed):
-            await read(Face(saver, colour), "t")
+            await read(Client(saver, api), "t")
     wrong: list[Any] = ["postgresql://me:hu5h@hu5h@host/db", None, b"host=hu5h"]
     for given in wrong:
         async with PostgresSaver(lambda given=given: given) as saver:
             with pytest.raises(ConfigError, match="connection string") as caught:
-                await read(Face(saver, colour), "t")
+                await read(Client(saver, api), "t")
             assert "hu5h" not in f"{caught.value!r} {caught.value.__cause__!r}"

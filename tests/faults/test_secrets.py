@@ -23,10 +23,10 @@ from langgraph_checkpoint_custom import (
     open_saver,
 )
 from tests.behaviour.helpers import config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import SESSIONS, WAITING, fill, put_one
-from tests.stores import Face
+from tests.stores import Client
 
 # Part of every password here, right or wrong, and of nothing else.
 SECRET = "hu5h"
@@ -83,49 +83,49 @@ async def test_connections_that_fail_show_no_password(
     """All at the same time, since each is tried again for seconds."""
     asyncio.get_running_loop().set_debug(True)
 
-    async def fail(url: str, kind: type[CheckpointError], words: str, colour: str) -> None:
+    async def fail(url: str, kind: type[CheckpointError], words: str, api: str) -> None:
         async with PostgresSaver(url, connect_timeout=2, pool_timeout=2) as saver:
             with pytest.raises(kind, match=words) as caught:
-                await Face(saver, colour).get_tuple(config("t"))
+                await Client(saver, api).get_tuple(config("t"))
             held = vars(saver) | vars(saver._driver)
             assert SECRET not in f"{all_about(caught.value)} {saver!r} {saver} {held!r}"
 
-    await asyncio.gather(*(fail(*each, colour) for each in broken(cluster).values() for colour in COLOURS))
+    await asyncio.gather(*(fail(*each, api) for each in broken(cluster).values() for api in APIS))
     assert SECRET not in f"{capfd.readouterr()} {[str(each.message) for each in recwarn]}"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_connection_that_works_shows_no_password(cluster: Cluster, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_that_works_shows_no_password(cluster: Cluster, api: str) -> None:
     """Not even when the server ends it, when the pool is busy, or when it is closed."""
     async with PostgresSaver(cluster.url(), max_size=1, pool_timeout=0.1, answer_timeout=0.5) as saver:
-        face = Face(saver, colour)
-        await fill(face, colour)
+        client = Client(saver, api)
+        await fill(client, api)
         with psycopg.connect(cluster.url(), autocommit=True) as other:
             other.execute("BEGIN")
             other.execute("LOCK TABLE langgraph_checkpoint.checkpoints")
-            waiting = asyncio.ensure_future(put_one(face, colour))
+            waiting = asyncio.ensure_future(put_one(client, api))
             while not other.execute(WAITING).fetchall():
                 await asyncio.sleep(0.01)
             with pytest.raises(StorageError, match="busy") as busy:
-                await face.get_tuple(config("t"))
+                await client.get_tuple(config("t"))
             with pytest.raises(ConnectionLost, match="no answer") as silent:
                 await waiting
             other.execute("ROLLBACK")
             other.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}")
-        await put_one(face, colour)
+        await put_one(client, api)
         for caught in (busy, silent):
             assert SECRET not in all_about(caught.value)
     with pytest.raises(CheckpointError) as closed:
-        await face.get_tuple(config("t"))
+        await client.get_tuple(config("t"))
     assert SECRET not in all_about(closed.value)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_password_that_is_missing_is_said_at_once(cluster: Cluster, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_password_that_is_missing_is_said_at_once(cluster: Cluster, api: str) -> None:
     """That no attempt will help is certain here; a wrong password looks like too many connections to libpq."""
     async with PostgresSaver(cluster.url().replace(f":right-{SECRET}", "")) as saver:
         with pytest.raises(StorageError, match="the server asks for a password, and none was given") as caught:
-            await Face(saver, colour).get_tuple(config("t"))
+            await Client(saver, api).get_tuple(config("t"))
         assert not isinstance(caught.value, ConnectionLost)
 
 

@@ -18,60 +18,58 @@ from langgraph_checkpoint_custom import ConfigError, ConnectionLost, PostgresSav
 from langgraph_checkpoint_custom.drivers.postgres_prepared import Process
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from tests.behaviour.helpers import Database, config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.faulty import FaultyProxy, faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, put_one, read, rows
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_again(
-    postgres_url: str, colour: str
-) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_again(postgres_url: str, api: str) -> None:
     with faulty(postgres_url) as proxy:
         proxy.deaf_to_come = 1
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
-            await asyncio.wait_for(fill(Face(saver, colour), "t"), 30)
+            await asyncio.wait_for(fill(Client(saver, api), "t"), 30)
         assert proxy.deaf_to_come == 0
         assert proxy.connections > 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_first_calls_on_a_network_that_swallows_fail_together(
-    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one after the other, each after its own connect_timeout."""
     with faulty(postgres_url) as proxy:
         proxy.deaf_to_come = 1_000
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
             monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
-            face = Face(saver, colour)
-            calls = await asyncio.gather(*(face.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
+            client = Client(saver, api)
+            calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
             assert [type(call) for call in calls] == [ConnectionLost] * 5
             assert proxy.connections == 2
             proxy.deaf_to_come = 0
-            await fill(face, "t")
+            await fill(client, "t")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_session_that_falls_silent_holds_up_nobody_else_for_longer_than_the_pool_timeout(
-    postgres_url: str, colour: str
+    postgres_url: str, api: str
 ) -> None:
     """Its own operation waits for as long as the network says nothing; then it is done once."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, pool_timeout=0.5) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
+            client = Client(saver, api)
+            await fill(client, "t")
             proxy.hush()
-            trips = proxy.trips
-            waiting = asyncio.ensure_future(put_one(face, "t"))
-            while proxy.trips == trips:
+            round_trips = proxy.round_trips
+            waiting = asyncio.ensure_future(put_one(client, "t"))
+            while proxy.round_trips == round_trips:
                 await asyncio.sleep(0.01)
             with pytest.raises(StorageError, match="raise max_size or pool_timeout"):
-                await asyncio.wait_for(face.get_tuple(config("t")), 30)
+                await asyncio.wait_for(client.get_tuple(config("t")), 30)
             proxy.cut()
             await asyncio.wait_for(waiting, 30)
-            assert len(await face.all(config("t"))) == 4
+            assert len(await client.all(config("t"))) == 4
 
 
 @contextmanager
@@ -103,149 +101,149 @@ Silence = Callable[[FaultyProxy, psycopg.Connection[Any]], AbstractContextManage
 SILENCES: Sequence[Silence] = (all_hushed, all_stopped)
 
 
-async def no_connection_is_missing(face: Face) -> None:
+async def no_connection_is_missing(client: Client) -> None:
     """The pool has all of its connections, and hands them all out at once."""
-    held = cast(Any, face.saver)._driver._connections._held
-    pool = held.pool if face.colour == "sync" else held.loops[asyncio.get_running_loop()].pool
-    await asyncio.gather(*(face.all(config("t")) for _ in range(2 * pool.max_size)))
+    held = cast(Any, client.saver)._driver._connections._held
+    pool = held.pool if client.api == "sync" else held.loops[asyncio.get_running_loop()].pool
+    await asyncio.gather(*(client.all(config("t")) for _ in range(2 * pool.max_size)))
     while (stats := pool.get_stats())["pool_available"] < stats["pool_size"]:
         await asyncio.sleep(0.01)
     assert pool.min_size <= stats["pool_size"] <= pool.max_size
     assert stats.get("requests_waiting", 0) == 0
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("silence", SILENCES)
 async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
-    postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence, colour: str
+    postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence, api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=3, answer_timeout=0.3) as saver:
-            face = Face(saver, colour)
-            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            client = Client(saver, api)
+            await asyncio.gather(*(fill(client, f"t{i}") for i in range(10)))
             for name, call in {**OPERATIONS, "read": read}.items():
-                await fill(face, name)
+                await fill(client, name)
                 with silence(proxy, watcher):
-                    await asyncio.wait_for(call(face, name), 30)
+                    await asyncio.wait_for(call(client, name), 30)
                     before = rows(watcher)
                 # What a process that was stopped still does, it does before its session ends.
                 while len(watcher.execute(f"SELECT 1{SESSIONS}").fetchall()) > 3:
                     await asyncio.sleep(0.01)
                 assert rows(watcher) == before, name
-            await no_connection_is_missing(face)
+            await no_connection_is_missing(client)
 
 
-async def undo(face: Face, name: str) -> None:
+async def undo(client: Client, name: str) -> None:
     """Take back what an operation has done, so that to do it again would be seen."""
-    await face.delete_thread(f"{name} copied" if name == "copy_thread" else name)
+    await client.delete_thread(f"{name} copied" if name == "copy_thread" else name)
     if name in ("prune", "delete_for_runs", "delete_thread"):
-        await fill(face, name)
+        await fill(client, name)
 
 
 def pids(watcher: psycopg.Connection[Any]) -> set[int]:
     return {row[0] for row in watcher.execute(f"SELECT pid{SESSIONS}").fetchall()}
 
 
-@pytest.mark.parametrize(("how", "colour"), [("made again", "sync"), ("made again", "async"), ("cancelled", "async")])
+@pytest.mark.parametrize(("how", "api"), [("made again", "sync"), ("made again", "async"), ("cancelled", "async")])
 async def test_a_session_that_was_given_up_does_nothing_when_it_goes_on(
-    postgres_url: str, watcher: psycopg.Connection[Any], colour: str, how: str
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str, how: str
 ) -> None:
     """Its process has still to read a call that was made again, or cancelled, and was undone since."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=3, answer_timeout=0.3 if how == "made again" else 60) as saver:
-            face = Face(saver, colour)
-            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            client = Client(saver, api)
+            await asyncio.gather(*(fill(client, f"t{i}") for i in range(10)))
             for name, call in OPERATIONS.items():
-                await fill(face, name)
+                await fill(client, name)
                 stopped = pids(watcher)
                 with all_stopped(proxy, watcher):
                     if how == "made again":
-                        await call(face, name)
+                        await call(client, name)
                     else:
                         with pytest.raises(asyncio.TimeoutError):
-                            await asyncio.wait_for(call(face, name), 0.2)
-                    await undo(face, name)
+                            await asyncio.wait_for(call(client, name), 0.2)
+                    await undo(client, name)
                     before = rows(watcher)
                 while stopped & pids(watcher):
                     await asyncio.sleep(0.01)
                 assert rows(watcher) == before, name
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_no_session_is_ended_but_the_one_that_was_given_up(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_no_session_is_ended_but_the_one_that_was_given_up(postgres_url: str, api: str) -> None:
     """Its process id is another one's by now, or was one on another server."""
     async with PostgresSaver(postgres_url) as saver:
-        await fill(Face(saver, colour), "t")
+        await fill(Client(saver, api), "t")
         with psycopg.connect(postgres_url) as other:
             driver = cast(Any, saver)._driver
             driver._given_up.add(Process(other.info.backend_pid, 1))
-            await read(Face(saver, colour), "t")
+            await read(Client(saver, api), "t")
             assert not driver._given_up
             assert other.execute("SELECT 1").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_however_long_it_was_silent_there_is_a_second_attempt(
-    postgres_url: str, colour: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with the default answer_timeout, which is longer than operations are tried again for."""
     monkeypatch.setattr("langgraph_checkpoint_custom.drivers.postgres.RetryPolicy", partial(RetryPolicy, seconds=0.1))
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, answer_timeout=0.3) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
+            client = Client(saver, api)
+            await fill(client, "t")
             proxy.hush()
-            await asyncio.wait_for(put_one(face, "t"), 30)
-            assert len(await face.all(config("t"))) == 4
+            await asyncio.wait_for(put_one(client, "t"), 30)
+            assert len(await client.all(config("t"))) == 4
 
 
 async def test_a_server_that_stays_silent_is_one_clear_error(postgres_url: str) -> None:
-    """A lock keeps each attempt waiting; both colours at the same time, since that takes seconds."""
+    """A lock keeps each attempt waiting; both APIs at the same time, since that takes seconds."""
 
-    async def refused(face: Face) -> None:
+    async def refused(client: Client) -> None:
         with pytest.raises(ConnectionLost, match=r"no answer for 0\.3 s \(answer_timeout\)") as caught:
-            await put_one(face, face.colour)
+            await put_one(client, client.api)
         assert caught.value.operation == "put"
 
     async with PostgresSaver(postgres_url, max_size=4, answer_timeout=0.3) as saver:
-        faces = [Face(saver, colour) for colour in COLOURS]
-        for face in faces:
-            await fill(face, face.colour)
+        faces = [Client(saver, api) for api in APIS]
+        for client in faces:
+            await fill(client, client.api)
         with Database(Store("postgres", postgres_url)).locked():
             await asyncio.wait_for(asyncio.gather(*map(refused, faces)), 60)
-        for face in faces:
-            await put_one(face, face.colour)
-            assert len(await face.all(config(face.colour))) == 4
-            await no_connection_is_missing(face)
+        for client in faces:
+            await put_one(client, client.api)
+            assert len(await client.all(config(client.api))) == 4
+            await no_connection_is_missing(client)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, api: str) -> None:
     """As a whole it takes longer than the server may be silent."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, answer_timeout=0.5) as saver:
-            face = Face(saver, colour)
-            await fill(face, "t")
+            client = Client(saver, api)
+            await fill(client, "t")
             connections = proxy.connections
             proxy.trickle(0.1)
-            assert len(await face.all(config("t"))) == 3
+            assert len(await client.all(config("t"))) == 3
             assert proxy.connections == connections
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres_url: str, api: str) -> None:
     """To ask them would take twenty seconds each."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=5, answer_timeout=20) as saver:
-            face = Face(saver, colour)
-            await asyncio.gather(*(fill(face, f"t{i}") for i in range(10)))
+            client = Client(saver, api)
+            await asyncio.gather(*(fill(client, f"t{i}") for i in range(10)))
             assert proxy.connections > 1
             proxy.hush()
             proxy.cut_next("before the request")
-            await asyncio.wait_for(put_one(face, "t1"), 15)
+            await asyncio.wait_for(put_one(client, "t1"), 15)
             assert not proxy.armed
-            assert len(await face.all(config("t1"))) == 4
-            await no_connection_is_missing(face)
+            assert len(await client.all(config("t1"))) == 4
+            await no_connection_is_missing(client)
 
 
 @pytest.mark.parametrize("silence", SILENCES)
@@ -255,22 +253,22 @@ async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
     """The server is asked to cancel the statement, which takes it long, or for ever."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=3) as saver:
-            face = Face(saver, "async")
-            await fill(face, "t")
+            client = Client(saver, "async")
+            await fill(client, "t")
             for name, call in {**OPERATIONS, "read": read}.items():
-                await fill(face, name)
+                await fill(client, name)
                 with silence(proxy, watcher):
-                    waiting = asyncio.ensure_future(asyncio.wait_for(call(face, name), 0.2))
+                    waiting = asyncio.ensure_future(asyncio.wait_for(call(client, name), 0.2))
                     # psycopg by itself would wait for five seconds more.
                     await asyncio.wait([waiting], timeout=4)
                     assert waiting.done(), name
                     assert isinstance(waiting.exception(), asyncio.TimeoutError)
-                    await asyncio.wait_for(face.get_tuple(config("t")), 30)
-            await no_connection_is_missing(face)
+                    await asyncio.wait_for(client.get_tuple(config("t")), 30)
+            await no_connection_is_missing(client)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postgres_url: str, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postgres_url: str, api: str) -> None:
     with (
         faulty(empty_postgres_url) as proxy,
         psycopg.connect(empty_postgres_url) as other,
@@ -279,7 +277,7 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
         other.execute("SELECT 1")
         PostgresSaver(other).setup()
         async with PostgresSaver(proxy.url, max_size=1, answer_timeout=0.1) as saver:
-            waiting = asyncio.ensure_future(saver.asetup() if colour == "async" else asyncio.to_thread(saver.setup))
+            waiting = asyncio.ensure_future(saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
             while not (session := watcher.execute(WAITING).fetchall()):
                 await asyncio.sleep(0.01)
             await asyncio.sleep(1)  # Ten times what a read or write would wait.
@@ -287,9 +285,9 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
             other.commit()
             await asyncio.wait_for(waiting, 30)
             # The same connection is then like any other.
-            await fill(Face(saver, colour), "t")
+            await fill(Client(saver, api), "t")
             proxy.hush()
-            await asyncio.wait_for(put_one(Face(saver, colour), "t"), 30)
+            await asyncio.wait_for(put_one(Client(saver, api), "t"), 30)
 
 
 @pytest.mark.parametrize(

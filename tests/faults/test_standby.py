@@ -12,10 +12,10 @@ import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from tests.behaviour.helpers import config
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.cluster import Cluster, folder_of_user, running_cluster
 from tests.faults.workload import OPERATIONS, fill, read, rows
-from tests.stores import Face
+from tests.stores import Client
 
 
 @pytest.fixture(scope="module")
@@ -49,29 +49,29 @@ def follow(primary: psycopg.Connection[Any], standby: psycopg.Connection[Any]) -
         time.sleep(0.01)  # Nobody is told when a standby has replayed.
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
-    primary: Cluster, standby: Cluster, colour: str
+    primary: Cluster, standby: Cluster, api: str
 ) -> None:
-    thread_id = f"thread of {colour}"
+    thread_id = f"thread of {api}"
     with psycopg.connect(primary.url(), autocommit=True) as first, psycopg.connect(standby.url()) as second:
         second.autocommit = True
         assert second.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
         async with PostgresSaver(primary.url()) as saver, PostgresSaver(standby.url()) as copy:
-            face, face_of_copy = Face(saver, colour), Face(copy, colour)
-            await fill(face, thread_id)
+            client, face_of_copy = Client(saver, api), Client(copy, api)
+            await fill(client, thread_id)
             follow(first, second)
             before = rows(second)
-            assert await read(face_of_copy, thread_id) == await read(face, thread_id)
+            assert await read(face_of_copy, thread_id) == await read(client, thread_id)
             for name, call in OPERATIONS.items():
                 with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
                     await call(face_of_copy, thread_id)
                 assert caught.value.sqlstate == "25006"
                 assert caught.value.operation.startswith(name)
             assert rows(second) == before
-            assert await read(face_of_copy, thread_id) == await read(face, thread_id)
+            assert await read(face_of_copy, thread_id) == await read(client, thread_id)
             # A server that is told to call setup() when it starts may be given a standby to read from.
-            await (copy.asetup() if colour == "async" else asyncio.to_thread(copy.setup))
+            await (copy.asetup() if api == "async" else asyncio.to_thread(copy.setup))
             with (
                 PostgresSaver(standby.url(), schema="another") as another,
                 pytest.raises(StorageError, match="read-only; give the address of the primary"),
@@ -79,12 +79,12 @@ async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
                 another.setup()
 
             # What follows its primary is seen, and what takes its place is written to.
-            await face.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")
+            await client.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")
             follow(first, second)
-            expected = await read(face, thread_id)
+            expected = await read(client, thread_id)
             assert await read(face_of_copy, thread_id) == expected
             await asyncio.to_thread(standby.run, "pg_ctl", "promote", "-w", "-D", str(standby.data))
             for call in OPERATIONS.values():
                 await call(face_of_copy, thread_id)
             assert await face_of_copy.get_tuple(config(thread_id)) is None
-            assert await read(face, thread_id) == expected
+            assert await read(client, thread_id) == expected

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from tests.behaviour.helpers import LONG, config, get, metadata, put
-from tests.stores import Face
+from tests.stores import Client
 
 SESSIONS = (
     " FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
@@ -27,13 +27,13 @@ def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:
         )
 
 
-async def fill(face: Face, thread_id: str) -> None:
+async def fill(saver_client: Client, thread_id: str) -> None:
     """Three checkpoints with a value and a write each; the newest one is of another run."""
     parent = None
     for step in range(3):
         run_id = "kept" if step == 2 else f"run on {thread_id}"
         parent = await put(
-            face,
+            saver_client,
             f"checkpoint {step}",
             {"list": [LONG, step]},
             parent=parent,
@@ -41,33 +41,41 @@ async def fill(face: Face, thread_id: str) -> None:
             versions={"list": f"{step}"},
             meta=metadata(step, run_id=run_id),
         )
-        await face.put_writes(parent, [("list", [step])], f"task {step}")
+        await saver_client.put_writes(parent, [("list", [step])], f"task {step}")
 
 
-async def put_one(face: Face, thread_id: str, checkpoint_id: str = "checkpoint 9") -> None:
+async def put_one(saver_client: Client, thread_id: str, checkpoint_id: str = "checkpoint 9") -> None:
     parent = config(thread_id, "checkpoint 1")
     values = {"list": [LONG, 9]}
-    await put(face, checkpoint_id, values, parent=parent, thread_id=thread_id, versions={"list": "9"}, meta=metadata(9))
+    await put(
+        saver_client,
+        checkpoint_id,
+        values,
+        parent=parent,
+        thread_id=thread_id,
+        versions={"list": "9"},
+        meta=metadata(9),
+    )
 
 
-async def read(face: Face, thread_id: str) -> Any:
-    newest = await get(face, config(thread_id))
+async def read(saver_client: Client, thread_id: str) -> Any:
+    newest = await get(saver_client, config(thread_id))
     return [
         (found.checkpoint, found.metadata["step"], found.pending_writes)
-        for found in [newest, *await face.all(config(thread_id))]
+        for found in [newest, *await saver_client.all(config(thread_id))]
     ]
 
 
-Call = Callable[[Face, str], Awaitable[Any]]
+Call = Callable[[Client, str], Awaitable[Any]]
 OPERATIONS: Mapping[str, Call] = {
     "put": put_one,
-    "put_writes": lambda face, thread_id: face.put_writes(
+    "put_writes": lambda saver_client, thread_id: saver_client.put_writes(
         config(thread_id, "checkpoint 2"), [("list", [9]), ("__interrupt__", "why"), ("other", None)], "task 9"
     ),
-    "copy_thread": lambda face, thread_id: face.copy_thread(thread_id, f"{thread_id} copied"),
-    "prune": lambda face, thread_id: face.prune([thread_id]),
-    "delete_for_runs": lambda face, thread_id: face.delete_for_runs([f"run on {thread_id}"]),
-    "delete_thread": lambda face, thread_id: face.delete_thread(thread_id),
+    "copy_thread": lambda saver_client, thread_id: saver_client.copy_thread(thread_id, f"{thread_id} copied"),
+    "prune": lambda saver_client, thread_id: saver_client.prune([thread_id]),
+    "delete_for_runs": lambda saver_client, thread_id: saver_client.delete_for_runs([f"run on {thread_id}"]),
+    "delete_thread": lambda saver_client, thread_id: saver_client.delete_thread(thread_id),
 }
 
 

@@ -1,15 +1,15 @@
-"""The colours and durabilities in which graphs are run."""
+"""The APIs and durabilities in which graphs are run."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.graphs.running import Durability
 
 
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
     """Whether graphs are run through their async methods, or through their sync ones on an OS thread."""
     return str(request.param)
 

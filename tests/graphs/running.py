@@ -1,4 +1,4 @@
-"""Plays a scenario on a thread of some saver, in one colour and durability, and notes what it sees.
+"""Plays a scenario on a thread of some saver, in one api and durability, and notes what it sees.
 
 A scenario is a coroutine over a `Thread`: it makes graphs, runs them, and says where a process could end and another
 one go on (`pause`). The kinds of threads differ in what they do there: the one in memory does nothing, those on a
@@ -24,12 +24,12 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom import CheckpointSaver, overlay
 from tests.graphs.plain import plain, plain_checkpoints, plain_state
 from tests.invariants import Tables, read_tables
-from tests.stores import Face, Store
+from tests.stores import Client, Store
 
 Durability = Literal["sync", "async", "exit"]
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a checkpoint is in its thread."""
 
     checkpoint_ns: str
@@ -50,9 +50,9 @@ class Thread:
     # Whether something is done between the steps of a run, which is a stream then.
     streams: ClassVar[bool] = False
 
-    def __init__(self, saver: BaseCheckpointSaver[str], colour: str, durability: Durability) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[str], api: str, durability: Durability) -> None:
         self.saver = saver
-        self.colour = colour
+        self.api = api
         self.durability = durability
         self.thread_id = "thread"
         self.notes: list[tuple[str, Any]] = []
@@ -60,18 +60,18 @@ class Thread:
         self._left_out: set[str] = set()
 
     @property
-    def face(self) -> Face:
-        """The saver's methods in the colour of this thread."""
-        return Face(self.saver, self.colour)
+    def client(self) -> Client:
+        """The saver's methods in the api of this thread."""
+        return Client(self.saver, self.api)
 
     @property
     def config(self) -> RunnableConfig:
         """The config of this thread's newest checkpoint."""
         return {"configurable": {"thread_id": self.thread_id}}
 
-    def at(self, place: StateSnapshot | RunnableConfig) -> RunnableConfig:
+    def at(self, location: StateSnapshot | RunnableConfig) -> RunnableConfig:
         """The config of a checkpoint on this thread, also where it was read before the thread was copied."""
-        found = (place.config if isinstance(place, StateSnapshot) else place)["configurable"]
+        found = (location.config if isinstance(location, StateSnapshot) else location)["configurable"]
         kept = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
         return {
             "configurable": {"thread_id": self.thread_id} | {key: found[key] for key in kept if key in found},
@@ -104,7 +104,7 @@ class Thread:
         """Note the whole history."""
         for graph in self._graphs:
             await graph.history()
-        self.note("checkpoints", plain_checkpoints(await self.face.all(self.config)))
+        self.note("checkpoints", plain_checkpoints(await self.client.all(self.config)))
 
     async def shut(self) -> None:
         """Close what is open."""
@@ -116,9 +116,9 @@ class Thread:
         await self.shut()
 
 
-def in_memory(colour: str, durability: Durability) -> Thread:
+def in_memory(api: str, durability: Durability) -> Thread:
     """A thread on LangGraph's own saver."""
-    return Thread(InMemorySaver(), colour, durability)
+    return Thread(InMemorySaver(), api, durability)
 
 
 class Stored(Thread):
@@ -126,13 +126,13 @@ class Stored(Thread):
 
     saver: CheckpointSaver
 
-    def __init__(self, store: Store, colour: str, durability: Durability) -> None:
-        super().__init__(store.open(), colour, durability)
+    def __init__(self, store: Store, api: str, durability: Durability) -> None:
+        super().__init__(store.open(), api, durability)
         self._store = store
         self.thread_id = f"thread {uuid4()}"
 
     async def shut(self) -> None:
-        if self.colour == "async":
+        if self.api == "async":
             await self.saver.aclose()
         else:
             await asyncio.to_thread(self.saver.close)
@@ -157,19 +157,19 @@ class Pruned(Stored):
             await self.prune()
 
     async def finish(self) -> None:
-        await check_walks(self.face, await self.face.all(self.config))
+        await check_walks(self.client, await self.client.all(self.config))
         await self.prune()
         await super().finish()
 
     async def prune(self) -> None:
         """Prune; what remains is the newest checkpoint of each namespace that a later step can still read."""
-        kept = live(await self.face.all(self.config))
-        replayed = await walks(self.face, kept, replayed_only=True)
-        await self.face.prune([self.thread_id])
-        after = await self.face.all(self.config)
+        kept = live(await self.client.all(self.config))
+        replayed = await walks(self.client, kept, replayed_only=True)
+        await self.client.prune([self.thread_id])
+        after = await self.client.all(self.config)
         assert sorted(map(place_of, after)) == sorted(map(place_of, kept))
-        assert await walks(self.face, after, replayed_only=True) == replayed
-        await check_walks(self.face, after)
+        assert await walks(self.client, after, replayed_only=True) == replayed
+        await check_walks(self.client, after)
 
 
 class PrunedWhileRunning(Pruned):
@@ -179,7 +179,7 @@ class PrunedWhileRunning(Pruned):
     streams = True
 
     async def between_steps(self) -> None:
-        await self.face.prune([self.thread_id])
+        await self.client.prune([self.thread_id])
 
 
 class Copied(Stored):
@@ -189,19 +189,19 @@ class Copied(Stored):
         await self.copy()
 
     async def finish(self) -> None:
-        before = await self.face.all(self.config)
-        walked = await walks(self.face, before)
+        before = await self.client.all(self.config)
+        walked = await walks(self.client, before)
         await self.copy()
-        after = await self.face.all(self.config)
+        after = await self.client.all(self.config)
         assert plain_checkpoints(after) == plain_checkpoints(before)
-        assert await walks(self.face, after) == walked
-        await check_walks(self.face, after)
+        assert await walks(self.client, after) == walked
+        await check_walks(self.client, after)
         await super().finish()
 
     async def copy(self) -> None:
         source, self.thread_id = self.thread_id, f"{self.thread_id}+"
-        await self.face.copy_thread(source, self.thread_id)
-        await self.face.delete_thread(source)
+        await self.client.copy_thread(source, self.thread_id)
+        await self.client.delete_thread(source)
 
 
 class Overlaid(Stored):
@@ -221,7 +221,7 @@ class Overlaid(Stored):
         self.saver = overlay(self.saver)  # type: ignore[assignment]  # It has no other methods than LangGraph's.
 
     async def finish(self) -> None:
-        await check_walks(self.face, await self.face.all(self.config))
+        await check_walks(self.client, await self.client.all(self.config))
         await super().finish()
         assert self.before in (None, read_tables(self._store))
 
@@ -232,7 +232,7 @@ class Overlaid(Stored):
 
 
 class Graph:
-    """A graph on a thread, compiled anew for each saver; its methods hide the colour, and note what they see."""
+    """A graph on a thread, compiled anew for each saver; its methods hide the api, and note what they see."""
 
     def __init__(self, thread: Thread, builder: Builder) -> None:
         self.thread = thread
@@ -309,7 +309,7 @@ class Graph:
     async def history(self, at: RunnableConfig | None = None, **narrowing: Any) -> list[StateSnapshot]:
         """The states of the thread, newest first."""
         config = at or self.thread.config
-        if self.thread.colour == "async":
+        if self.thread.api == "async":
             found = [state async for state in self.runnable.aget_state_history(config, **narrowing)]
         else:
             found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(config, **narrowing)))
@@ -331,7 +331,7 @@ class Graph:
         self, input: Any, config: RunnableConfig, during: Callable[[Any], None], options: Mapping[str, Any]
     ) -> None:
         options = {**options, "stream_mode": "updates", "subgraphs": True}
-        if self.thread.colour == "async":
+        if self.thread.api == "async":
             async for _, update in self.runnable.astream(input, config, **options):
                 during(update)
                 await self.thread.between_steps()
@@ -346,7 +346,7 @@ class Graph:
         await asyncio.to_thread(run)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        if self.thread.colour == "async":
+        if self.thread.api == "async":
             return await getattr(self.runnable, f"a{name}")(*args, **kwargs)
         return await asyncio.to_thread(getattr(self.runnable, name), *args, **kwargs)
 
@@ -382,14 +382,14 @@ _IN_MEMORY: dict[tuple[Scenario, str, Durability], list[tuple[str, Any]]] = {}
 
 
 async def agrees_with_memory(
-    scenario: Scenario, kind: type[Stored], store: Store, colour: str, durability: Durability
+    scenario: Scenario, kind: type[Stored], store: Store, api: str, durability: Durability
 ) -> None:
     """Play a scenario in memory, once for all tests of this process, and on a store; both must see the same."""
-    way = scenario, colour, durability
+    way = scenario, api, durability
     if way not in _IN_MEMORY:
-        _IN_MEMORY[way] = await play(scenario, in_memory(colour, durability))
+        _IN_MEMORY[way] = await play(scenario, in_memory(api, durability))
     expected = _IN_MEMORY[way]
-    found = await play(scenario, kind(store, colour, durability))
+    found = await play(scenario, kind(store, api, durability))
     assert _comparable(found, kind) == _comparable(expected, kind)
 
 
@@ -397,10 +397,10 @@ def _comparable(notes: Iterable[tuple[str, Any]], kind: type[Thread]) -> list[tu
     return [note for note in notes if note[0] not in kind.incomparable]
 
 
-def place_of(found: CheckpointTuple) -> Place:
+def place_of(found: CheckpointTuple) -> Location:
     """Where a checkpoint is in its thread."""
     part = found.config["configurable"]
-    return Place(part["checkpoint_ns"], part["checkpoint_id"])
+    return Location(part["checkpoint_ns"], part["checkpoint_id"])
 
 
 def live(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
@@ -420,10 +420,10 @@ def live(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
     ]
 
 
-Walks = Mapping[Place, Mapping[str, DeltaChannelHistory]]
+Walks = Mapping[Location, Mapping[str, DeltaChannelHistory]]
 
 
-async def walks(face: Face, found: Iterable[CheckpointTuple], *, replayed_only: bool = False) -> Walks:
+async def walks(client: Client, found: Iterable[CheckpointTuple], *, replayed_only: bool = False) -> Walks:
     """The histories of the delta channels of some checkpoints.
 
     With `replayed_only`, of the channels that have no value in the checkpoint, and so depend on its ancestors.
@@ -433,26 +433,26 @@ async def walks(face: Face, found: Iterable[CheckpointTuple], *, replayed_only: 
         values = one.checkpoint["channel_values"]
         channels = [name for name in delta_channels(one) if not (replayed_only and name in values)]
         if channels:
-            result[place_of(one)] = await face.history(one.config, channels)
+            result[place_of(one)] = await client.history(one.config, channels)
     return result
 
 
-async def check_walks(face: Face, found: Iterable[CheckpointTuple]) -> None:
+async def check_walks(client: Client, found: Iterable[CheckpointTuple]) -> None:
     """The history of each checkpoint's delta channels is what LangGraph's own walk over our saver finds."""
     for one in found:
         if channels := delta_channels(one):
-            history = await face.history(one.config, channels)
-            assert history == await default_history(face, one.config, channels)
+            history = await client.history(one.config, channels)
+            assert history == await default_history(client, one.config, channels)
 
 
 async def default_history(
-    face: Face, config: RunnableConfig, channels: Sequence[str]
+    client: Client, config: RunnableConfig, channels: Sequence[str]
 ) -> Mapping[str, DeltaChannelHistory]:
     """The history of delta channels as the base class finds it, which reads one ancestor after the other."""
-    if face.colour == "async":
-        return await BaseCheckpointSaver.aget_delta_channel_history(face.saver, config=config, channels=channels)
+    if client.api == "async":
+        return await BaseCheckpointSaver.aget_delta_channel_history(client.saver, config=config, channels=channels)
     return await asyncio.to_thread(
-        BaseCheckpointSaver.get_delta_channel_history, face.saver, config=config, channels=channels
+        BaseCheckpointSaver.get_delta_channel_history, client.saver, config=config, channels=channels
     )
 
 

@@ -25,38 +25,38 @@ def nested(schema: type, checkpointer: Any) -> Builder:
 
 @pytest.mark.parametrize(("schema", "checkpointer"), [(Log, None), (Deltas, True)], ids=["called", "with_memory"])
 async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_subgraph(
-    store: Store, colour: str, durability: Durability, schema: type, checkpointer: Any
+    store: Store, api: str, durability: Durability, schema: type, checkpointer: Any
 ) -> None:
     builder = nested(schema, checkpointer)
     expected = {}
     for answer in ("Ada", "Bo"):
-        twin = in_memory(colour, durability).graph(builder)
+        twin = in_memory(api, durability).graph(builder)
         await twin.invoke({"log": ["in"]})
         await twin.invoke(Command(resume=answer))
         expected[answer] = plain_state(await twin.invoke({"log": ["again"]}), whole=False)
 
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(builder)
         await graph.invoke({"log": ["in"]})
         first, second = thread.thread_id, f"{thread.thread_id} copied"
-        await thread.face.copy_thread(first, second)
+        await thread.client.copy_thread(first, second)
         await thread.pause()
         for thread_id, other, answer in ((second, first, "Ada"), (first, second, "Bo")):
             thread.thread_id = other
-            untouched = plain_checkpoints(await thread.face.all(thread.config))
+            untouched = plain_checkpoints(await thread.client.all(thread.config))
             thread.thread_id = thread_id
             assert list(questions(await graph.state())) == ["name"]
             state = await graph.invoke(Command(resume=answer))
             assert [word for word in state.values["log"] if "name" in word] == [f"name: {answer}"]
             state = await graph.invoke({"log": ["again"]})
             assert plain_state(state, whole=False) == expected[answer]
-            await check_walks(thread.face, await thread.face.all(thread.config))
+            await check_walks(thread.client, await thread.client.all(thread.config))
             thread.thread_id = other
-            assert plain_checkpoints(await thread.face.all(thread.config)) == untouched
+            assert plain_checkpoints(await thread.client.all(thread.config)) == untouched
             await thread.pause()
 
 
-async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, colour: str, durability: Durability) -> None:
+async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, api: str, durability: Durability) -> None:
     builder = chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three"))
 
     async def run(thread: Thread) -> None:
@@ -72,15 +72,15 @@ async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, colour: str,
         assert state.values["log"] == ["in", "one", "fork", "two", "three"]
         return [plain_state(state, whole=True) for state in await graph.history()]
 
-    memory = in_memory(colour, durability)
+    memory = in_memory(api, durability)
     await run(memory)
     expected = await travel(memory)
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         await run(thread)
-        untouched = plain_checkpoints(await thread.face.all(thread.config))
+        untouched = plain_checkpoints(await thread.client.all(thread.config))
         source, thread.thread_id = thread.thread_id, f"{thread.thread_id} copied"
-        await thread.face.copy_thread(source, thread.thread_id)
+        await thread.client.copy_thread(source, thread.thread_id)
         await thread.pause()
         assert await travel(thread) == expected
         thread.thread_id = source
-        assert plain_checkpoints(await thread.face.all(thread.config)) == untouched
+        assert plain_checkpoints(await thread.client.all(thread.config)) == untouched

@@ -38,16 +38,16 @@ async def left_of(graph: Graph, states: list[StateSnapshot]) -> list[tuple[State
 
 
 async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_id(
-    store: Store, colour: str, durability: Durability
+    store: Store, api: str, durability: Durability
 ) -> None:
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         for turn in range(2):
             await graph.invoke({"log": [f"turn {turn}"], "seldom": [str(turn)]})
         newest, *older = await graph.history()
-        before = {place_of(one): one for one in await thread.face.all(thread.config)}
-        walked = await walks(thread.face, before.values())
-        await thread.face.prune([thread.thread_id])
+        before = {place_of(one): one for one in await thread.client.all(thread.config)}
+        walked = await walks(thread.client, before.values())
+        await thread.client.prune([thread.thread_id])
         await thread.pause()
         assert [state.config for state in await graph.history()] == [newest.config]
         left = await left_of(graph, older)
@@ -55,30 +55,30 @@ async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_
         assert left
         for state, now in left:
             assert now.values == state.values
-            one = await thread.face.get_tuple(state.config)
+            one = await thread.client.get_tuple(state.config)
             assert one is not None
             assert one.checkpoint == before[place_of(one)].checkpoint
             assert one.pending_writes == before[place_of(one)].pending_writes
-            await check_walks(thread.face, [one])
-            place = place_of(one)
-            assert await walks(thread.face, [one]) == ({place: walked[place]} if place in walked else {})
+            await check_walks(thread.client, [one])
+            location = place_of(one)
+            assert await walks(thread.client, [one]) == ({location: walked[location]} if location in walked else {})
 
 
-async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, colour: str) -> None:
+async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, api: str) -> None:
     steps = {"one": writes("one", seldom=True)}
-    async with Reopened(store, colour, "sync") as thread:
+    async with Reopened(store, api, "sync") as thread:
         graph = thread.graph(chain(Uneven, **steps))
         for _ in range(6):
             await graph.invoke({"log": ["in"], "seldom": ["in"]})
         _, *older = await graph.history()
-        await thread.face.prune([thread.thread_id])
+        await thread.client.prune([thread.thread_id])
         left = await left_of(graph, older)
         assert left
         assert [now.values for _, now in left] == [state.values for state, _ in left]
 
 
 async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
-    store: Store, colour: str, durability: Durability
+    store: Store, api: str, durability: Durability
 ) -> None:
     async def go(thread: Thread) -> dict[str, Any]:
         graph = thread.graph(chain(Deltas, **STEPS))
@@ -95,13 +95,13 @@ async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
         assert state.values["log"] == ["first", "one", "fork", "two", "end", "one", "two"]
         return plain_state(state, whole=False)
 
-    expected = await go(in_memory(colour, durability))
-    async with Pruned(store, colour, durability) as thread:
+    expected = await go(in_memory(api, durability))
+    async with Pruned(store, api, durability) as thread:
         assert await go(thread) == expected
 
 
-async def test_only_the_threads_that_are_named_are_pruned(store: Store, colour: str, durability: Durability) -> None:
-    async with Reopened(store, colour, durability) as thread:
+async def test_only_the_threads_that_are_named_are_pruned(store: Store, api: str, durability: Durability) -> None:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
         histories = {}
         a, b, c, d = (f"{thread.thread_id} {name}" for name in "abcd")
@@ -110,8 +110,8 @@ async def test_only_the_threads_that_are_named_are_pruned(store: Store, colour: 
             for _ in range(2):
                 state = await graph.invoke({"log": [name]})
             histories[name] = await graph.history()
-        await thread.face.prune([a, b, "unknown"])
-        await thread.face.prune([c], strategy="delete")
+        await thread.client.prune([a, b, "unknown"])
+        await thread.client.prune([c], strategy="delete")
         await thread.pause()
         for name, left in ((a, 1), (b, 1), (c, 0), (d, len(histories[d]))):
             thread.thread_id = name

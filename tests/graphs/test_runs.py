@@ -28,13 +28,13 @@ def run_id(thread: Thread, name: str) -> str:
 
 async def delete(thread: Thread, *names: str) -> None:
     """Delete runs, and go on in another process."""
-    await thread.face.delete_for_runs([run_id(thread, name) for name in names])
+    await thread.client.delete_for_runs([run_id(thread, name) for name in names])
     await thread.pause()
 
 
 async def runs_of(thread: Thread) -> list[str]:
     """The runs that a thread has checkpoints of, newest first."""
-    found = [one.metadata["run_id"].partition(" on ")[0] for one in await thread.face.all(thread.config)]
+    found = [one.metadata["run_id"].partition(" on ")[0] for one in await thread.client.all(thread.config)]
     return list(dict.fromkeys(found))
 
 
@@ -47,37 +47,35 @@ def shape(state: StateSnapshot) -> dict[str, Any]:
 
 
 async def test_a_run_stays_whole_when_the_one_before_it_is_deleted(
-    store: Store, colour: str, durability: Durability
+    store: Store, api: str, durability: Durability
 ) -> None:
-    memory = in_memory(colour, durability)
+    memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **STEPS))
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         for name in ("first", "second"):
             await run(twin, name, {"log": [name]})
             await run(graph, name, {"log": [name]})
         before = await graph.history(filter={"run_id": run_id(thread, "second")})
-        seconds = await thread.face.all(thread.config, filter={"run_id": run_id(thread, "second")})
-        walked = await walks(thread.face, seconds, replayed_only=True)
+        seconds = await thread.client.all(thread.config, filter={"run_id": run_id(thread, "second")})
+        walked = await walks(thread.client, seconds, replayed_only=True)
         await delete(thread, "first")
         assert await runs_of(thread) == ["second"]
         after = await graph.history()
         assert list(map(shape, after)) == list(map(shape, before))
-        left = await thread.face.all(thread.config)
-        assert await walks(thread.face, left, replayed_only=True) == walked
-        await check_walks(thread.face, left)
+        left = await thread.client.all(thread.config)
+        assert await walks(thread.client, left, replayed_only=True) == walked
+        await check_walks(thread.client, left)
         assert shape(await run(graph, "third", {"log": ["third"]})) == shape(
             await run(twin, "third", {"log": ["third"]})
         )
 
 
-async def test_a_thread_is_as_before_a_run_when_that_is_deleted(
-    store: Store, colour: str, durability: Durability
-) -> None:
-    memory = in_memory(colour, durability)
+async def test_a_thread_is_as_before_a_run_when_that_is_deleted(store: Store, api: str, durability: Durability) -> None:
+    memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **STEPS))
     await run(twin, "first", {"log": ["first"]})
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         await run(graph, "first", {"log": ["first"]})
         before = await graph.history()
@@ -93,11 +91,11 @@ async def test_a_thread_is_as_before_a_run_when_that_is_deleted(
 
 
 async def test_a_run_in_the_middle_is_deleted_but_not_its_effect(
-    store: Store, colour: str, durability: Durability
+    store: Store, api: str, durability: Durability
 ) -> None:
-    memory = in_memory(colour, durability)
+    memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **STEPS))
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         for name in ("first", "second", "third"):
             await run(twin, name, {"log": [name]})
@@ -108,30 +106,30 @@ async def test_a_run_in_the_middle_is_deleted_but_not_its_effect(
         await delete(thread, "second")
         assert await runs_of(thread) == ["third", "first"]
         assert list(map(shape, await graph.history())) == list(map(shape, before))
-        await thread.face.prune([thread.thread_id])
-        assert len(await thread.face.all(thread.config)) == 1
+        await thread.client.prune([thread.thread_id])
+        assert len(await thread.client.all(thread.config)) == 1
         assert shape(await run(graph, "fourth", {})) == shape(await run(twin, "fourth", {}))
 
 
-async def test_a_thread_whose_runs_are_all_deleted_is_new(store: Store, colour: str, durability: Durability) -> None:
-    memory = in_memory(colour, durability)
+async def test_a_thread_whose_runs_are_all_deleted_is_new(store: Store, api: str, durability: Durability) -> None:
+    memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **STEPS))
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         for name in ("first", "second"):
             await run(graph, name, {"log": [name]})
         await delete(thread, "second")
         await delete(thread, "first", "unknown")
-        assert await thread.face.all(thread.config) == []
+        assert await thread.client.all(thread.config) == []
         await thread.pause()
         assert (await graph.state()).values == {}
         state = await run(graph, "third", {"log": ["third"]})
         assert shape(state) == shape(await run(twin, "third", {"log": ["third"]}))
 
 
-async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, colour: str, durability: Durability) -> None:
+async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, api: str, durability: Durability) -> None:
     inner = chain(Deltas, one=writes("one"), ask=asks("name")).compile(checkpointer=True)
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, inner=inner, two=writes("two")))
         await run(graph, "first", {"log": ["first"]})
         answered = await run(graph, "first answer", Command(resume=1))
@@ -146,14 +144,14 @@ async def test_a_run_in_a_subgraph_is_deleted_with_its_root(store: Store, colour
 
 
 async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted(
-    store: Store, colour: str, durability: Durability
+    store: Store, api: str, durability: Durability
 ) -> None:
     steps = {"ask": asks("name"), "two": lambda state: {"last": state["log"]}}
     first = {"log": ["first"], "seldom": ["first"]}
-    memory = in_memory(colour, durability)
+    memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **steps))
     await run(twin, "first", first)
-    async with Reopened(store, colour, durability) as thread:
+    async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Deltas, **steps))
         waiting = await run(graph, "first", first)
         await run(graph, "wrong", Command(resume="wrong", update={"log": ["wrong"]}))
@@ -165,8 +163,8 @@ async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted
         assert shape(await graph.state()) == shape(await twin.state())
 
 
-async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: Store, colour: str) -> None:
-    async with Reopened(store, colour, "async") as thread:
+async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: Store, api: str) -> None:
+    async with Reopened(store, api, "async") as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         await run(graph, "first", {"log": ["first"]})
         for name, values in (("wrong", {"log": ["wrong"]}), ("right", {"seldom": ["right"]})):
@@ -178,13 +176,13 @@ async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: St
         assert state.values["seldom"] == ["one 1", "right"]
 
 
-async def test_a_call_whose_run_was_deleted_is_pruned_when_it_is_over(store: Store, colour: str) -> None:
+async def test_a_call_whose_run_was_deleted_is_pruned_when_it_is_over(store: Store, api: str) -> None:
     inner = chain(Log, one=says("one"), ask=asks("name")).compile()
-    async with Reopened(store, colour, "sync") as thread:
+    async with Reopened(store, api, "sync") as thread:
         graph = thread.graph(chain(Log, inner=inner, two=says("two")))
         await run(graph, "first", {"log": ["first"]})
         await run(graph, "answer", Command(resume=1))
-        assert [place_of(one).checkpoint_ns for one in live(await thread.face.all(thread.config))] == [""]
+        assert [place_of(one).checkpoint_ns for one in live(await thread.client.all(thread.config))] == [""]
         await delete(thread, "first")
-        await thread.face.prune([thread.thread_id])
-        assert [place_of(one).checkpoint_ns for one in await thread.face.all(thread.config)] == [""]
+        await thread.client.prune([thread.thread_id])
+        assert [place_of(one).checkpoint_ns for one in await thread.client.all(thread.config)] == [""]

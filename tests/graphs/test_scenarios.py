@@ -28,7 +28,7 @@ from tests.stores import Store
 
 DELTA_SCENARIOS = [scenario for scenario in SCENARIOS if scenario.__module__ == deltas.__name__]
 
-# Each colour and each durability, and both colours of the one whose checkpoints LangGraph makes in another way. A
+# Each api and each durability, and both APIs of the one whose checkpoints LangGraph makes in another way. A
 # scenario has two of them on one database and two on the other; in the next one they change places.
 FOUR_WAYS = [("sync", "sync"), ("async", "exit"), ("async", "async"), ("sync", "exit")]
 # What is pruned or copied depends little on who stored it: the two ways whose checkpoints differ most.
@@ -40,15 +40,15 @@ def cases(**ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
     return _parametrized(
         (backend, scenario, way)
         for number, scenario in enumerate(SCENARIOS)
-        for place, backend in enumerate(BACKENDS)
+        for location, backend in enumerate(BACKENDS)
         for turn, way in enumerate(ways["deltas" if scenario in DELTA_SCENARIOS else "others"])
-        if scenario in DELTA_SCENARIOS or (number + place + turn) % 2
+        if scenario in DELTA_SCENARIOS or (number + location + turn) % 2
     )
 
 
 def _parametrized(chosen: Iterable[tuple[str, Scenario, tuple[str, str]]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        ("store", "scenario", "colour", "durability"),
+        ("store", "scenario", "api", "durability"),
         [pytest.param(backend, one, *way, id="-".join((backend, *way, one.__name__))) for backend, one, way in chosen],
         indirect=["store"],
     )
@@ -61,30 +61,30 @@ def _parametrized(chosen: Iterable[tuple[str, Scenario, tuple[str, str]]]) -> py
     for way in FOUR_WAYS[2 * half : 2 * half + 2]
 )
 async def test_another_process_goes_on_as_if_it_were_the_same(
-    store: Store, scenario: Scenario, colour: str, durability: Durability
+    store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
-    await agrees_with_memory(scenario, Reopened, store, colour, durability)
+    await agrees_with_memory(scenario, Reopened, store, api, durability)
 
 
 @pytest.mark.leaves_writes("with durability async, writes are stored in the background, and so after a prune")
 @cases(deltas=FOUR_WAYS, others=TWO_WAYS)
 async def test_a_thread_that_is_pruned_at_every_stage_goes_on_as_if_it_were_whole(
-    store: Store, scenario: Scenario, colour: str, durability: Durability
+    store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     # Where steps are stored while the run goes on, the thread is pruned meanwhile, too.
     while_running = durability == "async" and scenario not in PAST_SCENARIOS
-    await agrees_with_memory(scenario, PrunedWhileRunning if while_running else Pruned, store, colour, durability)
+    await agrees_with_memory(scenario, PrunedWhileRunning if while_running else Pruned, store, api, durability)
 
 
 @cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
 async def test_a_copy_of_a_thread_goes_on_as_the_thread_would(
-    store: Store, scenario: Scenario, colour: str, durability: Durability
+    store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
-    await agrees_with_memory(scenario, Copied, store, colour, durability)
+    await agrees_with_memory(scenario, Copied, store, api, durability)
 
 
 @cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
 async def test_over_an_overlay_a_thread_goes_on_as_it_would_and_stays_as_it_is(
-    store: Store, scenario: Scenario, colour: str, durability: Durability
+    store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
-    await agrees_with_memory(scenario, Overlaid, store, colour, durability)
+    await agrees_with_memory(scenario, Overlaid, store, api, durability)

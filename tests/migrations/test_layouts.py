@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom import ConfigError, PostgresSaver, Retention
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.operations import list_threads as core_threads
 from langgraph_checkpoint_custom.tools.exchange import transfer
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.graphs.running import Copied, Pruned, Reopened, agrees_with_memory
 from tests.graphs.scenarios import SCENARIOS
 from tests.invariants import read_tables, violations
@@ -34,7 +34,7 @@ def test_real_graphs_see_no_difference(partitioned: Store) -> None:
             with partitioned.open() as saver:
                 for found in list(saver.list(None)):
                     saver.delete_thread(found.config["configurable"]["thread_id"])
-            await agrees_with_memory(scenario, kind, partitioned, COLOURS[number % 2], "sync")
+            await agrees_with_memory(scenario, kind, partitioned, APIS[number % 2], "sync")
 
     asyncio.run(play_all())
 
@@ -79,13 +79,13 @@ def newest(saver: Any, thread_id: str) -> str:
 @pytest.mark.parametrize("name", ["latest", "exists"])
 def test_a_statement_of_a_run_looks_into_one_partition(partitioned: Store, name: str) -> None:
     with partitioned.open() as saver, psycopg.connect(partitioned.url, autocommit=True) as server:
-        place = step(saver, "t", None, a=[1])
+        location = step(saver, "t", None, a=[1])
         d = saver._dialect
-        key = Key("t", "", place["configurable"]["checkpoint_id"])
-        trip = d.select_checkpoint(key._replace(checkpoint_id=None)) if name == "latest" else d.thread_exists("t")
+        key = Key("t", "", location["configurable"]["checkpoint_id"])
+        round_trip = d.select_checkpoint(key._replace(checkpoint_id=None)) if name == "latest" else d.thread_exists("t")
         server.execute("SET plan_cache_mode = force_generic_plan")
         server.prepare_threshold = 0
-        (statement,) = trip.statements
+        (statement,) = round_trip.statements
         plan = server.execute(f"EXPLAIN (ANALYZE, COSTS OFF) {statement.sql}", statement.values()).fetchall()
         text = "\n".join(line for (line,) in plan)
         read = {
@@ -116,11 +116,11 @@ def test_a_role_sees_a_partitions_rows_through_the_table_only(partitioned: Store
             server.execute("DROP ROLE reads_all")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_what_is_there_is_not_changed(partitioned: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_what_is_there_is_not_changed(partitioned: Store, api: str) -> None:
     async def again(partitions: int | None) -> None:
         with PostgresSaver(partitioned.url) as saver:
-            if colour == "sync":
+            if api == "sync":
                 await asyncio.to_thread(saver.setup, partitions=partitions)
             else:
                 await saver.asetup(partitions=partitions)

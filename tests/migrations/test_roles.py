@@ -12,10 +12,10 @@ import pytest
 
 from langgraph_checkpoint_custom import PostgresSaver, Retention, SchemaMissing, StorageError
 from langgraph_checkpoint_custom.server import checkpointer
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import OPERATIONS, fill, read
-from tests.stores import Face
+from tests.stores import Client
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "roles.md").read_text("utf-8")
 MAKE_ROLES, AFTER_SETUP = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
@@ -41,18 +41,18 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, api: str) -> None:
     for concurrent_writers in ("allow", "reject"):
         options: Any = {"concurrent_writers": concurrent_writers}
         async with PostgresSaver.from_conn_string(cluster.url(user="checkpoint_runner"), **options) as saver:
-            face = Face(saver, colour)
+            client = Client(saver, api)
             for name, call in {**OPERATIONS, "read": read}.items():
-                thread_id = f"{name} {colour} {concurrent_writers}"
+                thread_id = f"{name} {api} {concurrent_writers}"
                 async with PostgresSaver(cluster.url(user="checkpoint_runner")) as other:
-                    await fill(Face(other, colour), thread_id)
+                    await fill(Client(other, api), thread_id)
                 if (name, concurrent_writers) != ("put", "reject"):  # That one forks on purpose.
-                    await call(face, thread_id)
+                    await call(client, thread_id)
 
 
 def test_the_runner_may_call_setup_on_current_tables(cluster: Cluster) -> None:
@@ -75,7 +75,7 @@ async def test_the_runner_is_told_that_it_sees_no_tenants_threads(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with PostgresSaver(cluster.url(user="checkpoint_migrator")) as owner:
-        await fill(Face(owner.for_tenant("acme"), "sync"), "of a tenant")
+        await fill(Client(owner.for_tenant("acme"), "sync"), "of a tenant")
         assert owner.tenants() == ["acme"]
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as runner:
         runner.sweep(Retention(keep_last=100), tenants=False)

@@ -18,8 +18,8 @@ from langgraph_checkpoint_custom.operations.schema import script
 from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 from tests.behaviour.helpers import Database, metadata, next_uuid, put
-from tests.conftest import COLOURS
-from tests.stores import Face, Store
+from tests.conftest import APIS
+from tests.stores import Client, Store
 
 KEYS = ["user", "100 %", "it's", "ümlaut"]
 INDEXES = """
@@ -40,20 +40,20 @@ def indexes(store: Store) -> list[Any]:
     return list(rows)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_setup_twice_changes_nothing(own_store: Store, colour: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_setup_twice_changes_nothing(own_store: Store, api: str) -> None:
     with own_store.open() as saver:
-        face = Face(saver, colour)
-        await face.do("setup", searchable=KEYS)
-        await put(face, next_uuid(), meta=metadata(user="a"))
+        client = Client(saver, api)
+        await client.do("setup", searchable=KEYS)
+        await put(client, next_uuid(), meta=metadata(user="a"))
         made = indexes(own_store)
         assert len(made) == len(KEYS)
-        await face.do("setup", searchable=KEYS)
+        await client.do("setup", searchable=KEYS)
         assert indexes(own_store) == made
-        await face.do("setup")
-        await face.do("setup", searchable=["user", "team", "team"])
+        await client.do("setup")
+        await client.do("setup", searchable=["user", "team", "team"])
         assert len(indexes(own_store)) == len(KEYS) + 1
-        if colour == "async":
+        if api == "async":
             await saver.aclose()
 
 

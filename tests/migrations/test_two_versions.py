@@ -165,7 +165,7 @@ def test_both_go_on_on_the_same_threads_and_all_is_read(
             assert [older.end(), newer.end()] == [["ended"], ["ended"]]
     stored = older.checkpoints() | newer.checkpoints()
     found = done(newer_version, own_store, "read").checkpoints()
-    assert {place: found.get(place) for place in stored} == stored
+    assert {location: found.get(location) for location in stored} == stored
     if migration:
         with started(older_version, own_store, "read") as late:
             assert [name for name, _ in late.end()[1:]] == ["SchemaTooNew"]

@@ -184,12 +184,12 @@ class Oracle(InMemorySaver):
         new_versions: ChannelVersions,
     ) -> bool | None:
         """Whether a checkpoint cannot be rebuilt, since an ancestor has gone; None if either answer is right."""
-        place = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
-        key = Key(*place, checkpoint["id"])
+        location = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
+        key = Key(*location, checkpoint["id"])
         parent_id = config["configurable"].get("checkpoint_id")
         delta = set(metadata.get("counters_since_delta_snapshot", {})) & set(checkpoint["channel_versions"])
         open_channels = delta - set(checkpoint["channel_values"])
-        there = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == place}
+        there = {other.checkpoint_id for other in self.keys(key.thread_id) if other[:2] == location}
         if not open_channels or not parent_id:
             return False
         if parent_id in there:
@@ -249,13 +249,13 @@ class Oracle(InMemorySaver):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         part = config["configurable"]
-        place = (part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
-        before = dict(self.writes.get(place, {}))
+        location = (part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+        before = dict(self.writes.get(location, {}))
         super().put_writes(config, writes, task_id, task_path)
         run_id = (config.get("metadata") or part).get("run_id")
-        for slot, written in self.writes[place].items():
+        for slot, written in self.writes[location].items():
             if before.get(slot) is not written and not (slot in before and before[slot][2] == written[2]):
-                self.wrote[place, slot] = run_id
+                self.wrote[location, slot] = run_id
 
     # Reading
 
@@ -316,12 +316,12 @@ class Oracle(InMemorySaver):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         of_runs = {key for key in self.keys() if self.metadata(key).get("run_id") in run_ids}
-        places = {key[:2] for key in of_runs}
+        locations = {key[:2] for key in of_runs}
         self._forget_labels(of_runs)
-        self._remove(of_runs | {key for key in self.hidden if key[:2] in places})
-        for (place, slot), run_id in self.wrote.items():  # 13
-            written = self.writes.get(place, {})
-            if run_id in run_ids and slot in written and not self._is_read(Key(*place), written[slot][1]):
+        self._remove(of_runs | {key for key in self.hidden if key[:2] in locations})
+        for (location, slot), run_id in self.wrote.items():  # 13
+            written = self.writes.get(location, {})
+            if run_id in run_ids and slot in written and not self._is_read(Key(*location), written[slot][1]):
                 del written[slot]
 
     def _is_read(self, key: Key, channel: str) -> bool:
@@ -356,9 +356,9 @@ class Oracle(InMemorySaver):
         }
         if self.keys(target_thread_id) - alike:
             raise ThreadExists
-        for place, written in self.writes.items():
-            theirs = self.writes.get((source_thread_id, *place[1:]), {})
-            if place[0] == target_thread_id and any(
+        for location, written in self.writes.items():
+            theirs = self.writes.get((source_thread_id, *location[1:]), {})
+            if location[0] == target_thread_id and any(
                 slot not in theirs or theirs[slot][2] != one[2] for slot, one in written.items()
             ):
                 raise ThreadExists
@@ -381,11 +381,11 @@ class Oracle(InMemorySaver):
                 self.blobs.setdefault((target_thread_id, checkpoint_ns, channel, version), value)
         for (thread_id, checkpoint_ns, checkpoint_id), writes in list(self.writes.items()):
             if thread_id == source_thread_id:
-                place = (target_thread_id, checkpoint_ns, checkpoint_id)
-                there = self.writes.get(place, {})
-                self.writes[place] = writes | there
+                location = (target_thread_id, checkpoint_ns, checkpoint_id)
+                there = self.writes.get(location, {})
+                self.writes[location] = writes | there
                 for slot in writes.keys() - there.keys():
-                    self.wrote[place, slot] = self.wrote[(thread_id, checkpoint_ns, checkpoint_id), slot]
+                    self.wrote[location, slot] = self.wrote[(thread_id, checkpoint_ns, checkpoint_id), slot]
 
         for (thread_id, name), key in list(self.named.items()):
             if thread_id == source_thread_id:
@@ -395,10 +395,10 @@ class Oracle(InMemorySaver):
 
     def label(self, config: RunnableConfig, name: str) -> RunnableConfig:
         key = self._exact(config)
-        if self.named.get((key.thread_id, name), key) != key:
-            raise LabelExists
         if key not in self.visible():
             raise CheckpointNotFound
+        if self.named.get((key.thread_id, name), key) != key:
+            raise LabelExists
         self.named[key.thread_id, name] = key
         return key.config
 
@@ -418,9 +418,9 @@ class Oracle(InMemorySaver):
             if key.checkpoint_id > checkpoint_id or (key.checkpoint_ns and self._root(key) >= checkpoint_id)
         }
         if self._remove_by_name(later, {key for key in self.hidden if key.thread_id == thread_id}):
-            for place in list(self.writes):
-                if place[0] == thread_id and place[2] > checkpoint_id and place not in self.keys():
-                    del self.writes[place]
+            for location in list(self.writes):
+                if location[0] == thread_id and location[2] > checkpoint_id and location not in self.keys():
+                    del self.writes[location]
         return point.config
 
     def delete_checkpoint(self, config: RunnableConfig) -> bool:
@@ -447,11 +447,11 @@ class Oracle(InMemorySaver):
         if point not in roots:
             raise CheckpointNotFound
         assert point is not None
-        lineage = {"forked_from_thread": source_thread_id, "forked_from_checkpoint": point.checkpoint_id}
+        ancestor_rows = {"forked_from_thread": source_thread_id, "forked_from_checkpoint": point.checkpoint_id}
         start = point._replace(thread_id=target_thread_id)
         if self.keys(target_thread_id):
             newest = max((key for key in self.visible(target_thread_id) if not key.checkpoint_ns), default=None)
-            if newest != start or not lineage.items() <= self.metadata(start).items():
+            if newest != start or not ancestor_rows.items() <= self.metadata(start).items():
                 raise ThreadExists
             return start.config
         is_open = point == roots[-1]
@@ -466,7 +466,7 @@ class Oracle(InMemorySaver):
             if head and (":" not in checkpoint_ns or (is_open and self._root(head) == point.checkpoint_id)):
                 kept.add(head._replace(thread_id=target_thread_id))
         sources = self.keys(source_thread_id)
-        early = {place: writes for place, writes in self.writes.items() if Key(*place) not in self.keys()}
+        early = {location: writes for location, writes in self.writes.items() if Key(*location) not in self.keys()}
         labels = dict(self.named)
         copies = {key: key._replace(thread_id=target_thread_id) for key in sources}
         self._copy_all(copies, source_thread_id, target_thread_id)
@@ -477,12 +477,12 @@ class Oracle(InMemorySaver):
                 self.writes.pop(copy, None)
                 if copy in early:
                     self.writes[copy] = early[copy]
-        for place in list(self.writes):
-            if place[0] == target_thread_id and Key(*place) not in self.keys():
-                del self.writes[place]
-        self.writes.update({place: early[place] for place in early if place not in self.keys()})
+        for location in list(self.writes):
+            if location[0] == target_thread_id and Key(*location) not in self.keys():
+                del self.writes[location]
+        self.writes.update({location: early[location] for location in early if location not in self.keys()})
         document, _, parent_id = self.storage[target_thread_id][""][start.checkpoint_id]
-        metadata = self.serde.dumps_typed(self.metadata(start) | lineage)
+        metadata = self.serde.dumps_typed(self.metadata(start) | ancestor_rows)
         self.storage[target_thread_id][""][start.checkpoint_id] = (document, metadata, parent_id)
         for key in kept:
             if self.parent(key) not in self.keys():
@@ -511,7 +511,7 @@ class Oracle(InMemorySaver):
 
     def _forget_labels(self, keys: Iterable[Key]) -> None:
         gone = set(keys)
-        self.named = {place: key for place, key in self.named.items() if key not in gone}
+        self.named = {location: key for location, key in self.named.items() if key not in gone}
 
     def _remove_by_name(self, victims: set[Key], hidden: set[Key]) -> bool:
         """Delete victims, and the writes that led to them; tells whether one has gone that was to be seen."""
@@ -526,15 +526,15 @@ class Oracle(InMemorySaver):
         there = self.keys()
         self._remove(victims | hidden)
         gone = there - self.keys()
-        for place in {key[:2] for key in seen & gone}:
-            left = [key for key in self.visible() if key[:2] == place]
+        for location in {key[:2] for key in seen & gone}:
+            left = [key for key in self.visible() if key[:2] == location]
             head = max(left, default=None)
-            lost = max(key for key in seen & gone if key[:2] == place)
+            lost = max(key for key in seen & gone if key[:2] == location)
             if (
                 head is None
                 or head > lost
                 or not any(
-                    key[:2] == place and (parents[key] == head or (parents[key] is None and key not in was_hidden))
+                    key[:2] == location and (parents[key] == head or (parents[key] is None and key not in was_hidden))
                     for key in gone
                 )
             ):
@@ -544,7 +544,7 @@ class Oracle(InMemorySaver):
                 if channel == TASKS:
                     is_read = any(self.document(child)["v"] < 4 for child in children)
                 else:
-                    is_read = (place, channel) in replayed and any(
+                    is_read = (location, channel) in replayed and any(
                         channel not in self.populated(child) for child in children
                     )
                 if not is_read:

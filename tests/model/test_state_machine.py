@@ -39,7 +39,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from ulid import ULID
 
 from langgraph_checkpoint_custom import CheckpointError, CheckpointNotFound, CheckpointSaver
-from tests.conftest import COLOURS
+from tests.conftest import APIS
 from tests.invariants import check_invariants
 from tests.model.oracle import Key, Oracle, exact
 from tests.stores import Store
@@ -123,7 +123,7 @@ def rarely(data: st.DataObject) -> bool:
 
 
 class Calls:
-    """A saver's methods in one colour, called from sync code."""
+    """A saver's methods in one api, called from sync code."""
 
     def __init__(self, saver: CheckpointSaver, loop: asyncio.AbstractEventLoop | None) -> None:
         self._saver = saver
@@ -196,7 +196,7 @@ class SaverMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def go_on_from_the_newest(self, data: st.DataObject) -> None:
-        thread_id, checkpoint_ns = self._place(data)
+        thread_id, checkpoint_ns = self._location(data)
         for _ in range(data.draw(st.integers(1, 6))):
             newest = [key for key in self.oracle.newest(thread_id) if key.checkpoint_ns == checkpoint_ns]
             key = self._new_key(data, thread_id, checkpoint_ns)
@@ -207,7 +207,7 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:
         """From any checkpoint that there is, is hidden, or has gone, or from nothing."""
-        thread_id, checkpoint_ns = self._place(data)
+        thread_id, checkpoint_ns = self._location(data)
         # Only what was stored before, so that no chain loops: `InMemorySaver` would follow it for ever.
         ever_stored = {call.checkpoint["id"] for call in self.puts}
         parents = [each for each in self.ids[thread_id, checkpoint_ns] if each in ever_stored]
@@ -225,7 +225,7 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def write(self, data: st.DataObject) -> None:
         """To any checkpoint that there is, is hidden, has gone, or is still to come."""
-        thread_id, checkpoint_ns = self._place(data)
+        thread_id, checkpoint_ns = self._location(data)
         ids = self.ids[thread_id, checkpoint_ns]
         if ids and not rarely(data):
             key = Key(thread_id, checkpoint_ns, data.draw(st.sampled_from(ids)))
@@ -316,7 +316,7 @@ class SaverMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def list_with_anything(self, data: st.DataObject) -> None:
-        thread_id, checkpoint_ns = self._place(data)
+        thread_id, checkpoint_ns = self._location(data)
         ids = st.sampled_from([None, *self.ids[thread_id, checkpoint_ns]])
         config: RunnableConfig | None = None
         if not rarely(data):
@@ -402,7 +402,7 @@ class SaverMachine(RuleBasedStateMachine):
         """A question to both sides."""
         assert exact(self.calls(name, *args, **kwargs)) == exact(getattr(self.oracle, name)(*args, **kwargs))
 
-    def _place(self, data: st.DataObject) -> tuple[str, str]:
+    def _location(self, data: st.DataObject) -> tuple[str, str]:
         # Most operations in few places, so that much happens there.
         first, *others = self.threads
         thread_id = data.draw(st.sampled_from([*[first] * 3, *others]))
@@ -565,11 +565,11 @@ EXTRAS = {
 
 
 @contextmanager
-def opened(store: Store, colour: str) -> Iterator[tuple[CheckpointSaver, Calls]]:
-    """A saver with its methods in a colour."""
+def opened(store: Store, api: str) -> Iterator[tuple[CheckpointSaver, Calls]]:
+    """A saver with its methods in a api."""
     options = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     saver = store.open(**options)
-    if colour == "sync":
+    if api == "sync":
         with saver:
             yield saver, Calls(saver, None)
         return
@@ -581,10 +581,10 @@ def opened(store: Store, colour: str) -> Iterator[tuple[CheckpointSaver, Calls]]
         loop.close()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("where", ["rows", "document"])
 def test_a_saver_answers_as_the_oracle_does(
-    store: Store, colour: str, where: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, api: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the values in rows of their own, and in parts, or in the document as far as they are small."""
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
@@ -592,7 +592,7 @@ def test_a_saver_answers_as_the_oracle_does(
         monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 0)
         for name, number in PARTS.items():
             monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.chunks.{name}", number)
-    with opened(store, colour) as (saver, calls):
+    with opened(store, api) as (saver, calls):
 
         def machine() -> SaverMachine:
             empty_tables(store)

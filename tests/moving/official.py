@@ -66,8 +66,8 @@ def step(
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"] = values
     checkpoint["channel_versions"] = {channel: saver.get_next_version(None, None) for channel in values}
-    place = after or config(thread_id)
-    return saver.put(place, checkpoint, {"source": "loop", "step": 0, "parents": {}}, checkpoint["channel_versions"])
+    location = after or config(thread_id)
+    return saver.put(location, checkpoint, {"source": "loop", "step": 0, "parents": {}}, checkpoint["channel_versions"])
 
 
 def everything(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:

@@ -1,4 +1,4 @@
-"""What any saver returns can be stored here, in both colours."""
+"""What any saver returns can be stored here, sync and async."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from langgraph_checkpoint_custom.tools.migration import Moved, acopy_from, copy_
 from tests.moving.official import everything, play
 
 
-def copied(colour: str, source: InMemorySaver, target: CheckpointSaver, threads: Sequence[str] | None = None) -> Moved:
-    if colour == "sync":
+def copied(api: str, source: InMemorySaver, target: CheckpointSaver, threads: Sequence[str] | None = None) -> Moved:
+    if api == "sync":
         return copy_from(source, target, threads)
     return asyncio.run(acopy_from(source, target, threads))
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver, api: str) -> None:
     source = InMemorySaver()
     threads = play(source, every=2)
-    moved = copied(colour, source, saver)
+    moved = copied(api, source, saver)
     theirs, ours = everything(source), everything(saver)
     assert (moved.threads, moved.checkpoints, moved.problems) == (len(threads), len(theirs), {})
     assert moved.writes == sum(len(found.pending_writes or ()) for found in theirs)
@@ -38,9 +38,9 @@ def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver,
         assert saver.get_delta_channel_history(config=found.config, channels=channels) == theirs_history
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_only_the_threads_that_are_named(saver: CheckpointSaver, colour: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_only_the_threads_that_are_named(saver: CheckpointSaver, api: str) -> None:
     source = InMemorySaver()
     threads = play(source, every=9)[:2]
-    assert copied(colour, source, saver, threads).threads == 2
+    assert copied(api, source, saver, threads).threads == 2
     assert {found.config["configurable"]["thread_id"] for found in saver.list(None)} == set(threads)

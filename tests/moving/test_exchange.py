@@ -202,10 +202,10 @@ def test_a_transfer_takes_what_has_changed_since(saver: CheckpointSaver, other: 
 
 def fill_large(saver: CheckpointSaver) -> None:
     """A thread that takes an import more than one batch, with labels."""
-    place = None
+    location = None
     for number in range(60):
-        place = step(saver, "t", place, a=[f"{number}" * 400])
-        saver.label(place, f"label {number}")
+        location = step(saver, "t", location, a=[f"{number}" * 400])
+        saver.label(location, f"label {number}")
 
 
 @pytest.mark.parametrize("how", ["import", "transfer"])
@@ -267,8 +267,8 @@ with open_saver(sys.argv[2]) as saver:
 
 def test_what_is_killed_goes_on_where_it_was(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     for number in range(30):
-        place = step(saver, f"{number:02}", None, a=[f"{number}" * 400])
-        saver.put_writes(place, [("a", number)], "task")
+        location = step(saver, f"{number:02}", None, a=[f"{number}" * 400])
+        saver.put_writes(location, [("a", number)], "task")
     file = tmp_path / "all.zst"
     starts = []
     for what, one in (("export", saver), ("import", other)):
@@ -396,15 +396,15 @@ def test_a_row_that_no_export_has_written_is_told_with_its_line(
     step(other, "s", None, a=["there"])  # One is compared first.
     export_file(saver, tmp_path / "all.zst")
     lines = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
-    places = [number for number, line in enumerate(lines) if line.startswith(b'{"blob":')]
-    for place in (places[0], places[-1]):
+    locations = [number for number, line in enumerate(lines) if line.startswith(b'{"blob":')]
+    for location in (locations[0], locations[-1]):
         for words, change in MALFORMED.items():
-            line = json.dumps(change(json.loads(lines[place]))).encode() + b"\n"
-            text = b"".join([*lines[:place], line, *lines[place + 1 :]])
-            with pytest.raises(BrokenExport, match=rf"line {place + 1}: .*({words.strip()})"):
+            line = json.dumps(change(json.loads(lines[location]))).encode() + b"\n"
+            text = b"".join([*lines[:location], line, *lines[location + 1 :]])
+            with pytest.raises(BrokenExport, match=rf"line {location + 1}: .*({words.strip()})"):
                 import_file(other, packed(tmp_path / "one.zst", text))
             assert [thread.thread_id for thread in other.threads()] == ["s"]
-    for place, line in (
+    for location, line in (
         (1, b"no JSON\n"),
         (1, b'{"thread":["t"]}\n'),
         (1, b"[" * 100_000 + b"\n"),
@@ -412,8 +412,8 @@ def test_a_row_that_no_export_has_written_is_told_with_its_line(
         (2, b'{"write":' * 100_000 + b"\n"),
         (2, b"\xff\n"),
     ):
-        text = b"".join([*lines[:place], line, *lines[place + 1 :]])
-        with pytest.raises(BrokenExport, match=f"line {place + 1}: "):
+        text = b"".join([*lines[:location], line, *lines[location + 1 :]])
+        with pytest.raises(BrokenExport, match=f"line {location + 1}: "):
             import_file(other, packed(tmp_path / "one.zst", text))
 
 
@@ -425,12 +425,12 @@ def test_parts_that_are_no_names_are_refused_though_the_digest_is_right(
     step(saver, "t", None, a=["t" * 4000])
     export_file(saver, tmp_path / "all.zst")
     head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
-    place = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
-    cells = json.loads(rows[place])["blob"]
-    rows[place] = json.dumps({"blob": cells | {"parts": parts}}).encode() + b"\n"
+    location = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
+    cells = json.loads(rows[location])["blob"]
+    rows[location] = json.dumps({"blob": cells | {"parts": parts}}).encode() + b"\n"
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
     told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
-    with pytest.raises(BrokenExport, match=rf"line {place + 3}: (the column parts|Expecting|Unterminated)"):
+    with pytest.raises(BrokenExport, match=rf"line {location + 3}: (the column parts|Expecting|Unterminated)"):
         import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, told, last])))
     assert list(other.threads()) == []
 
@@ -454,9 +454,9 @@ def test_a_thread_that_is_exported_while_a_run_goes_on_is_of_one_moment(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A prune comes between its checkpoints and their values."""
-    place = None
+    location = None
     for number in range(5):
-        place = step(saver, "t", place, a=[f"{number}" * 400])
+        location = step(saver, "t", location, a=[f"{number}" * 400])
     expected = plain(saver)
     dialect = saver._dialect
     read = dialect.export_rows
@@ -477,16 +477,16 @@ def test_a_thread_with_rows_of_its_own_stays_as_it_is(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     """Though all of its checkpoints come again: a pruned one, and one with another question."""
-    place = None
+    location = None
     for name in ("pruned", "asked"):
         for number in range(3):
-            place = step(saver, name, None if number == 0 else place, a=[f"{number}" * 400])
-    assert place is not None
-    saver.put_writes(place, [("__interrupt__", "one")], "task")
+            location = step(saver, name, None if number == 0 else location, a=[f"{number}" * 400])
+    assert location is not None
+    saver.put_writes(location, [("__interrupt__", "one")], "task")
     export_file(saver, tmp_path / "first.zst")
     assert import_file(other, tmp_path / "first.zst").problems == {}
     other.prune(["pruned"])
-    saver.put_writes(place, [("__interrupt__", "another"), ("__resume__", "one")], "task")
+    saver.put_writes(location, [("__interrupt__", "another"), ("__resume__", "one")], "task")
     before = plain(other)
     export_file(saver, tmp_path / "second.zst")
     for _ in range(2):

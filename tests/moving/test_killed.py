@@ -28,10 +28,10 @@ THREADS = 30
 def test_a_move_that_is_killed_is_done_by_the_next_ones(official: Official, store: Store) -> None:
     with official.open() as source:
         for number in range(THREADS):
-            place = None
+            location = None
             for turn in range(4):
-                place = step(source, f"{number:02}", place, a=list(range(turn)), text="x" * 500)
-                source.put_writes(place, [("a", turn)], "task")
+                location = step(source, f"{number:02}", location, a=list(range(turn)), text="x" * 500)
+                source.put_writes(location, [("a", turn)], "task")
         for kills_after in (3, 12, 27):
             command = [sys.executable, "-c", SCRIPT, official.url, store.url, f"copy {kills_after}"]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:

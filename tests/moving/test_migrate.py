@@ -149,14 +149,14 @@ def test_of_what_may_have_been_replaced_only_that_is_read(official: Official, sa
     with official.open() as source:
         old = step(source, "t", None, a=[1])
         source.put_writes(old, [(INTERRUPT, "asked long ago")], "task")
-        place = step(source, "t", old, a=[2])
-        source.put_writes(place, [("a", 3)], "another task")
-        source.put_writes(place, [(INTERRUPT, "one?")], "task")
-        source.put_writes(place, [(RESUME, ["one"])], "task")
+        location = step(source, "t", old, a=[2])
+        source.put_writes(location, [("a", 3)], "another task")
+        source.put_writes(location, [(INTERRUPT, "one?")], "task")
+        source.put_writes(location, [(RESUME, ["one"])], "task")
         assert migrate(official.url, saver).problems == {}
         spoil(official, tables_of(official)[0])
-        source.put_writes(place, [(INTERRUPT, "two?")], "task")
-        source.put_writes(place, [(RESUME, ["one", "two"])], "task")
+        source.put_writes(location, [(INTERRUPT, "two?")], "task")
+        source.put_writes(location, [(RESUME, ["one", "two"])], "task")
         source.put_writes(old, [(INTERRUPT, "nobody asks that again")], "task")
         moved = migrate(official.url, saver, verify=False)
         assert (moved.checkpoints, moved.writes, moved.problems) == (0, 2, {})
@@ -181,7 +181,7 @@ def test_threads_are_found_page_by_page(official: Official) -> None:
             pages = list(found.threads())
             assert [len(page) for page in pages] == [PAGE, PAGE, 3]
             assert sorted(name for page in pages for name in page) == sorted(names)
-            assert set(found.places(["5", "nobody's", ""])) == {"", "5"}
+            assert set(found.locations(["5", "nobody's", ""])) == {"", "5"}
 
 
 def test_a_run_goes_on_beside_the_move(official: Official, saver: CheckpointSaver) -> None:
@@ -202,8 +202,8 @@ def test_a_run_goes_on_beside_the_move(official: Official, saver: CheckpointSave
 
 def test_a_value_in_which_they_differ_is_told(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
-        place = step(source, "t", None, a=["theirs"], b=[1])
-        found = source.get_tuple(place)
+        location = step(source, "t", None, a=["theirs"], b=[1])
+        found = source.get_tuple(location)
         assert found is not None
         found.checkpoint["channel_values"]["a"] = ["somebody's"]
         saver.put(config("t"), found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
@@ -248,13 +248,13 @@ def test_classes_are_not_needed(official: Official, saver: CheckpointSaver) -> N
 
 
 @dataclass
-class Place:
+class Location:
     """Once a `Point`, of which there was an `x`."""
 
     across: int
 
 
-class Trip(BaseModel):
+class RoundTrip(BaseModel):
     """Once a `Journey`, from `a` to `b`."""
 
     stops: list[str]
@@ -265,36 +265,36 @@ def test_old_classes_may_be_others_now(official: Official, store: Store, old_mod
     old = old_module
     with official.open() as source:
         journey = old.Journey(a="Rome", b="Oslo")
-        place = step(source, "t", None, a=[old.Point(1)], b=old.Travels(all=[journey]), c=journey, d=old.Kind.BY_SEA)
-        source.put_writes(place, [("a", old.Point(2)), ("c", journey)], "task")
+        location = step(source, "t", None, a=[old.Point(1)], b=old.Travels(all=[journey]), c=journey, d=old.Kind.BY_SEA)
+        source.put_writes(location, [("a", old.Point(2)), ("c", journey)], "task")
         with store.open() as target:
             assert migrate(official.url, target).problems == {}
     del sys.modules[old.__name__]
 
-    def trip(fields: dict[str, Any]) -> Trip:
-        return Trip(stops=[fields["a"], fields["b"]])
+    def round_trip(fields: dict[str, Any]) -> RoundTrip:
+        return RoundTrip(stops=[fields["a"], fields["b"]])
 
     on_load: dict[str, Any] = {
-        f"{old.__name__}.Point": lambda fields: Place(across=fields["x"]),
-        f"{old.__name__}.Journey": trip,
-        f"{old.__name__}.Travels": lambda fields: list(map(trip, fields["all"])),
+        f"{old.__name__}.Point": lambda fields: Location(across=fields["x"]),
+        f"{old.__name__}.Journey": round_trip,
+        f"{old.__name__}.Travels": lambda fields: list(map(round_trip, fields["all"])),
         f"{old.__name__}.Kind": str.upper,
     }
     with store.open(on_load=on_load) as target:
         found = target.get_tuple(config("t"))
-    rome = Trip(stops=["Rome", "Oslo"])
+    rome = RoundTrip(stops=["Rome", "Oslo"])
     assert found is not None
-    assert found.checkpoint["channel_values"] == {"a": [Place(1)], "b": [rome], "c": rome, "d": "BY SEA"}
-    assert found.pending_writes == [("task", "a", Place(2)), ("task", "c", rome)]
+    assert found.checkpoint["channel_values"] == {"a": [Location(1)], "b": [rome], "c": rome, "d": "BY SEA"}
+    assert found.pending_writes == [("task", "a", Location(2)), ("task", "c", rome)]
 
 
 def test_long_lists_share_their_parts(official: Official, store: Store) -> None:
     with official.open() as source, store.open(compress=False) as target:  # Which would hide what is stored twice.
-        place, messages = None, []
+        location, messages = None, []
         whole = 0
         for turn in range(60):
             messages.append({"role": "user", "content": f"{turn} " * 500})
-            place = step(source, "t", place, messages=list(messages))
+            location = step(source, "t", location, messages=list(messages))
             whole += len(str(messages))
         assert migrate(official.url, target).problems == {}
         found = target.get_tuple(config("t"))
@@ -318,8 +318,8 @@ def test_keys_change_on_the_way(
     official: Official, store: Store, before: EncryptedSerializer | None, after: EncryptedSerializer | None
 ) -> None:
     with official.open(before) as source, store.open(serde=after) as target:
-        place = step(source, "t", None, a=["a secret"], b=1.5)
-        source.put_writes(place, [("a", "a word")], "task")
+        location = step(source, "t", None, a=["a secret"], b=1.5)
+        source.put_writes(location, [("a", "a word")], "task")
         assert migrate(official.url, target, serde=before).problems == {}
         assert [plain(found) for found in everything(target)] == [plain(found) for found in everything(source)]
     if after is not None:
@@ -336,8 +336,8 @@ def test_without_the_key_a_thread_is_a_problem(official: Official, saver: Checkp
 
 def test_older_tables_have_no_task_paths(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
-        place = step(source, "t", None, a=[1])
-        source.put_writes(place, [("a", 1)], "task", "")
+        location = step(source, "t", None, a=[1])
+        source.put_writes(location, [("a", 1)], "task", "")
         expected = [plain(found) for found in everything(source)]
     if official.kind == "sqlite":
         with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:

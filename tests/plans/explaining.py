@@ -10,7 +10,7 @@ import psycopg
 from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
 from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN
-from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import BlobRef, BlobRow, CheckpointRow, Key, ManyBytes
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
@@ -21,7 +21,7 @@ from tests.plans.conftest import SHORT
 SEARCHED = ThreadPage("\U0010ffff", "", {"run": '"run7-10"'}, 20)
 
 
-def trips(d: SqlDialect) -> dict[str, tuple[Trip, int]]:
+def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     """What is looked at, with the number of rows that it may read, all of its steps together."""
     page = first_page("t0", "", None, "003000", {}, 20)
     after = {"thread_id": "t1", "checkpoint_ns": ""}
@@ -110,7 +110,7 @@ def an_extension(thread_id: str) -> Encoded:
     )
 
 
-def maintenance(d: SqlDialect) -> dict[str, Trip]:
+def maintenance(d: SqlDialect) -> dict[str, RoundTrip]:
     """What changes many rows or walks through all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
     fork = Fork("t7", "new", "000050", NO_METADATA)
@@ -120,7 +120,7 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
         "threads of runs": d.threads_of_runs(["run7-3"]),
         "delete runs": d.delete_runs("t7", ["run7-3"]),
         "prune": d.delete_superseded("t7", 1),
-        "prune to the newest": d.erase_superseded("t7"),
+        "prune to the newest": d.delete_all_but_newest("t7"),
         "copy": d.copy_thread("t7", "t8"),
         "delete a thread": d.delete_thread("t7"),
         "delete an idle thread": d.delete_idle("t7", "999999"),
@@ -138,7 +138,7 @@ def maintenance(d: SqlDialect) -> dict[str, Trip]:
 MAINTENANCE = list(maintenance(PostgresDialect("langgraph_checkpoint")))
 
 
-CASES = list(trips(PostgresDialect("langgraph_checkpoint")))
+CASES = list(round_trips(PostgresDialect("langgraph_checkpoint")))
 
 
 def explain(connection: psycopg.Connection[Any], statement: Statement, *, generic: bool = False) -> dict[str, Any]:

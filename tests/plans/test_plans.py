@@ -19,7 +19,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
-from langgraph_checkpoint_custom.engine.operation import Statement, Trip
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
@@ -33,9 +33,9 @@ from tests.plans.explaining import (
     connected,
     explain,
     maintenance,
+    round_trips,
     statement_rows,
     table_reads,
-    trips,
 )
 
 
@@ -43,16 +43,16 @@ from tests.plans.explaining import (
 @pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
 @pytest.mark.parametrize("case", CASES)
 def test_postgres_reads_by_index(postgres_store: str, case: str, generic: bool, owner: bool) -> None:
-    trip, bound = trips(PostgresDialect("langgraph_checkpoint"))[case]
+    round_trip, bound = round_trips(PostgresDialect("langgraph_checkpoint"))[case]
     with connected(postgres_store, owner=owner) as connection:
-        for statement in trip.statements:
+        for statement in round_trip.statements:
             scans, rows = table_reads(explain(connection, statement, generic=generic))
             assert scans == []
             assert (0 if statement.name == "searchable_there" else 1) <= rows <= bound
         connection.rollback()
 
 
-SHARED: dict[str, tuple[Callable[[SqlDialect, str], Trip | None], int]] = {
+SHARED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
     "latest": (lambda d, thread: d.select_checkpoint(Key(thread, "", None)), 20),
     "by id": (lambda d, thread: d.select_checkpoint(Key(thread, "", "000077")), 20),
     "put": (lambda d, thread: d.insert_checkpoint(a_checkpoint(thread)), 0),
@@ -71,9 +71,11 @@ SHARED: dict[str, tuple[Callable[[SqlDialect, str], Trip | None], int]] = {
 def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, members: int, generic: bool) -> None:
     make, bound = SHARED[case]
     d = PostgresDialect("langgraph_checkpoint")
-    shares = [trip.share for n in range(1, members + 1) if (trip := make(d, f"t{n}")) and trip.share]
+    shares = [
+        round_trip.batchable for n in range(1, members + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
+    ]
     assert len(shares) == members
-    (statement,) = shares[0].merge([share.part for share in shares]).trip.statements
+    (statement,) = shares[0].merge([batchable.part for batchable in shares]).round_trip.statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
@@ -96,13 +98,13 @@ def test_postgres_finds_threads_by_a_searchable_key(
     postgres_store: str, case: str, owner: bool, analyzed: bool
 ) -> None:
     """Under row-level security too, below which an expression on JSON would not be looked up."""
-    trip, bound = trips(PostgresDialect("langgraph_checkpoint"))[case]
+    round_trip, bound = round_trips(PostgresDialect("langgraph_checkpoint"))[case]
     with connected(postgres_store, owner=owner) as connection:
         if analyzed:
             connection.execute("RESET ROLE")
             connection.execute("ANALYZE langgraph_checkpoint.checkpoints")
             connection.execute("" if owner else "SET LOCAL ROLE plans_runner")
-        (statement,) = trip.statements
+        (statement,) = round_trip.statements
         plan = explain(connection, statement)
         indexes = {node["Index Name"] for node, _ in statement_rows(plan) if "Index Name" in node}
         scans, rows = table_reads(plan)
@@ -120,7 +122,7 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
     deletions = [d.delete_runs(thread_id, run_ids) for thread_id in threads]
     with connected(postgres_store, owner=owner) as connection:
         rows = 0
-        for statement in [s for trip in (d.threads_of_runs(run_ids), *deletions) for s in trip.statements]:
+        for statement in [s for round_trip in (d.threads_of_runs(run_ids), *deletions) for s in round_trip.statements]:
             scans, read = table_reads(explain(connection, statement))
             assert (statement.name, scans) == (statement.name, [])
             rows += read
@@ -140,9 +142,9 @@ def test_postgres_reads_no_table_where_each_thread_is_a_tenth_of_the_store(
     few_postgres_threads: str, case: str, generic: bool, owner: bool
 ) -> None:
     """The planner thinks that the first of so many is found soon, from the beginning of the table."""
-    trip, _ = trips(PostgresDialect("langgraph_checkpoint"))[case]
+    round_trip, _ = round_trips(PostgresDialect("langgraph_checkpoint"))[case]
     with connected(few_postgres_threads, owner=owner) as connection:
-        for statement in trip.statements:
+        for statement in round_trip.statements:
             scans, rows = table_reads(explain(connection, statement, generic=generic))
             assert case in LARGE_PAGES or scans == []
             assert rows <= 30_000
@@ -212,10 +214,10 @@ def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_th
 
 @pytest.mark.parametrize("checkpoint_id", ["000050", "000100"])
 def test_postgres_forks_by_index(postgres_store: str, checkpoint_id: str) -> None:
-    trip = PostgresDialect("langgraph_checkpoint").fork_thread(Fork("t7", "new", checkpoint_id, NO_METADATA))
+    round_trip = PostgresDialect("langgraph_checkpoint").fork_thread(Fork("t7", "new", checkpoint_id, NO_METADATA))
     with psycopg.connect(postgres_store) as connection:
         rows = 0
-        for statement in trip.statements:
+        for statement in round_trip.statements:
             scans, read = table_reads(explain(connection, statement))
             assert (statement.name, scans) == (statement.name, [])
             rows += read
@@ -256,9 +258,9 @@ def test_sqlite_reads_by_index(
     """With statistics it may also read a whole table for a Bloom filter first."""
     path = sqlite_store_with_statistics if statistics else sqlite_store
     d = SqliteDialect(str(path))
-    trip = trips(d)[case][0] if case in CASES else maintenance(d)[case]
+    round_trip = round_trips(d)[case][0] if case in CASES else maintenance(d)[case]
     with sqlite3.connect(path) as connection:
-        for statement in trip.statements:
+        for statement in round_trip.statements:
             details = sqlite_plan(connection, statement)
             scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
             scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_doomed" not in text]
@@ -272,7 +274,7 @@ def test_sqlite_reads_by_index(
 def test_sqlite_finds_threads_by_a_searchable_key(
     sqlite_store: Path, sqlite_store_with_statistics: Path, case: str, statistics: bool
 ) -> None:
-    (statement,) = trips(SqliteDialect(""))[case][0].statements
+    (statement,) = round_trips(SqliteDialect(""))[case][0].statements
     with sqlite3.connect(sqlite_store_with_statistics if statistics else sqlite_store) as connection:
         details = sqlite_plan(connection, statement)
     connection.close()
@@ -284,7 +286,7 @@ def test_sqlite_plans_do_not_depend_on_statistics(
     sqlite_store: Path, sqlite_store_with_statistics: Path, case: str
 ) -> None:
     d = SqliteDialect("")
-    for statement in (trips(d)[case][0] if case in CASES else maintenance(d)[case]).statements:
+    for statement in (round_trips(d)[case][0] if case in CASES else maintenance(d)[case]).statements:
         plans = []
         for path in (sqlite_store, sqlite_store_with_statistics):
             with sqlite3.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""Calls of a saver: what is called, how it is done in both colours, and what is kept of its answer."""
+"""Calls of a saver: what is called, how it is done sync and async, and what is kept of its answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Leases = MutableMapping[str, Lease]
 
 
 def do(saver: CheckpointSaver, call: Call, leases: Leases) -> Answer:
-    """Make a call in the sync colour."""
+    """Make a call sync."""
     found: Any
     try:
         if call.name == "claim":
@@ -97,7 +97,7 @@ def do(saver: CheckpointSaver, call: Call, leases: Leases) -> Answer:
 
 
 async def ado(saver: CheckpointSaver, call: Call, leases: Leases) -> Answer:
-    """Make a call in the async colour."""
+    """Make a call async."""
     found: Any
     try:
         if call.name == "claim":
@@ -147,8 +147,8 @@ def record_of(found: Any) -> Any:
         part = found.config["configurable"]
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         return exact([part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"], parent, found.metadata])
-    place = [found.thread_id, found.checkpoint_ns, found.checkpoint_id, found.parent_id]
-    return exact([*place, dict(found.metadata)])
+    location = [found.thread_id, found.checkpoint_ns, found.checkpoint_id, found.parent_id]
+    return exact([*location, dict(found.metadata)])
 
 
 def retention(keep_last: int | None = None, *, older_than: bool = False) -> Retention:

@@ -130,8 +130,8 @@ class Model:
             return []
         if id(call) not in self._orphans:
             self._keep.append(part)
-            place = {name: each for name, each in call.args[0]["configurable"].items() if name != "checkpoint_id"}
-            self._orphans[id(call)] = replace(call, args=({"configurable": place}, *call.args[1:]))
+            location = {name: each for name, each in call.args[0]["configurable"].items() if name != "checkpoint_id"}
+            self._orphans[id(call)] = replace(call, args=({"configurable": location}, *call.args[1:]))
         return [part._replace(call=self._orphans[id(call)])]
 
     def outcomes(self, state: State, part: Part, answer: Answer) -> Sequence[State]:
@@ -234,8 +234,8 @@ class Model:
             content = self._contents[number]
             for checkpoint_ns, checkpoint_id, row in content.storage:
                 oracle.storage[thread_id][checkpoint_ns][checkpoint_id] = row
-            for place, slots in content.writes:
-                oracle.writes[place] = dict(slots)
+            for location, slots in content.writes:
+                oracle.writes[location] = dict(slots)
             oracle.wrote.update(dict(content.wrote))
             oracle.blobs.update(dict(content.blobs))
             oracle.own.update(dict(content.own))

@@ -100,18 +100,18 @@ def story(thread_id: str, first: int, *, delta: bool) -> Iterator[Call]:
     """Five checkpoints with a large value that the third replaces, one in parts that grows, and a memory."""
     parts: dict[str, Any] = {}
     for number in range(first, first + 5):
-        place = number - first
-        blob = first if place < 2 else first + 2
-        parts = {"parts": [*PARTS, *map(str, range(place))]}
+        location = number - first
+        blob = first if location < 2 else first + 2
+        parts = {"parts": [*PARTS, *map(str, range(location))]}
         values = {"small": number, "blob": [BLOB, blob], **parts}
-        if delta and place == 0:
+        if delta and location == 0:
             values[LOG] = _DeltaSnapshot([number])
         new = ["small", "parts", *(["blob"] if number == blob else [])]
         yield put(
-            thread_id, number, parent=number - 1 if place else None, values=values, new=new,
-            versions={"blob": blob}, run_id="old" if place < 3 else "new", delta=delta,
+            thread_id, number, parent=number - 1 if location else None, values=values, new=new,
+            versions={"blob": blob}, run_id="old" if location < 3 else "new", delta=delta,
         )  # fmt: skip
-        yield written(thread_id, number, [number], "old" if place < 3 else "new")
+        yield written(thread_id, number, [number], "old" if location < 3 else "new")
     for number in (first + 5, first + 6):
         values = {"blob": [BLOB, number]}
         parent = None if number == first + 5 else first + 5
@@ -433,11 +433,11 @@ def bench(dsn: str, template: str | None = None) -> Iterator[Bench]:
 def main() -> int:
     """Play all pairs; returns how many are wrong."""
     wrong = {}
-    with running_postgres() as dsn, bench(dsn) as place:
+    with running_postgres() as dsn, bench(dsn) as location:
         print("held | meanwhile | from: waited, verdict")
         for first, second in PAIRS:
             for begun in beginnings(first, second):
-                played = place.play(first, second, begun)
+                played = location.play(first, second, begun)
                 print(f"{first} | {second} | {begun}: {'waited' if played.waited else '-'}, {played.verdict.name}")
                 if played.problem:
                     wrong[first, second, begun] = played.problem

@@ -36,13 +36,13 @@ class Caller:
     Attributes:
         name: Who it is.
         process: In which process.
-        colour: Whether it is an OS thread or a task of an event loop.
+        api: Whether it is an OS thread or a task of an event loop.
         calls: What it calls.
     """
 
     name: str
     process: int
-    colour: str
+    api: str
     calls: Sequence[Call]
 
 
@@ -170,9 +170,9 @@ class Plan:
         callers = []
         names = self._names(number, exported is not None)
         for index in range(number):
-            process, colour = processes[index % len(processes)]
+            process, api = processes[index % len(processes)]
             calls = list(self._calls(f"{index}", next(names)))
-            callers.append(Caller(f"{index}", process, colour, calls))
+            callers.append(Caller(f"{index}", process, api, calls))
         return Round(self._number, setup, callers, self.threads, self._chance(0.7), exported)
 
     # Who calls what
@@ -430,7 +430,7 @@ class Plan:
 
 def ids_of(calls: Sequence[Call], threads: Sequence[str]) -> list[Key]:
     """Every checkpoint that may be there in the end, in any thread: copies have the ids of what they were made of."""
-    places = {
+    locations = {
         (call.args[0]["configurable"]["checkpoint_ns"], call.args[1]["id"]) for call in calls if call.name == "put"
     }
-    return [Key(thread_id, *place) for thread_id in threads for place in sorted(places)]
+    return [Key(thread_id, *location) for thread_id in threads for location in sorted(locations)]

@@ -15,26 +15,26 @@ from tests.races.pairs import NAMING, OPERATIONS, PAIRS, Bench, beginnings, benc
 
 
 @pytest.fixture(scope="module")
-def place(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
+def location(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
     with bench(postgres_dsn, postgres_template) as made:
         yield made
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=map(" + ".join, PAIRS))
-def test_of_two_that_meet_one_comes_first(place: Bench, first: str, second: str) -> None:
-    problems = [place.play(first, second, begun).problem for begun in beginnings(first, second)]
+def test_of_two_that_meet_one_comes_first(location: Bench, first: str, second: str) -> None:
+    problems = [location.play(first, second, begun).problem for begun in beginnings(first, second)]
     assert not any(problems), "\n".join(filter(None, problems))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_row_may_come_before_each_statement(place: Bench, name: str) -> None:
+def test_a_row_may_come_before_each_statement(location: Bench, name: str) -> None:
     """What waits for nobody comes first or second as a whole, too, though it may be seen late."""
     problems = []
     for begun in beginnings(name, name):
         kinds = ["newest"] if begun == "delta" else ["newest", "between", *(["named"] if name in NAMING else [])]
         for which in kinds:
             for before in count():
-                played = place.play_with_row(name, begun, before, which)
+                played = location.play_with_row(name, begun, before, which)
                 if played is None:
                     assert before > 3  # The operation was played.
                     break

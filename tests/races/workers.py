@@ -54,8 +54,8 @@ class _Worker:
 
     def run(self, callers: Sequence[Caller], begin: int) -> list[Done]:
         """Make the calls of some callers at once; `begin` is when, by the monotonic clock in ns."""
-        tasks = [caller for caller in callers if caller.colour == "async"]
-        others = [caller for caller in callers if caller.colour == "sync"]
+        tasks = [caller for caller in callers if caller.api == "async"]
+        others = [caller for caller in callers if caller.api == "sync"]
         running = [self._workers.submit(self._make, caller, begin) for caller in others]
         found = self._loop.run_until_complete(self._amake_all(tasks, begin)) if tasks else []
         return [done for each in (*found, *(future.result() for future in running)) for done in each]

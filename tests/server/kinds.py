@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 class Order(BaseModel):
     name: str
     points: list[Point]
-    colour: Colour = Colour.RED
+    api: Colour = Colour.RED
 
 
 KINDS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 from langgraph_checkpoint_custom import settings
 from tests.behaviour.helpers import config, get, put
 from tests.server.processes import CONFIG, ROOT
-from tests.stores import Face
+from tests.stores import Client
 
 DOCUMENT = (ROOT / "docs" / "agent-server.md").read_text("utf-8")
 CODE = Path(settings.__file__).read_text("utf-8")
@@ -41,6 +41,6 @@ async def test_the_saver_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.M
     exec(block("python"), made)
     async with made["checkpointer"]() as saver, made["checkpointer"]() as other:
         assert saver is other
-        await put(Face(saver, "async"), "1")
-        assert (await get(Face(other, "async"), config())).checkpoint["id"] == "1"
+        await put(Client(saver, "async"), "1")
+        assert (await get(Client(other, "async"), config())).checkpoint["id"] == "1"
     await made["saver"].aclose()

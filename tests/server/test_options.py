@@ -13,7 +13,7 @@ from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, SqliteSa
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config, get, metadata, put
 from tests.server.kinds import Order, Point
-from tests.stores import Face
+from tests.stores import Client
 
 KEY, OTHER_KEY = "k3y-" * 8, "0ther-k3y-0ther-"
 PG = {"CHECKPOINT_URL": "postgresql://localhost/nowhere"}
@@ -53,12 +53,12 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
         CHECKPOINT_PREPARE="False",
         CHECKPOINT_CONCURRENT_WRITERS="reject",
         CHECKPOINT_ON_UNREADABLE="raw",
-        CHECKPOINT_CLEAR_METADATA="user, topic",
+        CHECKPOINT_PLAINTEXT_METADATA="user, topic",
         CHECKPOINT_COMPRESS="false",
     )
     async with checkpointer() as found:
         saver: Any = found
-        assert saver._dialect.place == "schema 'of an agent'"
+        assert saver._dialect.location == "schema 'of an agent'"
         pools = saver._driver._connections
         sizes = {name: pools._options[name] for name in ("min_size", "max_size", "timeout")}
         assert sizes == {"min_size": 0, "max_size": 3, "timeout": 4.0}
@@ -92,7 +92,10 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
             {"CHECKPOINT_CONCURRENT_WRITERS": "maybe"},
             "CHECKPOINT_CONCURRENT_WRITERS is one of allow, reject, not",
         ),
-        ({"CHECKPOINT_CLEAR_METADATA": "user,,topic"}, "CHECKPOINT_CLEAR_METADATA is a list of names with commas"),
+        (
+            {"CHECKPOINT_PLAINTEXT_METADATA": "user,,topic"},
+            "CHECKPOINT_PLAINTEXT_METADATA is a list of names with commas",
+        ),
         ({"CHECKPOINT_ALLOW": "app.Plan"}, "everything is allowed without CHECKPOINT_STRICT=true"),
         ({"CHECKPOINT_STRICT": "true", "CHECKPOINT_ALLOW": "Plan"}, "such as my_app.state.Plan, and 'Plan' is none"),
         ({KEYS: ""}, f"{KEYS} is a list of names with commas between them, and one of them is empty"),
@@ -125,12 +128,12 @@ async def test_strict_reads_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> 
     say(monkeypatch, CHECKPOINT_STRICT="true")
     allowed = "tests.server.kinds.Point, tests.server.kinds.Colour"
     async with checkpointer() as saver:
-        await put(Face(saver, "async"), "1", values={"point": Point(1.0)})
+        await put(Client(saver, "async"), "1", values={"point": Point(1.0)})
         with pytest.raises(CorruptCheckpoint, match="Point"):
             await saver.aget_tuple(config())
     say(monkeypatch, CHECKPOINT_ALLOW=allowed)
     async with checkpointer() as saver:
-        found = await get(Face(saver, "async"), config())
+        found = await get(Client(saver, "async"), config())
         assert found.checkpoint["channel_values"] == {"point": Point(1.0)}
 
 
@@ -141,12 +144,12 @@ def text_of(checkpoint_id: str) -> str:
 async def stored(checkpoint_id: str) -> None:
     text = text_of(checkpoint_id)
     async with checkpointer() as saver:
-        await put(Face(saver, "async"), checkpoint_id, values={"channel": [text]}, meta=metadata(mine=text))
+        await put(Client(saver, "async"), checkpoint_id, values={"channel": [text]}, meta=metadata(mine=text))
 
 
 async def read(checkpoint_id: str) -> Any:
     async with checkpointer() as saver:
-        return (await get(Face(saver, "async"), config(checkpoint_id=checkpoint_id))).checkpoint["channel_values"]
+        return (await get(Client(saver, "async"), config(checkpoint_id=checkpoint_id))).checkpoint["channel_values"]
 
 
 def in_the_files(checkpoint_id: str) -> bool:
@@ -192,13 +195,13 @@ async def test_strict_and_keys_go_together(monkeypatch: pytest.MonkeyPatch) -> N
     order = Order(name="first", points=[])
     say(monkeypatch, CHECKPOINT_STRICT="true", LANGGRAPH_AES_KEY=KEY)
     async with checkpointer() as saver:
-        face = Face(saver, "async")
-        await put(face, "1", values={"order": order})
+        client = Client(saver, "async")
+        await put(client, "1", values={"order": order})
         with pytest.raises(CorruptCheckpoint, match="is not allowed to be read"):
-            await get(face, config())
+            await get(client, config())
     say(monkeypatch, CHECKPOINT_ALLOW="tests.server.kinds.Order,tests.server.kinds.Colour")
     async with checkpointer() as saver:
-        assert (await get(Face(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
+        assert (await get(Client(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
 
 
 async def test_no_key_can_be_seen_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from tests.soak.graph import between_rounds, build, expected, plain
 from tests.soak.worker import Holds, work
 from tests.stores import Store
 
-# Of one colour each; the first half is killed again and again, the others live from beginning to end.
+# Of one api each; the first half is killed again and again, the others live from beginning to end.
 WORKERS = ("sync", "async", "sync", "async")
 # What a process that lives may hold more in the end than when it had warmed up: MB, and threads and files of pools
 # that happen to be larger at that moment.
@@ -85,7 +85,7 @@ def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
     with ExitStack() as stack:
         far, proxy = stack.enter_context(reached(store))
         saver = stack.enter_context(store.open())
-        workers = [Process(work, far, colour, share) for colour, share in zip(WORKERS, shares, strict=True)]
+        workers = [Process(work, far, api, share) for api, share in zip(WORKERS, shares, strict=True)]
         stack.callback(end_all, workers)
         ends, warm = time.monotonic() + seconds, time.monotonic() + seconds / 4
         lasting = range(len(WORKERS) // 2, len(WORKERS))

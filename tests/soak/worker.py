@@ -39,7 +39,7 @@ def holds() -> Holds:
     return Holds(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, threading.active_count(), len(os.listdir("/dev/fd")))
 
 
-def work(connection: Connection, store: Store, colour: str, names: Sequence[str]) -> None:
+def work(connection: Connection, store: Store, api: str, names: Sequence[str]) -> None:
     """Run the graphs until told to "stop"; answers each "holds" before, and at last says what is held after closing."""
     asyncio.run(asyncio.to_thread(build(InMemorySaver()).invoke, {"name": "warm", "round": 1}, anywhere()))
     before = holds()
@@ -54,7 +54,7 @@ def work(connection: Connection, store: Store, colour: str, names: Sequence[str]
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     with store.open() as saver:
-        if colour == "async":
+        if api == "async":
             connection.send(asyncio.run(_play_all(saver, names, stop, errors)))
         else:
             with ThreadPoolExecutor(len(names)) as threads:
@@ -76,16 +76,16 @@ async def _play_all(saver: CheckpointSaver, names: Sequence[str], stop: threadin
     return held
 
 
-async def _play(graph: Any, colour: str, name: str, stop: threading.Event, errors: Counter[str]) -> None:
+async def _play(graph: Any, api: str, name: str, stop: threading.Event, errors: Counter[str]) -> None:
     """Run one graph until the end of the round in which it is told to stop."""
     config = anywhere(name)
     while True:
         try:
-            state = await graph.aget_state(config) if colour == "async" else graph.get_state(config)
+            state = await graph.aget_state(config) if api == "async" else graph.get_state(config)
             if stop.is_set() and between_rounds(state):
                 return
             durability: Durability = random.choice(get_args(Durability))
-            if colour == "async":
+            if api == "async":
                 await graph.ainvoke(next_input(state, name), config, durability=durability)
             else:
                 graph.invoke(next_input(state, name), config, durability=durability)

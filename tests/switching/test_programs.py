@@ -9,19 +9,19 @@ from types import ModuleType
 
 import pytest
 
-from tests.conftest import BACKENDS, COLOURS, made_database
+from tests.conftest import APIS, BACKENDS, made_database
 from tests.switching.loading import module_of, with_one_line_changed
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("[!_]*.py"))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_a_program_for_the_official_saver_prints_the_same_with_one_line_changed(
     program: Path,
     backend: str,
-    colour: str,
+    api: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
@@ -31,7 +31,7 @@ def test_a_program_for_the_official_saver_prints_the_same_with_one_line_changed(
         official = official.replace(".postgres.", ".sqlite.").replace("Postgres", "Sqlite")
     name = f"Async{backend.capitalize()}Saver"
     modules = f"langgraph.checkpoint.{backend}.aio", "langgraph_checkpoint_custom.aio"
-    if colour == "sync":
+    if api == "sync":
         official = without_async(official)
         name = name.removeprefix("Async")
         modules = f"langgraph.checkpoint.{backend}", "langgraph_checkpoint_custom"

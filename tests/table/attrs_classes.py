@@ -9,7 +9,7 @@ import attrs
 
 
 @attrs.define
-class Place:
+class Location:
     x: Any
     y: Any = None
 

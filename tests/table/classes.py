@@ -185,7 +185,7 @@ class Failure(Exception):
 
 class Outside:
     @dataclass
-    class Place:
+    class Location:
         x: int
 
     class Model(BaseModel):
@@ -268,7 +268,7 @@ class Typed(BaseModel):
     url: HttpUrl
     price: Decimal
     at: datetime | date
-    colour: Colour = Colour.RED
+    api: Colour = Colour.RED
     password: SecretStr = SecretStr("")
     key: SecretBytes = SecretBytes(b"")
     raw: bytes = b""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Place(msgspec.Struct):
+class Location(msgspec.Struct):
     x: Any
     y: Any = None
 

@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
     read_thread,
     stored,
 )
-from langgraph_checkpoint_custom.adapters.desk import Desk, Make, attempt
+from langgraph_checkpoint_custom.adapters.runner import Make, OperationRunner, attempt
 from langgraph_checkpoint_custom.errors import ConfigError, Contention, CorruptCheckpoint
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
@@ -51,7 +51,7 @@ class CubeLoopCheckpointer:
     """
 
     def __init__(self, saver: CheckpointSaver) -> None:
-        self._desk = Desk(saver)
+        self._runner = OperationRunner(saver)
 
     async def __aenter__(self) -> Self:
         return self
@@ -217,7 +217,7 @@ class CubeLoopCheckpointer:
     async def _do(self, make: Make[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do an operation; its errors become the framework's where that has one."""
         try:
-            return await self._desk.arun(make, *args, **kwargs)
+            return await self._runner.arun(make, *args, **kwargs)
         except Contention as error:
             raise exceptions.CheckpointerLockTimeoutError(str(error)) from error
         except CorruptCheckpoint as error:
@@ -229,12 +229,12 @@ class CubeLoopCheckpointer:
 
 def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
     messages = []
-    for place, entry in enumerate(entries):
+    for location, entry in enumerate(entries):
         try:
             # Not `validate_json`, which takes a dict in a tool's details for a model without fields.
             messages.append(_MESSAGE.validate_python(_read(entry["message"])))
         except ValueError as error:
-            raise corrupt(thread_id, f"message {place}", error) from error
+            raise corrupt(thread_id, f"message {location}", error) from error
     return messages
 
 

@@ -45,7 +45,7 @@ from langgraph_checkpoint_custom.adapters.cubeloop.operations import (
     fork_thread,
     stored,
 )
-from langgraph_checkpoint_custom.adapters.desk import Desk, attempt
+from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from tests.behaviour.helpers import Database
 from tests.conftest import needs_error_codes
 from tests.stores import Store
@@ -216,8 +216,8 @@ async def test_answers_are_of_a_run(checkpointer: Checkpointer) -> None:
     await checkpointer.save_hitl_answer("another", "a", "of another thread", run_id="run")
 
     async def answers() -> list[Any]:
-        places = [("thread", "a", "run"), ("thread", "b", "run"), ("thread", "a", None), ("another", "a", "run")]
-        return [await checkpointer.load_hitl_answer(thread, name, run_id=run_id) for thread, name, run_id in places]
+        locations = [("thread", "a", "run"), ("thread", "b", "run"), ("thread", "a", None), ("another", "a", "run")]
+        return [await checkpointer.load_hitl_answer(thread, name, run_id=run_id) for thread, name, run_id in locations]
 
     given = {"decision": "deny", "edited_args": None, "reason": "no"}
     assert await answers() == [given, ["x", {"y": 2**70}], "of no run", "of another thread"]
@@ -312,17 +312,17 @@ async def test_nothing_is_forked_onto_a_thread(checkpointer: Checkpointer) -> No
 async def test_nothing_is_lost_between_tasks(checkpointer: Checkpointer) -> None:
     changes: list[Coroutine[Any, Any, None]] = []
     for number in range(25):
-        changes.append(checkpointer.append("thread", [user(f"{number} {place}") for place in range(3)]))
+        changes.append(checkpointer.append("thread", [user(f"{number} {location}") for location in range(3)]))
         changes.append(checkpointer.save_extra("thread", {f"{number}": number}))
     await asyncio.gather(*changes)
     found = await loaded(checkpointer)
     assert found.extra == {f"{number}": number for number in range(25)}
     batches = [tuple(texts(found.messages)[start : start + 3]) for start in range(0, 75, 3)]
-    assert sorted(batches) == sorted(tuple(f"{number} {place}" for place in range(3)) for number in range(25))
+    assert sorted(batches) == sorted(tuple(f"{number} {location}" for location in range(3)) for number in range(25))
 
 
 async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    desk, checkpointer = Desk(saver), CubeLoopCheckpointer(saver)
+    desk, checkpointer = OperationRunner(saver), CubeLoopCheckpointer(saver)
     thread_id, entries = stored("thread"), [{"run": None, "message": user("a").model_dump_json()}]
     await checkpointer.claim_run("thread", "run")
     for first in (True, False):
@@ -341,7 +341,7 @@ async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSave
 
 
 async def test_old_versions_go_and_nothing_else(saver: CheckpointSaver) -> None:
-    checkpointer, desk, thread_id = CubeLoopCheckpointer(saver), Desk(saver), stored("thread")
+    checkpointer, desk, thread_id = CubeLoopCheckpointer(saver), OperationRunner(saver), stored("thread")
     await run(checkpointer, "run")
     await checkpointer.append("thread", MESSAGES[:1])
     early = attempt()
@@ -420,10 +420,10 @@ async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver)
     assert (caught.value.thread_id, caught.value.row_ref) == ("thread", "message 1")
     assert isinstance(caught.value.__cause__, ValueError)
     pending = {"question": "a", "run": None, "request": "{}"}
-    await Desk(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"pending": pending})
+    await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"pending": pending})
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the pending request"):
         await checkpointer.load_pending("thread")
-    await Desk(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
+    await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are gone"):
         await checkpointer.load("thread")
 

@@ -31,7 +31,9 @@ async def cuts(checkpointer: CubeLoopCheckpointer, proxy: FaultyProxy, number: i
     """Make the changes that must not be made twice, each with a cut; returns in how many there was one."""
     thread_id, fork_id = f"thread {number}", f"fork {number}"
     question = HitlRequest(question_id="q", thread_id=None, payload=ConfirmRequest(prompt="?"), created_at=0.0)
-    messages: list[Message] = [UserMessage(content=[TextContent(text=f"{place}")], run_id="run") for place in range(4)]
+    messages: list[Message] = [
+        UserMessage(content=[TextContent(text=f"{location}")], run_id="run") for location in range(4)
+    ]
     made = 0
 
     async def cut(change: Coroutine[Any, Any, Any]) -> Any:

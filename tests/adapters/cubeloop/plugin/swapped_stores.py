@@ -57,11 +57,11 @@ class Memory(CubeLoopCheckpointer):
     @property
     def _runs(self) -> dict[str, dict[str, Run]]:
         """The runs of the threads that tests look at, as the tables have them."""
-        found = {thread_id: self._desk.run(read_thread, stored(thread_id)) for thread_id in ("t", "src")}
+        found = {thread_id: self._runner.run(read_thread, stored(thread_id)) for thread_id in ("t", "src")}
         return {
             thread_id: {
                 **dict.fromkeys(channels.get("claimed", ()), Run()),
-                **{run_id: Run(place, place) for place, run_id in enumerate(channels.get("completed", ()), 1)},
+                **{run_id: Run(location, location) for location, run_id in enumerate(channels.get("completed", ()), 1)},
             }
             for thread_id, channels in found.items()
         }

@@ -21,8 +21,8 @@ T = TypeVar("T")
 Make = Callable[Concatenate[SqlDialect, Values, P], Operation[T]]
 
 
-class Desk:
-    """Runs operations in both colours; what it is of stays the caller's to close."""
+class OperationRunner:
+    """Runs operations sync and async; what it is of stays the caller's to close."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
         if not isinstance(saver, CheckpointSaver):
