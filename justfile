@@ -7,7 +7,7 @@ default:
 install:
     python -m pip install -e '.[dev]'
 
-# All tests, on SQLite and on the PostgreSQL of the dev extra (or the one in CHECKPOINT_TEST_DSN).
+# The tests, on SQLite and on the PostgreSQL of the dev extra (or the one in CHECKPOINT_TEST_DSN); `--full` for all.
 test *args:
     python -m pytest {{args}}
 

@@ -66,14 +66,14 @@ def report(about: dict[str, Any], results: Sequence[Result]) -> str:
         lines += [
             f"## {database}",
             "",
-            "| case | api | ours | best official | floor | to official | to floor | target | |",
+            "| case | API | ours | best official | floor | to official | to floor | target | |",
             "|---|---|--:|--:|--:|--:|--:|--:|---|",
             *map(_summary, chosen),
             "",
         ]
     lines += ["## Every contestant", ""]
     lines += [
-        "| case | database | api | contestant | median | p99 | samples | more |",
+        "| case | database | API | contestant | median | p99 | samples | more |",
         "|---|---|---|---|--:|--:|--:|---|",
     ]
     lines += [_detail(result, each) for result in results for each in result.figures]

