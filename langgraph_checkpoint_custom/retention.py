@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
+from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Driver, Operation, follow
+from langgraph_checkpoint_custom.engine.operation import Operation, follow
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, ThreadBusy
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, flag
@@ -197,14 +198,11 @@ class _Stopped(Exception):
     """Ends a sweep whose saver is being closed."""
 
 
-class Store(Protocol):
+class HasBackend(Protocol):
     """The saver that is swept."""
 
-    _driver: Driver
-    _dialect: SqlDialect
-
     @property
-    def _codec(self) -> Values: ...
+    def backend(self) -> Backend: ...
 
 
 class Sweeper:
@@ -215,7 +213,7 @@ class Sweeper:
     It does not keep its saver alive. A forked process has no such thread, and does not sweep.
     """
 
-    def __init__(self, saver: Store, keep: Retention) -> None:
+    def __init__(self, saver: HasBackend, keep: Retention) -> None:
         self._saver = weakref.ref(saver)
         self._keep = keep
         self._stopped = threading.Event()
@@ -234,7 +232,7 @@ class Sweeper:
             if saver is None:
                 return
             try:
-                self._sweep(saver._driver, saver._dialect, saver._codec)
+                self._sweep(saver.backend)
             except ThreadBusy:
                 continue  # Another process does it.
             except CheckpointError as error:
@@ -243,7 +241,8 @@ class Sweeper:
             finally:
                 del saver
 
-    def _sweep(self, driver: Driver, d: SqlDialect, codec: Values) -> None:
+    def _sweep(self, backend: Backend) -> None:
+        d, driver, codec = backend
         token = secrets.token_hex(16)
         ttl_seconds = max(TURN, self._keep.every / 2)
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))

@@ -28,6 +28,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
+from langgraph_checkpoint_custom.backend import Backend
 from langgraph_checkpoint_custom.encoding.encode import (
     Encoded,
     encode_checkpoint,
@@ -212,6 +213,11 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         if self._given is None:
             raise AttributeError
         return self._given
+
+    @property
+    def backend(self) -> Backend:
+        """What operations run on, for what is built on a saver."""
+        return Backend(self._dialect, self._driver, self._codec)
 
     if not TYPE_CHECKING:  # With it, type checkers would accept every name.
 

@@ -34,11 +34,13 @@ class OperationRunner:
 
     def run(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Do an operation here."""
-        return self._saver._driver.run(make(self._saver._dialect, self._saver._codec, *args, **kwargs))
+        dialect, driver, values = self._saver.backend
+        return driver.run(make(dialect, values, *args, **kwargs))
 
     async def arun(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Do an operation in this event loop."""
-        return await self._saver._driver.arun(make(self._saver._dialect, self._saver._codec, *args, **kwargs))
+        dialect, driver, values = self._saver.backend
+        return await driver.arun(make(dialect, values, *args, **kwargs))
 
 
 def attempt() -> Attempt[Any]:

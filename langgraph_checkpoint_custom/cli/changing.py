@@ -108,7 +108,7 @@ def prune(
     """
     _on_threads(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
-        lambda saver, one: prune_thread(saver._dialect, one, keep),
+        lambda saver, one: prune_thread(saver.backend.dialect, one, keep),
         "Delete the history of {}?",
         but=KIND_MARK,
     )
@@ -128,7 +128,7 @@ def delete(
     """Delete everything of threads."""
     _on_threads(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
-        lambda saver, one: delete_thread(saver._dialect, one),
+        lambda saver, one: delete_thread(saver.backend.dialect, one),
         "Delete {} for good?",
     )
 
@@ -148,7 +148,7 @@ def rollback(
     check_kind("rollback", key.thread_id)
     _on_threads(
         _Asked([thread], False, dry_run, yes, url, tenant, False, as_json),
-        lambda saver, one: rollback_thread(saver._dialect, key),
+        lambda saver, one: rollback_thread(saver.backend.dialect, key),
         f"Delete all that came behind checkpoint {checkpoint} of {{}}?",
     )
 
@@ -204,7 +204,7 @@ def _on_threads(
         done = 0
         with progress("threads", total) as report:
             for done, (own, one) in enumerate(found(), 1):
-                own._driver.run(operation(own, thread_text(one)))
+                own.backend.driver.run(operation(own, thread_text(one)))
                 report(done, "work")
     _done({"threads": done}, f"Done with {counted(done, 'thread')}.", asked.as_json)
 
@@ -218,7 +218,7 @@ class _Thread(NamedTuple):
     @property
     def tenant(self) -> str | None:
         """Whose it is."""
-        return self.saver._dialect._tenant or None
+        return self.saver.backend.dialect.tenant or None
 
 
 def _rehearse(
@@ -232,7 +232,9 @@ def _rehearse(
         for number, one in enumerate(threads, 1):
             thread_id = thread_text(one.thread_id)
             try:
-                one.saver._driver.run(dry_run_of(one.saver._dialect, thread_id, operation(one.saver, thread_id)))
+                one.saver.backend.driver.run(
+                    dry_run_of(one.saver.backend.dialect, thread_id, operation(one.saver, thread_id))
+                )
             except DryRunResult as told:
                 sizes.append((one.tenant, told.before, told.after))
             report(number, "dry run")
@@ -259,7 +261,7 @@ def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
     from langgraph_checkpoint_custom.operations.export_rows import next_thread
 
     thread_id: str | None = ""
-    while (thread_id := saver._driver.run(next_thread(saver._dialect, thread_id or ""))) is not None:
+    while (thread_id := saver.backend.driver.run(next_thread(saver.backend.dialect, thread_id or ""))) is not None:
         yield thread_id
 
 
@@ -270,7 +272,7 @@ def _named(threads: list[str], number: int) -> str:
 def _must_be_there(saver: CheckpointSaver, thread: str) -> None:
     """Whatever there is of it: writes can be left without a checkpoint."""
     thread_id = thread_text(thread)
-    if not any(saver._driver.run(sizes_of_threads(saver._dialect, [thread_id]))[thread_id][1:]):
+    if not any(saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [thread_id]))[thread_id][1:]):
         raise CheckpointNotFound(f"there is no thread {thread!r}")
 
 

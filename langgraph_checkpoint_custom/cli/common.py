@@ -120,7 +120,7 @@ def must_exist(url: str) -> None:
 def must_have_tables(saver: CheckpointSaver) -> None:
     """Refuse a database without tables of ours: on SQLite to look would make them, in the file of another program."""
     with suppress(SchemaOutdated):  # Those are made current by whatever comes, or it says so.
-        saver._driver.look(check_schema(saver._dialect))
+        saver.backend.driver.look(check_schema(saver.backend.dialect))
 
 
 def whether_all(tenant: str | None, no_tenants: bool) -> bool:
@@ -134,7 +134,7 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
     """Say whose threads are not among those that a command is about, and that a tenant has none."""
     from langgraph_checkpoint_custom.cli.output import counted, note
 
-    if tenant is not None and saver._driver.run(next_thread(saver._dialect, "")) is None:
+    if tenant is not None and saver.backend.driver.run(next_thread(saver.backend.dialect, "")) is None:
         note(f"tenant {tenant!r} has no threads")
     if tenant is None and not are_in and (names := saver.tenants()):
         named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
@@ -163,7 +163,7 @@ def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
     """The rows of all tables, for a bar."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 
-    found = (own._driver.run(sizes_of_store(own._dialect, 1)) for own in everybody(saver, tenants))
+    found = (own.backend.driver.run(sizes_of_store(own.backend.dialect, 1)) for own in everybody(saver, tenants))
     return sum(one.rows for store in found for one in store.tables)
 
 

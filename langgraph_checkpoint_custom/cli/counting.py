@@ -43,10 +43,10 @@ def stats(
     with opened(url, tenant) as saver:
         if thread is None:
             mention_tenants(saver, tenant)
-            store = saver._driver.run(sizes_of_store(saver._dialect, limit))
+            store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit))
             _tell_store(store) if as_json else _show_store(store)
         else:
-            found = saver._driver.run(sizes_of_thread(saver._dialect, thread_text(thread), limit))
+            found = saver.backend.driver.run(sizes_of_thread(saver.backend.dialect, thread_text(thread), limit))
             _tell_thread(thread, found) if as_json else _show_thread(found)
 
 

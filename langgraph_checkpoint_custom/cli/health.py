@@ -35,19 +35,19 @@ def doctor(
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
     with opened(url, tenant, may_be_anothers=True) as saver:
-        shape = saver._driver.look(verify(saver._dialect))
+        shape = saver.backend.driver.look(verify(saver.backend.dialect))
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)
         if fix and not dry_run:
             confirm("Delete values, parts and labels that are nobody's?", yes=yes)
         fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
-        room = saver._driver.run(bloat(saver._dialect))
+        room = saver.backend.driver.run(bloat(saver.backend.dialect))
         left = _wrong(shape, counts, fixed)
         mention_tenants(saver, tenant)
     if as_json:
         _tell(shape, counts, examples, room, fixed, ok=not left)
     else:
-        _show(saver._dialect.system, shape, counts, examples, room)
+        _show(saver.backend.dialect.system, shape, counts, examples, room)
         if fix and not dry_run:
             say(f"{counted(fixed, 'row')} deleted.")
         elif any(counts[check.name] for check in CHECKS if check.mended):
@@ -74,7 +74,7 @@ def _look_through(
                 again = False
                 after: Mapping[str, Any] | None = each.first
                 while after is not None:
-                    page = saver._driver.run(look(saver._dialect, each, after))
+                    page = saver.backend.driver.run(look(saver.backend.dialect, each, after))
                     after = page.after
                     if first:
                         done += page.rows
@@ -86,7 +86,7 @@ def _look_through(
                         if len(examples.setdefault(one.check, [])) < EXAMPLES:
                             examples[one.check].append(one)
                     if fix and mended:
-                        went = saver._driver.run(repair(saver._dialect, mended))
+                        went = saver.backend.driver.run(repair(saver.backend.dialect, mended))
                         fixed += went
                         again = again or (went > 0 and any(one.check == "value of nobody" for one in mended))
                 first = False

@@ -200,7 +200,7 @@ def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
 
     settings = settings_of(os.environ, source)
     with open_saver(source, **dict(settings.options)) as saver:
-        ours = saver._driver.look(verify(saver._dialect)).version is not None and source != target_url
+        ours = saver.backend.driver.look(verify(saver.backend.dialect)).version is not None and source != target_url
     try:
         with open_official(source, JsonPlusSerializer()):
             official = True

@@ -76,7 +76,7 @@ def threads(
         started = time.monotonic()
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
-        sizes = saver._driver.run(sizes_of_threads(saver._dialect, [one.thread_id for one in found]))
+        sizes = saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [one.thread_id for one in found]))
         mention_tenants(saver, tenant)
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
@@ -118,7 +118,7 @@ def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
     from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
     keys = searchable_keys(list(wanted))
-    if saver._driver.run(missing_searchable(saver._dialect, keys)) != keys:
+    if saver.backend.driver.run(missing_searchable(saver.backend.dialect, keys)) != keys:
         return None
     ways = " or ".join(f"--searchable {_quoted(key)}" for key in keys)
     return f"All threads were looked at; an index finds those few at once: setup {ways}"
@@ -384,7 +384,7 @@ def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counte
         for each in TABLES:
             after: Any = each.first
             while after is not None:
-                page = saver._driver.run(types_page(saver._dialect, saver._codec, each, after))
+                page = saver.backend.driver.run(types_page(saver.backend.dialect, saver.backend.values, each, after))
                 classes.update(page.classes)
                 unseen.update(page.unseen)
                 rows, after = rows + page.rows, page.after

@@ -74,10 +74,13 @@ def sweep(
                 if op.name == "kept_places" and (thread := op.arguments()["thread_id"]) != last:
                     seen, last = seen + 1, thread  # One that is pruned is looked at again.
                     report(seen, "dry run" if dry_run else "work")
-                return saver._driver.run(op)
+                return saver.backend.driver.run(op)
 
             done = follow(
-                sweep_operations(saver._dialect, saver._codec, keep, now(), dry_run=dry_run, tenants=tenants), run
+                sweep_operations(
+                    saver.backend.dialect, saver.backend.values, keep, now(), dry_run=dry_run, tenants=tenants
+                ),
+                run,
             )
         mention_tenants(saver, tenant, are_in=tenants)
     if as_json:

@@ -51,14 +51,14 @@ def setup(
     with opened(url, may_be_new=partitions is None, may_be_anothers=True, schema=schema) as saver:
         if partitions is None:
             saver.setup(searchable=searchable or ())
-        elif saver._dialect.system == "postgresql":
+        elif saver.backend.dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
             saver.setup(partitions=partitions, searchable=searchable or ())
         else:
             raise ConfigError("--partitions is for PostgreSQL")
-        version = len(saver._dialect.migrations)
+        version = len(saver.backend.dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})
     else:
@@ -69,8 +69,8 @@ def setup(
 def verify(url: Url = None, as_json: Json = False) -> None:
     """Compare the tables with those that this package ships, and see what this role may do; changes nothing."""
     with opened(url, may_be_anothers=True) as saver:
-        found = saver._driver.look(verify_tables(saver._dialect))
-        database, location = saver._dialect.system, saver._dialect.location
+        found = saver.backend.driver.look(verify_tables(saver.backend.dialect))
+        database, location = saver.backend.dialect.system, saver.backend.dialect.location
     found = found._replace(privileges=[*found.privileges, *_of_file(given(url))])
     if as_json:
         _tell(found, database)
@@ -166,7 +166,7 @@ def schema(
     # A saver opens nothing until it is used.
     settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
     with open_saver(settings.url, **dict(settings.options)) as saver:
-        d = saver._dialect
+        d = saver.backend.dialect
         version = len(d.migrations)
         sql = script(d, after, searchable_keys(searchable or ()))
     if as_json:

@@ -152,7 +152,7 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
 
 def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
     """Whose threads "all threads" are: those of nobody and of each tenant; of a tenant's saver, that tenant's."""
-    if not flag("tenants", tenants_too) or d._tenant:
+    if not flag("tenants", tenants_too) or d.tenant:
         return [d]
     names = yield tenants(d)
     return [d, *map(d.for_tenant, names)]

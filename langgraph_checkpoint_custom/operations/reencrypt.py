@@ -189,7 +189,7 @@ def _changes(
         except UnreadableValue as error:
             unreadable.append(
                 CorruptCheckpoint(
-                    f"a stored value{f' of tenant {d._tenant!r}' if d._tenant else ''} cannot be read: {error}",
+                    f"a stored value{f' of tenant {d.tenant!r}' if d.tenant else ''} cannot be read: {error}",
                     thread_id=key["thread_id"],
                     checkpoint_ns=key["checkpoint_ns"],
                     checkpoint_id=key.get("checkpoint_id", ""),

@@ -131,7 +131,7 @@ class PostgresDialect(SqlDialect):
         row = encoded.row
         statement = self._later("insert_checkpoint", lambda: _columns(row))
         batchable = Batchable(
-            ("insert_checkpoints", self._tenant),
+            ("insert_checkpoints", self.tenant),
             row[:3],
             len(row.checkpoint) + len(row.metadata),
             row,
@@ -193,7 +193,7 @@ class PostgresDialect(SqlDialect):
             lost = self.statement("select_lost_claim", thread_id=key.thread_id, claim=claim)
             return self._send(statement, lost, locks=self._share(key.thread_id))
         batchable = Batchable(
-            ("insert_writes", self._tenant),
+            ("insert_writes", self.tenant),
             (*key, rows[0].task_id),
             sum(len(row.value) for row in rows),
             (key, rows),
@@ -224,7 +224,7 @@ class PostgresDialect(SqlDialect):
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """One statement, which can be one for many."""
         statement = self._read_one(key)
-        batchable = Batchable((statement.name, self._tenant), None, 0, key, self._select_checkpoints)
+        batchable = Batchable((statement.name, self.tenant), None, 0, key, self._select_checkpoints)
         return self._send(statement, batchable=batchable)
 
     def _select_checkpoints(self, keys: Sequence[Key]) -> Combined:

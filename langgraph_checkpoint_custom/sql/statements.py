@@ -80,7 +80,7 @@ class Statements(ABC):
         self.migrations = migrations
         self.location = location
         self._schema = schema
-        self._tenant = ""
+        self.tenant = ""
         self._enter: Sequence[Statement] = ()
         self._leave: Sequence[Statement] = ()
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
@@ -91,12 +91,12 @@ class Statements(ABC):
     def for_tenant(self, tenant: str) -> Self:
         """The same statements, confined to a tenant's rows."""
         clone = copy(self)
-        clone._tenant = tenant
+        clone.tenant = tenant
         return clone
 
     def stored_thread(self, thread_id: str) -> str:
         """A thread id as the tables have it: a tenant's begins with its name."""
-        return f"{TENANT_MARK}{self._tenant}{TENANT_MARK}{thread_id}" if self._tenant else thread_id
+        return f"{TENANT_MARK}{self.tenant}{TENANT_MARK}{thread_id}" if self.tenant else thread_id
 
     def own_thread_id(self, stored: str) -> str:
         """A thread id as the caller knows it."""
@@ -105,7 +105,7 @@ class Statements(ABC):
     def rows(self, reply: Sequence[Row]) -> list[TupleRow]:
         """The rows of a reply, with the thread ids that the caller knows."""
         rows = map(tuple.__new__, repeat(TupleRow), reply)  # What `_make` does, in C.
-        if not self._tenant:
+        if not self.tenant:
             return list(rows)
         return [row._replace(thread_id=row.thread_id and self.own_thread_id(row.thread_id)) for row in rows]
 
@@ -127,8 +127,8 @@ class Statements(ABC):
 
     def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
         """Parameters with the tenant, and with thread ids as the tables have them."""
-        params["tenant"] = self._tenant
-        if self._tenant:
+        params["tenant"] = self.tenant
+        if self.tenant:
             for name in _THREADS & params.keys():
                 if params[name] is not None:
                     params[name] = self.stored_thread(params[name])

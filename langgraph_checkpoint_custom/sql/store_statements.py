@@ -107,8 +107,8 @@ class StoreStatements(Statements):
         """The stored id of the first thread behind one; of more than one row, the first is meant."""
         # Threads without a tenant are on both sides of those with one.
         behind = chr(ord(TENANT_MARK) + 1)
-        end = f"{TENANT_MARK}{self._tenant}{behind}"
-        ranges = [("", end)] if self._tenant else [("", TENANT_MARK), (behind, AFTER_ALL)]
+        end = f"{TENANT_MARK}{self.tenant}{behind}"
+        ranges = [("", end)] if self.tenant else [("", TENANT_MARK), (behind, AFTER_ALL)]
         bottom = self.stored_thread(after)
         return self._send(
             *(
@@ -120,7 +120,7 @@ class StoreStatements(Statements):
 
     def hides_tenants(self) -> RoundTrip | None:
         """Whether the tables hide the threads of tenants from whoever asks; None if they cannot."""
-        if "hides_tenants" not in self._blocks or self._tenant:
+        if "hides_tenants" not in self._blocks or self.tenant:
             return None
         return self._send(self.statement("hides_tenants", schema=self._schema))
 
@@ -129,8 +129,8 @@ class StoreStatements(Statements):
         behind = chr(ord(TENANT_MARK) + 1)
         start = f"{TENANT_MARK}{after}{behind}" if after else TENANT_MARK
         bottom, top = TENANT_MARK, behind
-        if self._tenant:
-            bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self._tenant}{behind}"
+        if self.tenant:
+            bottom, top = self.stored_thread(""), f"{TENANT_MARK}{self.tenant}{behind}"
         return self._send(self.statement("select_next_thread", after=start, bottom=bottom, top=top))
 
     def export_rows(self, kind: str, thread_id: str, after: Mapping[str, Any], limit: int) -> RoundTrip:

@@ -122,7 +122,7 @@ def export_file(
             size += spool.tell()
             spool.seek(0)
             # The export of a tenant's saver does not name the tenant: its threads may become another's.
-            whose = {} if saver is own else {"tenant": own._dialect._tenant}
+            whose = {} if saver is own else {"tenant": own.backend.dialect.tenant}
             packed.write(_line({"thread": thread_id, **whose}))
             copyfileobj(spool, packed)
             packed.write(_line(end | whose))
@@ -185,7 +185,7 @@ def import_file(
             own = saver.for_tenant(tenant) if tenant else saver
         except ConfigError as error:
             raise lines.broken(lines.number, error) from error
-        if saver._dialect._tenant and tenant not in ("", saver._dialect._tenant):
+        if saver.backend.dialect.tenant and tenant not in ("", saver.backend.dialect.tenant):
             done.problems[_named(thread_id, tenant)] = f"it is of tenant {tenant!r}; import with the saver of none"
             next(line for line in lines if line.startswith(END))
             continue
@@ -234,7 +234,7 @@ def transfer(
     _check_targets(source, target, tenants)
     with SpooledTemporaryFile(SPOOL) as spool:
         for own, thread_id in _threads(source, tenants):
-            tenant = "" if own is source else own._dialect._tenant
+            tenant = "" if own is source else own.backend.dialect.tenant
             to = target.for_tenant(tenant) if tenant else target
             end = _told(own, thread_id, spool)
             try:
@@ -248,7 +248,7 @@ def transfer(
 
 
 def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bool) -> None:
-    if target._dialect._tenant and tenants and not source._dialect._tenant and (names := source.tenants()):
+    if target.backend.dialect.tenant and tenants and not source.backend.dialect.tenant and (names := source.tenants()):
         raise ConfigError(
             f"the source has threads of {len(names)} tenants, and the target is one tenant's; move those of one "
             "(source.for_tenant(…)), or those without one (tenants=False)"
@@ -259,12 +259,12 @@ def _threads(
     saver: CheckpointSaver, tenants: bool, after: tuple[str, str] = ("", "")
 ) -> Iterator[tuple[CheckpointSaver, str]]:
     """The threads after a tenant and thread id, each with the saver of its tenant; without one, the saver."""
-    names = sorted(saver.tenants()) if tenants and not saver._dialect._tenant else []
+    names = sorted(saver.tenants()) if tenants and not saver.backend.dialect.tenant else []
     for name in ["", *names]:
         if name >= after[0]:
             own = saver.for_tenant(name) if name else saver
             thread_id: str | None = after[1] if name == after[0] else ""
-            while (thread_id := own._driver.run(next_thread(own._dialect, thread_id or ""))) is not None:
+            while (thread_id := own.backend.driver.run(next_thread(own.backend.dialect, thread_id or ""))) is not None:
                 yield own, thread_id
 
 
@@ -295,7 +295,7 @@ def _import(
         else:
             raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
         end = _end(thread_id, rows, digest.hexdigest())
-        if line not in (_line(end), _line({**end, "tenant": saver._dialect._tenant})):
+        if line not in (_line(end), _line({**end, "tenant": saver.backend.dialect.tenant})):
             for _ in _rows(spool, broken, number):  # If one of them cannot be read, this names it.
                 pass
             raise BrokenExport(f"the lines of thread {thread_id!r} are not those that were exported")
@@ -310,7 +310,7 @@ def _store(
     rows: Callable[[], Iterator[ImportedRow]],
     replace: bool = False,
 ) -> None:
-    saver._driver.run(import_thread(saver._dialect, thread_id, end["sha256"], rows, replace))
+    saver.backend.driver.run(import_thread(saver.backend.dialect, thread_id, end["sha256"], rows, replace))
 
 
 def _broken_row(number: int, error: Exception) -> BrokenExport:
@@ -358,7 +358,7 @@ def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) 
         if out is not None:
             out.write(line)
 
-    saver._driver.run(export_thread(saver._dialect, thread_id, begin))
+    saver.backend.driver.run(export_thread(saver.backend.dialect, thread_id, begin))
     return _end(thread_id, rows, digest.hexdigest())
 
 

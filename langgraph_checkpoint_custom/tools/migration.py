@@ -112,15 +112,15 @@ def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads
     Raises:
         ConfigError: The source has tenants, whose threads would be left out.
     """
-    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+    if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(source.tenants())
     moved = Moved()
     for thread_id in _thread_ids(source.list(None)) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first(source.list(_thread(thread_id))):
             target.put(*known.put_of(one))
-            for rows in encode_held_writes(target._codec, one.key, one.writes):
-                target._driver.run(put_writes(target._dialect, one.key, rows, None))
+            for rows in encode_held_writes(target.backend.values, one.key, one.writes):
+                target.backend.driver.run(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
     return moved
@@ -130,15 +130,15 @@ async def acopy_from(
     source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None
 ) -> Moved:
     """Async version of `copy_from`."""
-    if threads is None and isinstance(source, CheckpointSaver) and not source._dialect._tenant:
+    if threads is None and isinstance(source, CheckpointSaver) and not source.backend.dialect.tenant:
         _check_tenants(await source.atenants())
     moved = Moved()
     for thread_id in _thread_ids([one async for one in source.alist(None)]) if threads is None else _texts(threads):
         known = _Known()
         for one in _oldest_first([one async for one in source.alist(_thread(thread_id))]):
             await target.aput(*known.put_of(one))
-            for rows in encode_held_writes(target._codec, one.key, one.writes):
-                await target._driver.arun(put_writes(target._dialect, one.key, rows, None))
+            for rows in encode_held_writes(target.backend.values, one.key, one.writes):
+                await target.backend.driver.arun(put_writes(target.backend.dialect, one.key, rows, None))
             moved.count(one)
         moved.threads += 1
     return moved
@@ -292,8 +292,8 @@ class _Move:
         ]
 
     def _put_writes(self, key: Key, writes: Sequence[HeldWrite]) -> None:
-        for rows in encode_held_writes(self._target._codec, key, writes):
-            self._target._driver.run(put_writes(self._target._dialect, key, rows, None))
+        for rows in encode_held_writes(self._target.backend.values, key, writes):
+            self._target.backend.driver.run(put_writes(self._target.backend.dialect, key, rows, None))
         self._moved.writes += len(writes)
 
     def _know_parent(self, known: _Known, one: HeldCheckpoint, ours: _Ours) -> None:
@@ -304,7 +304,7 @@ class _Move:
 
     def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
         can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
-        found = self._target._driver.run(threads_places(self._target._dialect, can_be)) if can_be else []
+        found = self._target.backend.driver.run(threads_places(self._target.backend.dialect, can_be)) if can_be else []
         return {
             thread_id: {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
             for thread_id, rows in zip(can_be, found, strict=True)

@@ -49,6 +49,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
         ),
         (f"{PACKAGE}.otel", {"instrumentation": ("observing.md", "instrumentation()")}),
         (f"{PACKAGE}.lease", {"Lease": ("threads.md", "saver.claim(")}),
+        (f"{PACKAGE}.backend", {"Backend": ("architecture.md", "`saver.backend`")}),
         (f"{PACKAGE}.operations.reencrypt", {"Renewal": ("encryption.md", "saver.reencrypt()")}),
     ],
     "Moving data": [
@@ -141,6 +142,7 @@ METHODS: dict[str, Links] = {
         "close": ("frameworks.md", "saver.close()"),
         "conn": ("switching.md", "`saver.conn`"),
         "stats": ("observing.md", "saver.stats()"),
+        "backend": ("architecture.md", "`saver.backend`"),
     },
     "Storing": {
         "put": ("storage-format.md", "saver.put("),
