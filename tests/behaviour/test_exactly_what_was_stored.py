@@ -83,7 +83,7 @@ class Inner(BaseModel):
 class Model(BaseModel):
     name: str
     inner: list[Inner] = []
-    api: Colour = Colour.RED
+    color: Colour = Colour.RED
     when: datetime | None = None
 
 

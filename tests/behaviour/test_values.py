@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 class Model(BaseModel):
     name: str
     inner: list[Point] = []
-    api: Colour = Colour.RED
+    color: Colour = Colour.RED
 
 
 class StrSubclass(str):

@@ -9,7 +9,7 @@ import attrs
 
 
 @attrs.define
-class Location:
+class Place:
     x: Any
     y: Any = None
 

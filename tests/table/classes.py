@@ -185,7 +185,7 @@ class Failure(Exception):
 
 class Outside:
     @dataclass
-    class Location:
+    class Place:
         x: int
 
     class Model(BaseModel):
@@ -268,7 +268,7 @@ class Typed(BaseModel):
     url: HttpUrl
     price: Decimal
     at: datetime | date
-    api: Colour = Colour.RED
+    color: Colour = Colour.RED
     password: SecretStr = SecretStr("")
     key: SecretBytes = SecretBytes(b"")
     raw: bytes = b""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Location(msgspec.Struct):
+class Place(msgspec.Struct):
     x: Any
     y: Any = None
 

@@ -306,7 +306,7 @@ def data_classes() -> dict[str, Any]:
         "another attribute that is a lock": Indexed("a"),
         "a cached property that was asked for": with_slowly(restored.Normalised("a")),
         "of pydantic, with an alias and a validator": OBJECTS["pydantic dataclass"],
-        "of a class in a class": c.Outside.Location(1),
+        "of a class in a class": c.Outside.Place(1),
         "of a class in a function": Local(1),
         "of `make_dataclass`": Shadowed(1),
         "that contains itself": of_itself(c.Point(1)),
@@ -380,7 +380,7 @@ def models() -> dict[str, Any]:
 def attrs() -> dict[str, Any]:
     a: Any = import_module("tests.table.attrs_classes")
     return {
-        "`define`": a.Location(1, [a.Location(2)]),
+        "`define`": a.Place(1, [a.Place(2)]),
         "`frozen`": a.Fixed(1),
         "a converter": a.Converted("1"),
         "a private attribute": a.Private(1),
@@ -391,7 +391,7 @@ def attrs() -> dict[str, Any]:
 def msgspec() -> dict[str, Any]:
     m: Any = import_module("tests.table.msgspec_classes")
     return {
-        "`Struct`": m.Location(1, [m.Location(2)]),
+        "`Struct`": m.Place(1, [m.Place(2)]),
         "`Struct`, frozen and tagged": m.Fixed(1),
         "`msgspec.Raw`": m.raw(),
     }
