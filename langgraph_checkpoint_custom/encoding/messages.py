@@ -81,8 +81,8 @@ _new = object.__new__
 def made(module: str, name: str, stored: Any, given: Any = "", state: Any = None) -> Any:
     """Create a message or document with these fields, or return None if its class has to create it.
 
-    `given` has the names of the fields that were given. If LangGraph's serializer has stored the object, they are not
-    known, and `given` is the method by which LangGraph creates it; then all fields count as given.
+    `given` has the names of the fields that were given, or None if all were. If LangGraph's serializer has stored the
+    object, they are not known, and `given` is the method by which LangGraph creates it: then all fields count as given.
     """
     known = _PLAIN_MODELS.get((module, name))
     if known is None or type(stored) is not dict or stored.keys() != known.fields:
