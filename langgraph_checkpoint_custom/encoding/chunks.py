@@ -345,8 +345,8 @@ class _Cutting:
         self.shares = True
         # If the tail chunks are not followed by what followed them before, later elements cannot extend them.
         if number != self._next and self.chunks and _is_tail(self.chunks[-1]):
-            for location in range(len(self.chunks) - len(self._tail()), len(self.chunks)):
-                self.chunks[location] = self.chunks[location]._replace(ends=True)
+            for index in range(len(self.chunks) - len(self._tail()), len(self.chunks)):
+                self.chunks[index] = self.chunks[index]._replace(ends=True)
         self._next = number + len(found)
         return found
 

@@ -69,9 +69,9 @@ def plain(model: type[BaseModel]) -> Plain | None:
 
 # By the stored name. Without classes that hold more, or are not safe to read, in the installed version of LangChain.
 _PLAIN_MODELS = {
-    location: known
+    full_name: known
     for model in MODELS
-    if (location := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
+    if (full_name := (model.__module__, model.__name__)) in SAFE_MSGPACK_TYPES and (known := plain(model))
 }
 _set = object.__setattr__
 _EXTRA = frozenset({"extra"})

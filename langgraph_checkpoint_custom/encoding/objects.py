@@ -219,15 +219,15 @@ class Packer:
 
     def inexact(self, cls: type, lost: str) -> None:
         """Raise, or log once for each class, because objects of this class would lose something."""
-        location = (cls.__module__, cls.__qualname__)
+        full_name = (cls.__module__, cls.__qualname__)
         if self._exact:
-            raise UnstorableValue(f"{'.'.join(location)} would come back as something else: {lost}")
-        if location not in _WARNED and len(_WARNED) < _MOST_WARNED:
-            _WARNED.add(location)
+            raise UnstorableValue(f"{'.'.join(full_name)} would come back as something else: {lost}")
+        if full_name not in _WARNED and len(_WARNED) < _MOST_WARNED:
+            _WARNED.add(full_name)
             _LOG.warning(
                 "%s.%s is stored as LangGraph's serializer stores it, and comes back as something else: %s. This is "
                 "said once for each class; on_inexact='raise' makes it an error",
-                *location,
+                *full_name,
                 lost,
             )
 
@@ -378,12 +378,12 @@ _NEED_EXTENSIONS: set[type] = set()
 
 def _kind_of(obj: Any, cls: type) -> Kind | None:
     """Find out how objects of a class are stored; the checks have LangGraph's order."""
-    location = (cls.__module__, _name_of(cls) or cls.__name__)
+    full_name = (cls.__module__, _name_of(cls) or cls.__name__)
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
     def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
-        checked = location not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
-        return Kind(code, *location, payload, lost, checked, **more)
+        checked = full_name not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
+        return Kind(code, *full_name, payload, lost, checked, **more)
 
     if (
         issubclass(cls, (tuple, dict, list, str, int, float))
@@ -416,7 +416,7 @@ def _kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, (set, frozenset)):
         return kind(SINGLE, list)
     if issubclass(cls, datetime):
-        if (*location, "fromisoformat") not in SAFE_MSGPACK_METHODS:
+        if (*full_name, "fromisoformat") not in SAFE_MSGPACK_METHODS:
             lost = "only its text; store a datetime.datetime"
         return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
     if issubclass(cls, timedelta):

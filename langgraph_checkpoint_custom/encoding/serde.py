@@ -316,12 +316,12 @@ class ExactSerializer(SerializerProtocol):
         """The replacement of a class in `on_load`; for a generic model, its type arguments do not matter."""
         return self._on_load.get(f"{module}.{name.partition('[')[0]}")
 
-    def _argument(self, location: tuple[str, str]) -> Any:
+    def _argument(self, full_name: tuple[str, str]) -> Any:
         """The class of a generic model's type argument."""
-        load = self._load_of(*location)
+        load = self._load_of(*full_name)
         if isinstance(load, type):
             return load
-        return find(*location) if location[0] == "builtins" else self._class(*location)
+        return find(*full_name) if full_name[0] == "builtins" else self._class(*full_name)
 
     def _class(self, module: str, name: str, found_as: str = "") -> Any:
         """Find a class, after a check that it may be read."""
@@ -353,9 +353,9 @@ class ExactSerializer(SerializerProtocol):
         """The declared types of the fields of allowed classes: their constructors would create these, too."""
         found: set[tuple[str, str]] = set()
         allowed: Any = self._serde._allowed_msgpack_modules
-        for location in allowed or ():
+        for full_name in allowed or ():
             with suppress(UnreadableValue):
-                _collect(find(*location), found)
+                _collect(find(*full_name), found)
         return found
 
 
@@ -380,8 +380,8 @@ def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
     is_tuple = issubclass(declared, tuple) and hasattr(declared, "_fields")
     if not (issubclass(declared, (BaseModel, Enum)) or dataclasses.is_dataclass(declared) or is_tuple):
         return
-    if (location := (declared.__module__, declared.__name__)) not in found:
-        found.add(location)
+    if (full_name := (declared.__module__, declared.__name__)) not in found:
+        found.add(full_name)
         with suppress(Exception):  # An annotation can name something that does not exist at run time.
             if issubclass(declared, BaseModel):
                 hints = [field.annotation for field in declared.model_fields.values()]

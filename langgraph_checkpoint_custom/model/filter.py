@@ -3,8 +3,9 @@
 Must not know: SQL, serializers.
 
 A key matches if the stored value equals the filter's value as JSON; None also matches a missing key. On PostgreSQL
-(`SqlDialect.filter_contains`), a dict or list in a filter matches a value that contains it, as in LangGraph's saver: a
-dict is contained in one that has its keys with matching values, a list in one that has a match for each of its items.
+(`SqlDialect.filter_contains`), a dict or list in a filter matches a value that contains it, as in LangGraph's saver
+there: a dict is contained in one that has its keys with matching values, a list in one that has a match for each of its
+items.
 
 `matches` decides on the metadata as it was stored. The database only narrows the search with the projection: one short
 canonical JSON text for each metadata key. It must never leave out a row that matches. So the projection marks what it
@@ -71,7 +72,7 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
             text = encode_basestring_ascii(value) if type(value) is str else canonical(value)
-            # A lone surrogate may be changed by the serializer, so a text with an escaped surrogate is not known.
+            # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
             projection[key if _PLAIN.issuperset(key) else _projected(key)] = text if known else None
     if only is not None:
