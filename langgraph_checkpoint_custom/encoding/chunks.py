@@ -4,14 +4,14 @@ Must not know: SQL, connections, encryption.
 
 In msgpack, the elements of a list and the pairs of a dict follow one another. So a value can be cut between any two of
 them, and the chunks, joined, are the value again. The elements alone decide where to cut: after an element whose
-checksum is low, compared with its size and the size of the chunk so far. So a change moves few cuts, whether elements
-are added at the end, removed from the start or changed in the middle, and every later cutting finds the same chunks. It
-also makes the sizes of the chunks similar.
+checksum is below a limit, which grows with the size of the element and of the chunk so far. So a change moves few cuts,
+whether elements are added at the end, removed from the start or changed in the middle, and every later cutting finds
+the same chunks. The growing limit makes the chunks similar in size.
 
-The chunks after the last cut are *tail chunks*: each version that adds elements adds one. When an added element causes
-a cut, its chunk and the tail chunks before it are stored again as one chunk. So most elements are stored at most twice,
-and chunks can be large, which keeps the list of names in each version short: 1,000 steps of a chat take 5.3 MB in
-SQLite. If each step stored a last chunk of 7 KB again, they would take 10.0 MB.
+The chunks after the last cut are *tail chunks*: each version that appends elements adds one. When an appended element
+causes a cut, its chunk and the tail chunks before it are stored again as one chunk. So most elements are stored at most
+twice, and chunks can be large, which keeps the list of names in each version short: 1,000 steps of a chat take 5.3 MB
+in SQLite. If each step stored a last chunk of 7 KB again, they would take 10.0 MB.
 
 A chunk is a blob of its own in the channel. Its name is random, so no later chunk gets the name of a deleted one. Its
 bytes start with a digest, by which a later value finds it. The digest is stored only there: a copy in each version
@@ -258,7 +258,7 @@ def join_chunks(
     Args:
         stored: The bytes of the version's own blob, see `contents`.
         chunks: The chunks as they are stored, in the order of the value.
-        unseal: Gives the bytes of a stored chunk.
+        unseal: Returns the bytes of a stored chunk.
         loads: Decodes an array in msgpack.
 
     Raises:

@@ -259,12 +259,12 @@ def said_by(error: BaseException) -> str:
         return f"{type(error).__name__}: {', '.join(sorted(wrong))}"
     if isinstance(error, RecursionError) or str(error) == "Recursion limit reached":
         return _TOO_DEEP
-    shown = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_SAYS)
-    return str(error) if shown else type(error).__name__
+    is_safe = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_VALUE_FREE)
+    return str(error) if is_safe else type(error).__name__
 
 
 _TOO_DEEP = "it is nested too deeply, or holds itself"
-_SAYS = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
+_VALUE_FREE = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
 
 
 # Values that msgpack cannot represent
@@ -463,7 +463,7 @@ def _name_of(cls: type) -> str | None:
 
 
 def _is_class(part: Any) -> bool:
-    return isinstance(part, type) and get_origin(part) is None  # list[int] is a type on Python 3.10.
+    return isinstance(part, type) and get_origin(part) is None  # On Python 3.10, list[int] is a type.
 
 
 def _kind_of_container(cls: type) -> Kind | None:

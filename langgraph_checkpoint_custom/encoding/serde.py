@@ -3,11 +3,12 @@
 Must not know: SQL, connections, checkpoints.
 
 The format and the types that may be read are those of LangGraph's `JsonPlusSerializer`: it reads what this serializer
-writes, and the other way round. They differ where an object cannot be rebuilt, because its class was moved, renamed or
-changed, or is not allowed. `JsonPlusSerializer` then returns the dict or list that is stored for the object; this
-serializer raises an error that names the class. They also differ where an object would not come back as it was:
-`JsonPlusSerializer` stores something similar; this serializer raises, or does the same and logs it. Other serializers
-than `JsonPlusSerializer` are used as they are.
+writes, and the other way round. They differ if an object cannot be rebuilt, because its class was moved, renamed or
+changed, or because `strict` does not allow it. `JsonPlusSerializer` then returns the dict or list that is stored for
+the object; this serializer raises an error that names the class. (A class that LangGraph's own allowlists reject comes
+back as its stored data with both.) They also differ if an object would not come back as it was: `JsonPlusSerializer`
+stores something similar; this serializer raises, or does the same and logs it. Serializers other than
+`JsonPlusSerializer` are used as they are.
 
 Outside of objects, types that msgpack cannot represent come back as the closest type, as in LangGraph: a tuple as a
 list; a subclass of dict, list, str, int or float as that type; a nested bytearray and any memoryview as bytes; a dict

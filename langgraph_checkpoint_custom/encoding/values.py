@@ -48,7 +48,7 @@ from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer,
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location
 
-DIVIDED = "p"
+CHUNKED = "p"
 COMPRESSED = "z"
 BOUND = "b"
 DIGEST = 16  # Bytes. They are enough, because searching for a collision needs the key.
@@ -202,7 +202,7 @@ class Values:
 
     def seal(self, stored: Stored, location: Location, names: str | None = None) -> Stored:
         """Compress or encrypt bytes for their row; `names` are the chunk names of a value in chunks."""
-        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), DIVIDED)
+        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), CHUNKED)
 
     def dumps_blob(self, value: Any, location: Location, before: Known | None = None) -> Stored | Large:
         """Encode a channel value without sealing it; a large one may become chunks and share those of `before`.
@@ -257,7 +257,7 @@ class Values:
         self, whole: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
     ) -> JoinedChunks:
         """Unseal, join and decode the chunks of a value; raises as `loads` does."""
-        stored = self._unseal(*whole, (*location, names), DIVIDED)[1]
+        stored = self._unseal(*whole, (*location, names), CHUNKED)[1]
 
         def unsealed(named: tuple[str, Stored]) -> bytes:
             name, part = named
@@ -271,7 +271,7 @@ class Values:
         Raises:
             UnreadableValue: The bytes cannot be unsealed.
         """
-        if _layers(type_)[1].startswith(DIVIDED):
+        if _layers(type_)[1].startswith(CHUNKED):
             return None
         return self._unseal(type_, data, location)
 
@@ -282,7 +282,7 @@ class Values:
             with suppress(Exception):  # A cipher may raise anything for bytes of another key.
                 self.cipher.decrypt(_of_cipher(own)[1], data)
                 return None
-        form = DIVIDED if layers.startswith(DIVIDED) else ""
+        form = CHUNKED if layers.startswith(CHUNKED) else ""
         renewed = self._seal(*self._unseal(type_, data, location, form), location, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
@@ -312,7 +312,7 @@ class Values:
     def _unseal(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
         """The serializer's own type and bytes."""
         type_, layers = _layers(stored_type)
-        if layers.startswith(DIVIDED) != (form == DIVIDED):
+        if layers.startswith(CHUNKED) != (form == CHUNKED):
             raise UnreadableValue(f"it is stored as {stored_type!r}, but " + ("in parts" if form else "without parts"))
         layers = layers.removeprefix(form)
         if layers == BOUND:

@@ -109,12 +109,11 @@ class BlobRow(NamedTuple):
 
 
 class BlobRef(NamedTuple):
-    """A blob that should be stored already.
+    """A blob that may be stored already.
 
     If it is `required`, it holds an unchanged value of the checkpoint. Or, if `begins` is given, it is the previous
     version of a value that shares its chunks, and its column `parts` must start with `begins`. If it is not required,
-    it may hold the delta snapshot of a `DeltaChannel` that the checkpoint comes without, because LangGraph has stored
-    the snapshot before.
+    it is the delta snapshot of a `DeltaChannel` that the checkpoint comes without, because it was stored before.
     """
 
     channel: str
