@@ -23,7 +23,7 @@ class CheckpointError(Exception):
 
 
 def _again(cls: type[CheckpointError], args: tuple[Any, ...]) -> CheckpointError:
-    """Make the error from its text, without `__init__`, which takes other arguments."""
+    """Create the error from its text, without `__init__`, which takes other arguments."""
     return cls.__new__(cls, *args)
 
 

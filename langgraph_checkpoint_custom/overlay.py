@@ -35,7 +35,7 @@ from langgraph_checkpoint_custom.model.keys import Key, before_id, config_of, ke
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 Typed = tuple[str, bytes]
-_Place = tuple[str, str, int]
+_Position = tuple[str, str, int]
 """Path, task and index of a write."""
 
 
@@ -167,9 +167,9 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         thread_id = key_of({"configurable": {"thread_id": thread_id}}).thread_id
         with self._lock:
             self._deleted.add(thread_id)
-            for location in (self._held, self._writes):
-                for key in [key for key in location if key.thread_id == thread_id]:
-                    del location[key]
+            for rows in (self._held, self._writes):
+                for key in [key for key in rows if key.thread_id == thread_id]:
+                    del rows[key]
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
@@ -193,7 +193,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         theirs = self._base.get_tuple(config)
         if theirs is None or _is_newer(mine, theirs):
             return mine
-        return self._with_writes(theirs, self._places_below(theirs.config))
+        return self._with_writes(theirs, self._positions_below(theirs.config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
@@ -204,7 +204,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         theirs = await self._base.aget_tuple(config)
         if theirs is None or _is_newer(mine, theirs):
             return mine
-        return self._with_writes(theirs, await self._aplaces_below(theirs.config))
+        return self._with_writes(theirs, await self._apositions_below(theirs.config))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -235,10 +235,10 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
     def _is_theirs(self, config: RunnableConfig) -> bool:
         """Whether nothing in the namespace of a config was written to memory."""
-        location = key_of(config)[:2]
+        namespace = key_of(config)[:2]
         with self._lock:
-            return location[0] not in self._deleted and not any(
-                key[:2] == location for written in (self._held, self._writes) for key in written
+            return namespace[0] not in self._deleted and not any(
+                key[:2] == namespace for written in (self._held, self._writes) for key in written
             )
 
     def _mine(self, key: Key) -> CheckpointTuple | None:
@@ -261,16 +261,16 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
             self._pending((), writes, []),
         )
 
-    def _with_writes(self, theirs: CheckpointTuple, locations: Sequence[_Place] | None) -> CheckpointTuple:
+    def _with_writes(self, theirs: CheckpointTuple, positions: Sequence[_Position] | None) -> CheckpointTuple:
         """A checkpoint of the other saver, with the writes that memory has for it."""
         with self._lock:
             writes = list(self._writes.get(key_of(theirs.config), {}).values())
         if not writes:
             return theirs
-        return theirs._replace(pending_writes=self._pending(theirs.pending_writes or (), writes, locations))
+        return theirs._replace(pending_writes=self._pending(theirs.pending_writes or (), writes, positions))
 
     def _pending(
-        self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], locations: Sequence[_Place] | None
+        self, theirs: Sequence[PendingWrite], writes: Sequence[_Write], positions: Sequence[_Position] | None
     ) -> list[PendingWrite]:
         """The writes of both savers, in order: an existing regular write stays, an existing special one is replaced.
 
@@ -278,68 +278,70 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         next one of its task.
         """
         own = {(write.task_path, write.task_id, write.idx): write for write in writes}
-        if locations is None or len(locations) != len(theirs):
+        if positions is None or len(positions) != len(theirs):
             counted: dict[str, int] = {}
-            locations = []
+            positions = []
             for task_id, channel, _ in theirs:
                 regular = channel not in WRITES_IDX_MAP
                 idx = counted.get(task_id, 0) if regular else WRITES_IDX_MAP[channel]
                 counted[task_id] = counted.get(task_id, 0) + regular
-                locations.append(("", task_id, idx))
+                positions.append(("", task_id, idx))
             ordered = False
         else:
             ordered = True
-        replaced = {location[1:] for location in own if location[2] < 0}
-        there = {location[1:] for location in locations}
-        kept = [
-            (writes_sort_key(*location), pending)
-            for location, pending in zip(locations, theirs, strict=True)
-            if location[1:] not in replaced
+        replaced = {position[1:] for position in own if position[2] < 0}
+        there = {position[1:] for position in positions}
+        remaining = [
+            (writes_sort_key(*position), pending)
+            for position, pending in zip(positions, theirs, strict=True)
+            if position[1:] not in replaced
         ]
         added = [
-            (writes_sort_key(*location), (write.task_id, write.channel, self.serde.loads_typed(write.value)))
-            for location, write in own.items()
-            if write.idx < 0 or location[1:] not in there
+            (writes_sort_key(*position), (write.task_id, write.channel, self.serde.loads_typed(write.value)))
+            for position, write in own.items()
+            if write.idx < 0 or position[1:] not in there
         ]
-        by_place = itemgetter(0)
-        merged = sorted([*kept, *added], key=by_place) if ordered else [*kept, *sorted(added, key=by_place)]
+        by_position = itemgetter(0)
+        merged = (
+            sorted([*remaining, *added], key=by_position) if ordered else [*remaining, *sorted(added, key=by_position)]
+        )
         return [pending for _, pending in merged]
 
-    def _places_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
+    def _positions_below(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Path, task and index of the other saver's writes, if memory has writes too and that saver knows them."""
         ask = getattr(self._base, "_write_places", None)
         return ask(config) if ask is not None and key_of(config) in self._writes else None
 
-    async def _aplaces_below(self, config: RunnableConfig) -> Sequence[_Place] | None:
-        """Async version of `_places_below`."""
+    async def _apositions_below(self, config: RunnableConfig) -> Sequence[_Position] | None:
+        """Async version of `_positions_below`."""
         ask = getattr(self._base, "_awrite_places", None)
         return await ask(config) if ask is not None and key_of(config) in self._writes else None
 
-    def _write_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
+    def _write_places(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Path, task and index of each write of a checkpoint, for an overlay over this one."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
-            return self._merged_places(key, [])
+            return self._merged_positions(key, [])
         ask = getattr(self._base, "_write_places", None)
-        return None if ask is None else self._merged_places(key, ask(config))
+        return None if ask is None else self._merged_positions(key, ask(config))
 
-    async def _awrite_places(self, config: RunnableConfig) -> Sequence[_Place] | None:
+    async def _awrite_places(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Async version of `_write_places`."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
-            return self._merged_places(key, [])
+            return self._merged_positions(key, [])
         ask = getattr(self._base, "_awrite_places", None)
-        return None if ask is None else self._merged_places(key, await ask(config))
+        return None if ask is None else self._merged_positions(key, await ask(config))
 
-    def _merged_places(self, key: Key, theirs: Sequence[_Place] | None) -> Sequence[_Place] | None:
+    def _merged_positions(self, key: Key, theirs: Sequence[_Position] | None) -> Sequence[_Position] | None:
         if theirs is None:
             return None
         with self._lock:
-            own = {location: write.task_path for location, write in self._writes.get(key, {}).items()}
-        there = {location[1:]: location[0] for location in theirs}
-        merged = there | {location: path for location, path in own.items() if location[1] < 0 or location not in there}
+            own = {position: write.task_path for position, write in self._writes.get(key, {}).items()}
+        there = {position[1:]: position[0] for position in theirs}
+        merged = there | {position: path for position, path in own.items() if position[1] < 0 or position not in there}
         return sorted(
-            ((path, *location) for location, path in merged.items()), key=lambda location: writes_sort_key(*location)
+            ((path, *position) for position, path in merged.items()), key=lambda position: writes_sort_key(*position)
         )
 
     # Last, since it hides the type of that name.
@@ -364,7 +366,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
         for found in self._base.list(config, filter=filter, before=before):
             yield from merge.newer_than(found)
             if merge.takes(found):
-                yield self._with_writes(found, self._places_below(found.config))
+                yield self._with_writes(found, self._positions_below(found.config))
             if merge.is_full:
                 return
         yield from merge.rest()
@@ -383,7 +385,7 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
             for each in merge.newer_than(found):
                 yield each
             if merge.takes(found):
-                yield self._with_writes(found, await self._aplaces_below(found.config))
+                yield self._with_writes(found, await self._apositions_below(found.config))
             if merge.is_full:
                 return
         for each in merge.rest():

@@ -103,7 +103,8 @@ _INSTEAD = {
     "pipe": "each call is one round trip anyway",
 }
 
-# Metadata that stays readable with an encrypting serializer: LangGraph's own words, and an id that is a column anyway.
+# Metadata keys that stay readable with an encrypting serializer: LangGraph sets their values, and the id is a column
+# anyway.
 PLAINTEXT_METADATA = ("source", "step", "run_id")
 
 
@@ -701,8 +702,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
     def _stored(self, encoded: Encoded) -> RunnableConfig:
         """Remember the values of a stored checkpoint; return the config that names it."""
         thread_id, checkpoint_ns, checkpoint_id, parent_id = encoded.row[:4]
-        location = self._dialect.stored_thread(thread_id), checkpoint_ns
-        self._recent.note(Key(*location, checkpoint_id), self._codec.cipher, encoded.known, Key(*location, parent_id))
+        namespace = self._dialect.stored_thread(thread_id), checkpoint_ns
+        self._recent.note(Key(*namespace, checkpoint_id), self._codec.cipher, encoded.known, Key(*namespace, parent_id))
         return config_of(thread_id, checkpoint_ns, checkpoint_id)
 
     def _stored_key(self, key: Key) -> Key:

@@ -158,14 +158,14 @@ class ThreadMethods(ABC):
             filter: Only threads whose newest checkpoint has this metadata; the values are compared as in `list`.
         """
         texts = wanted(filter)
-        if not self._is_decided_there(texts):
+        if not self._database_decides(texts):
             return sum(1 for _ in self.threads(prefix=prefix, filter=filter))
         return self._driver.run(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
     async def acount_threads(self, *, prefix: str = "", filter: dict[str, Any] | None = None) -> int:
         """Async version of `count_threads`."""
         texts = wanted(filter)
-        if not self._is_decided_there(texts):
+        if not self._database_decides(texts):
             return len([one async for one in self.athreads(prefix=prefix, filter=filter)])
         return await self._driver.arun(count_threads(self._dialect, self._codec, prefix_text(prefix), texts))
 
@@ -418,7 +418,7 @@ class ThreadMethods(ABC):
         """Async version of `rollback`."""
         return await self._driver.arun(self._rollback(thread_id, checkpoint_id))
 
-    def _is_decided_there(self, texts: Mapping[str, str]) -> bool:
+    def _database_decides(self, texts: Mapping[str, str]) -> bool:
         """Whether the database can compare everything in a filter."""
         return len(narrowing(texts, contains=self._dialect.filter_contains)) == len(texts)
 

@@ -1,1 +1,1 @@
-"""Between LangGraph's objects and the bytes of a row."""
+"""Converts between LangGraph's objects and the bytes of rows."""

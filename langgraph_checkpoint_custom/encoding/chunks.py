@@ -1,25 +1,27 @@
-"""Large lists and dicts in parts, so that a version stores only what its predecessor has not.
+"""Large lists and dicts as chunks, so that a version stores only the chunks that the previous version does not have.
 
 Must not know: SQL, connections, encryption.
 
-The elements of a list, or the pairs of a dict, follow one another in msgpack, so any cut between two of them makes
-parts that put together are the value again. Where to cut is decided by the elements alone: after one whose checksum is
-low for its size and that of the part until there. So the cuts before and behind a change stay where they are, whether
-elements come to the end, go from the start or change in the middle, and whoever cuts the value later finds the same
-parts; and parts are of similar sizes.
+In msgpack, the elements of a list and the pairs of a dict follow one another. So a value can be cut between any two of
+them, and the chunks, joined, are the value again. The elements alone decide where to cut: after an element whose
+checksum is below a limit, which grows with the size of the element and of the chunk so far. So a change moves few cuts,
+whether elements are added at the end, removed from the start or changed in the middle, and every later cutting finds
+the same chunks. The growing limit makes the chunks similar in size.
 
-What comes to the end is an open part of its own, until there is a cut: then it and the open parts before it are stored
-again as one. So an element is stored twice at most, as a rule, and a part may be large, of which few have to be named
-in each version: 1,000 steps of a chat take 5.3 MB of SQLite, and 10.0 if each stores the last part of 7 KB again.
+The chunks after the last cut are *tail chunks*: each version that appends elements adds one. When an appended element
+causes a cut, its chunk and the tail chunks before it are stored again as one chunk. So most elements are stored at most
+twice, and chunks can be large, which keeps the list of names in each version short: 1,000 steps of a chat take 5.3 MB
+in SQLite. If each step stored a last chunk of 7 KB again, they would take 10.0 MB.
 
-A part is a blob of its own in the channel. Its name is random, so one that was deleted never comes back as another one.
-It begins with a digest, by which it is found again in a later value: once beside the part, where to repeat it in each
-version would take a tenth of a long chat. Elements that are the same objects as in the predecessor, and unchanged, are
-not even encoded again.
+A chunk is a blob of its own in the channel. Its name is random, so no later chunk gets the name of a deleted one. Its
+bytes start with a digest, by which a later value finds it. The digest is stored only there: a copy in each version
+would take a tenth of a long chat. Elements that are the same objects as in the previous version, and unchanged, are not
+encoded again.
 
-A value is stored in parts once it has something in common with its predecessor. Many never have: they are written once,
-or replaced each time, and stored whole they are read in a third of the time (20 of 50 KB on SQLite in 2.6 ms, not 7.9).
-Of those a few samples are looked for in the next value, which takes 10 µs for each of 50 KB; to cut it takes 250 µs.
+A value is stored in chunks once it has something in common with the previous version. Many values never have: they are
+written once, or replaced each time. In one piece they are read in a third of the time (20 values of 50 KB on SQLite in
+2.6 ms instead of 7.9 ms). To find out, a few samples of the previous bytes are searched in the new ones: that takes
+10 µs for 50 KB, and cutting takes 250 µs.
 """
 
 from __future__ import annotations
@@ -41,45 +43,46 @@ from langgraph_checkpoint_custom.encoding.unchanged import Unchanged, unchanged
 
 T = TypeVar("T")
 
-# Bytes of an encoded value. A smaller one is stored whole: its parts would save less than their rows take.
+# Bytes of an encoded value. A smaller one stays in one piece: chunks would save less than their rows take.
 SPLIT_FROM = 16_384
-# Bytes; a part has a sixth more on average. Of a part in which an element changes the others are stored again, so
-# smaller ones save more, until their names in each version take more than that; but each part is a row to be read. Of
-# 200 files of 5 KB a step with another one stores 39 KB, 23 with parts of 6,000, and they are read in half the time.
+# Bytes. The average chunk is a sixth larger. A changed element stores its complete chunk again, so smaller chunks save
+# more, until their names in each version outweigh that. But each chunk is a row to read. Of 200 files of 5 KB each, a
+# step that changes one stores 39 KB, and 23 KB with chunks of 6,000; the larger chunks are read in half the time.
 PART = 16_000
-# Open parts; each is a row to be read.
+# The largest number of tail chunks; each is a row to read.
 OPEN = 32
-# Bytes of a part that is looked for by its first object, wherever that is in the next value.
+# Bytes. A chunk of at least this size is found by its first object, at any position in the next value.
 FINDABLE = 1_000
-# Bytes of a stored value, perhaps compressed, from which on it may be a large one.
+# Bytes of a stored value, which may be compressed. A smaller one is not checked for being a large value.
 LEAST = 6_000
-# Of a value that is stored whole: so many, of so many bytes. Shorter ones are alike where all entries have the same
-# template and each has something new.
+# The number of samples of a value in one piece, and the bytes of each. Shorter samples would match values whose entries
+# share a template but have nothing else in common.
 SAMPLES = 4
 SAMPLE = 2_048
-# Bytes of an element, on average; shorter ones, such as numbers, take longer to look at than to store again.
+# The least average size of an element, in bytes. Shorter ones, such as numbers, take longer to compare than to store.
 ELEMENT = 32
 
-# No version begins so: one that begins with "#" goes on as JSON.
+# Names of chunks start with this. No channel version does: one that starts with "#" goes on as JSON.
 NAME_MARK = "#/"
 _FOREIGN = "its parts are not those that were stored"
 _SAME, _SIZE, _LENGTH, _NAME = map(attrgetter, ("same", "size", "length", "name"))
 _ONLY_TEXTS = frozenset({str})
-DIGEST = 16  # Bytes; two parts of a channel must not have the same by chance.
-_DIGEST_HEAD = bytes([0xC4, DIGEST])  # In msgpack, so that a part is msgpack from its beginning.
+DIGEST = 16  # Bytes. Two different chunks of a channel must not have the same digest by chance.
+_DIGEST_HEAD = bytes([0xC4, DIGEST])  # The head of bytes in msgpack, so that a chunk is msgpack from its first byte.
 _BODY = len(_DIGEST_HEAD) + DIGEST
 
 
 class Chunk(NamedTuple):
-    """A part of a value.
+    """A piece of a large value.
 
     Attributes:
-        name: The blob that holds it.
-        digest: Of the bytes of its objects.
-        size: Of those, in bytes.
-        length: The number of its objects: elements of a list, keys and values of a dict.
-        ends: Whether there is a cut behind it; otherwise it is open.
-        objects: What it was made of, if it can be told whether they have changed since; by `same`.
+        name: The name of its blob.
+        digest: The digest of its objects' bytes.
+        size: The size of these bytes.
+        length: The number of its objects: elements of a list, or keys and values of a dict.
+        ends: Whether a cut follows it; if not, it is a tail chunk.
+        objects: The objects that it was made of; empty if nothing can tell whether they have changed since.
+        same: The check whether these objects are unchanged.
     """
 
     name: str
@@ -91,13 +94,13 @@ class Chunk(NamedTuple):
     same: Unchanged | None = None
 
     def of(self, objects: Sequence[Any]) -> Chunk:
-        """The same part, made of these objects."""
+        """The same chunk with the objects that it was made of, if a check for changes is possible."""
         same = unchanged(objects)
         return self._replace(objects=objects, same=same) if same else self
 
 
 class ChunkedValue(NamedTuple):
-    """The value of a version, in parts."""
+    """The value of a version, in chunks."""
 
     version: str
     is_dict: bool
@@ -105,51 +108,51 @@ class ChunkedValue(NamedTuple):
 
     @property
     def names(self) -> str:
-        """The names of the parts, as JSON."""
-        return '["' + '","'.join(map(_NAME, self.chunks)) + '"]'  # They have no character that JSON would change.
+        """The names of the chunks, as JSON."""
+        return '["' + '","'.join(map(_NAME, self.chunks)) + '"]'  # No name has a character that JSON escapes.
 
     @property
     def begins(self) -> str:
-        """How the names begin if all of these are there; another saver may have stored the same version otherwise."""
+        """How the stored list of names starts if it has all of these; another saver may have stored other chunks."""
         return self.names[:-1]
 
     @property
     def size(self) -> int:
-        """The bytes of its parts."""
+        """The size of its chunks in bytes."""
         return sum(map(_SIZE, self.chunks))
 
     @property
     def pieces(self) -> int:
-        """How many things are known of it when its objects are forgotten."""
+        """Its weight in a cache without its objects, in units of about 300 bytes: one for each chunk."""
         return len(self.chunks)
 
     def without_objects(self) -> ChunkedValue:
-        """The same, but to find a part it has to be encoded."""
+        """The same value without the chunks' objects: a later value then has to be encoded to find its chunks."""
         return self._replace(chunks=[chunk._replace(objects=(), same=None) for chunk in self.chunks])
 
 
 class Whole(NamedTuple):
-    """The value of a version that is stored in one piece, and samples of its bytes."""
+    """A large value of a version that is stored in one piece, with samples of its bytes."""
 
     version: str
     samples: Sequence[bytes]
 
     @property
     def size(self) -> int:
-        """The bytes that are held of it."""
+        """The size of the samples in bytes."""
         return sum(map(len, self.samples))
 
     @property
     def pieces(self) -> int:
-        """As `ChunkedValue` has it: what as many bytes would be."""
+        """Its weight in a cache, in the units of `ChunkedValue.pieces`."""
         return self.size // 300
 
     def without_objects(self) -> Whole:
-        """As `ChunkedValue` has it."""
+        """Itself, since it holds no objects."""
         return self
 
     def is_like(self, data: bytes) -> bool:
-        """Whether other bytes have something in common with it."""
+        """Whether other bytes contain one of the samples."""
         return any(sample in data for sample in self.samples)
 
 
@@ -157,16 +160,24 @@ Known = ChunkedValue | Whole
 
 
 def is_large(value: Any, size: int) -> bool:
-    """Whether a value of that many bytes may be worth dividing."""
+    """Whether a value whose encoding has `size` bytes may be worth cutting into chunks."""
     return size >= SPLIT_FROM and type(value) in (list, dict) and size >= ELEMENT * len(value)
 
 
 def chunk_value(
     value: Any, version: str, before: ChunkedValue | None, pack: Callable[[Any], bytes]
 ) -> tuple[ChunkedValue, Mapping[str, bytes]] | None:
-    """Cut a value; also those parts, by name, that are to be stored.
+    """Cut a value into chunks.
 
-    None if that makes no parts, or none of the value is in the one before.
+    Args:
+        value: The value.
+        version: Its channel version.
+        before: The value of the previous version, whose chunks may be reused.
+        pack: Encodes one element.
+
+    Returns:
+        The chunks, and the bytes of the new ones by name. None if the value cannot be cut or is too small, or if it has
+        nothing in common with `before`.
     """
     if type(value) is list:
         objects, step = value, 1
@@ -179,12 +190,12 @@ def chunk_value(
     chunked = ChunkedValue(version, step == 2, cutting.chunks)
     if chunked.size < SPLIT_FROM or (before is not None and not cutting.shares):
         return None
-    used = set(map(_NAME, cutting.chunks))  # An open part may have become one with what follows.
+    used = set(map(_NAME, cutting.chunks))  # A new tail chunk may have been merged into the chunk after it.
     return chunked, {name: data for name, data in cutting.new.items() if name in used}
 
 
 def is_still(chunked: ChunkedValue, value: Any, pack: Callable[[Any], bytes]) -> bool:
-    """Whether a value is what it was when it was divided."""
+    """Whether a value is unchanged since it was cut into these chunks."""
     objects = list(chain.from_iterable(value.items())) if chunked.is_dict else value
     starts = accumulate(map(_LENGTH, chunked.chunks), initial=0)
     return sum(map(_LENGTH, chunked.chunks)) == len(objects) and all(
@@ -194,12 +205,15 @@ def is_still(chunked: ChunkedValue, value: Any, pack: Callable[[Any], bytes]) ->
 
 
 def contents(chunked: ChunkedValue) -> bytes:
-    """What the blob of the version holds: all but the names of the parts, which the database has to read."""
+    """The bytes for the version's own blob: how to join the chunks.
+
+    The names of the chunks are not in it. They have a column, because the database has to read them.
+    """
     chunks = chunked.chunks
     return ormsgpack.packb(
         [
             chunked.is_dict,
-            sum(1 for _ in takewhile(_is_open, reversed(chunks))),
+            sum(1 for _ in takewhile(_is_tail, reversed(chunks))),
             [chunk.length for chunk in chunks],
             [chunk.size for chunk in chunks],
         ]
@@ -207,17 +221,17 @@ def contents(chunked: ChunkedValue) -> bytes:
 
 
 class JoinedChunks(NamedTuple):
-    """A value that was put together, and what it was made of."""
+    """A value that was joined from chunks, and the data of these chunks."""
 
     value: Any
     is_dict: bool
-    opened: int
+    tail_chunks: int
     lengths: Sequence[int]
     sizes: Sequence[int]
     digests: Sequence[bytes]
 
     def chunked(self, version: str, names: str) -> ChunkedValue:
-        """What is known of it for the next value."""
+        """The chunks with their objects, for the next version to reuse."""
         objects = list(chain.from_iterable(self.value.items())) if self.is_dict else self.value
         chunks = []
         start = 0
@@ -225,7 +239,7 @@ class JoinedChunks(NamedTuple):
             length = self.lengths[number]
             own = objects[start : start + length]
             same = unchanged(own)
-            ends = number < len(self.sizes) - self.opened
+            ends = number < len(self.sizes) - self.tail_chunks
             chunks.append(
                 Chunk(name, self.digests[number], self.sizes[number], length, ends, own if same else (), same)
             )
@@ -234,34 +248,42 @@ class JoinedChunks(NamedTuple):
 
 
 def join_chunks(
-    stored: bytes, chunks: Sequence[T], opened: Callable[[T], bytes], loads: Callable[[bytes], Any]
+    stored: bytes, chunks: Sequence[T], unseal: Callable[[T], bytes], loads: Callable[[bytes], Any]
 ) -> JoinedChunks:
-    """The value of parts.
+    """Join the chunks of a value.
 
-    They are opened and decoded one by one, while they are in the processor's cache: a quarter less time.
+    Each chunk is unsealed and decoded before the next one, while its bytes are in the processor's cache: that takes a
+    quarter less time.
 
-    Raises: UnreadableValue if they do not belong together; what `opened` and `loads` raise.
+    Args:
+        stored: The bytes of the version's own blob, see `contents`.
+        chunks: The chunks as they are stored, in the order of the value.
+        unseal: Returns the bytes of a stored chunk.
+        loads: Decodes an array in msgpack.
+
+    Raises:
+        UnreadableValue: The chunks do not belong together. Errors of `unseal` and `loads` pass through.
     """
-    is_dict, open_ones, lengths, sizes = ormsgpack.unpackb(stored)
+    is_dict, tail_chunks, lengths, sizes = ormsgpack.unpackb(stored)
     objects: list[Any] = []
     digests = []
     if len(chunks) != len(sizes):
         raise UnreadableValue(_FOREIGN)
     for chunk, length, size in zip(chunks, lengths, sizes, strict=True):
-        data = opened(chunk)
+        data = unseal(chunk)
         if len(data) != _BODY + size or not data.startswith(_DIGEST_HEAD):
             raise UnreadableValue(_FOREIGN)
         digests.append(data[len(_DIGEST_HEAD) : _BODY])
         objects += loads(_head(length) + memoryview(data)[_BODY:])
-    # An array of keys and values, and no map: versions before stored keys with half a character, which are extensions.
+    # An array of keys and values, not a map: earlier releases also stored keys with surrogates here, as extensions.
     value = dict(zip(objects[::2], objects[1::2], strict=True)) if is_dict else objects
-    return JoinedChunks(value, is_dict, open_ones, lengths, sizes, digests)
+    return JoinedChunks(value, is_dict, tail_chunks, lengths, sizes, digests)
 
 
 def as_whole(version: str, data: bytes) -> Whole:
-    """What to know of a large value that is stored in one piece, as these bytes.
+    """Take samples of a large value that is stored in one piece, as these bytes.
 
-    The samples are from other places each time, since what changes in such a value may always be in the same ones.
+    Each call takes them from other positions: the changes of a value may always be at the same positions.
     """
     room = len(data) - SAMPLE
     first = random()
@@ -270,41 +292,41 @@ def as_whole(version: str, data: bytes) -> Whole:
 
 
 class _Cutting:
-    """A value that is being cut: what it may have of the one before, and its parts so far."""
+    """The cutting of one value: the chunks so far, and the chunks of the previous version that it may reuse."""
 
     def __init__(
         self, objects: Sequence[Any], step: int, before: ChunkedValue | None, pack: Callable[[Any], bytes]
     ) -> None:
         self.chunks: list[Chunk] = []
         self.new: dict[str, bytes] = {}
-        self.shares = False  # Whether anything of it was in the value before.
+        self.shares = False  # Whether it reuses a chunk of the previous version.
         self._objects = objects
         self._step = step
         self._pack = pack
-        # A list may have had the same objects as a dict has, but its parts need not end behind a pair.
+        # A list may hold the same objects as a dict now does, but its chunks need not end after a pair.
         self._before = before.chunks if before is not None and before.is_dict == (step == 2) else ()
-        # Not of small parts: what they begin with may be a text that is everywhere, and each time one would be found.
+        # Without small chunks: their first object may be a text that is everywhere, and each occurrence would match.
         self._by_object = {
             id(chunk.objects[0]): number
             for number, chunk in enumerate(self._before)
             if chunk.objects and chunk.size >= FINDABLE
         }
         self._by_digest = {chunk.digest: number for number, chunk in enumerate(self._before)}
-        self._names: dict[bytes, str] = {}  # Of new parts; some may be alike.
+        self._names: dict[bytes, str] = {}  # Of new chunks by digest; chunks with equal bytes have one name.
         self._token = NAME_MARK + token_urlsafe(9)
-        self._start = 0
-        self._next = 0  # The part that goes on from here, in the value before.
-        self._span = len(self._before)  # How many are looked at together.
+        self._start = 0  # The first object that is not in a chunk yet.
+        self._next = 0  # The previous version's chunk that is expected at `_start`.
+        self._span = len(self._before)  # The number of chunks to check for changes together.
 
     def run(self) -> None:
         """Cut it."""
         while self._start < len(self._objects):
-            found = self._unchanged() or [self._open_again() or self._cut()]
+            found = self._unchanged() or [self._unchanged_tail() or self._cut()]
             self.chunks += found
             self._start += sum(map(_LENGTH, found))
 
     def _unchanged(self) -> Sequence[Chunk]:
-        """The parts from here on that are made of the same objects as before, if none of these has been changed."""
+        """The chunks from here on that consist of the same, unchanged objects as in the previous version."""
         first = self._objects[self._start]
         number = self._next
         if number == len(self._before) or not (own := self._before[number].objects) or own[0] is not first:
@@ -321,14 +343,15 @@ class _Cutting:
             return self._unchanged()
         self._span *= 2
         self.shares = True
-        if number != self._next and self.chunks and _is_open(self.chunks[-1]):  # It goes on with something else.
-            for location in range(len(self.chunks) - len(self._opened()), len(self.chunks)):
-                self.chunks[location] = self.chunks[location]._replace(ends=True)
+        # If the tail chunks are not followed by what followed them before, later elements cannot extend them.
+        if number != self._next and self.chunks and _is_tail(self.chunks[-1]):
+            for index in range(len(self.chunks) - len(self._tail()), len(self.chunks)):
+                self.chunks[index] = self.chunks[index]._replace(ends=True)
         self._next = number + len(found)
         return found
 
-    def _open_again(self) -> Chunk | None:
-        """The open part that goes on from here, if its bytes are those of before."""
+    def _unchanged_tail(self) -> Chunk | None:
+        """The previous version's tail chunk that is expected here, if its bytes are the same."""
         if self._next == len(self._before):
             return None
         chunk = self._before[self._next]
@@ -342,9 +365,9 @@ class _Cutting:
         return self._chunk(data, end, ends=False)
 
     def _cut(self) -> Chunk:
-        """The part from here to the next cut, with the open ones before it if there is one, or if they are many."""
-        opened = self._opened()
-        size = sum(map(_SIZE, opened))
+        """The chunk from here to the next cut; it absorbs the tail chunks if there is a cut, or too many of them."""
+        tail = self._tail()
+        size = sum(map(_SIZE, tail))
         pieces = []
         ends = False
         for end in range(self._start + self._step, len(self._objects) + 1, self._step):
@@ -353,24 +376,24 @@ class _Cutting:
             size += len(piece)
             if ends := crc32(piece) * PART**2 < len(piece) * size * 2**32:
                 break
-        if opened and (ends or len(opened) >= OPEN):
-            del self.chunks[-len(opened) :]
-            first = self._start - sum(map(_LENGTH, opened))
+        if tail and (ends or len(tail) >= OPEN):
+            del self.chunks[-len(tail) :]
+            first = self._start - sum(map(_LENGTH, tail))
             pieces.insert(0, self._packed(first, self._start))
             self._start = first
         chunk = self._chunk(b"".join(pieces), end, ends=ends)
         self._next = self._by_digest.get(chunk.digest, self._next - 1) + 1
         return chunk
 
-    def _opened(self) -> Sequence[Chunk]:
-        """The open parts at the end, the last one first."""
-        return list(takewhile(_is_open, reversed(self.chunks)))
+    def _tail(self) -> Sequence[Chunk]:
+        """The tail chunks so far, the last one first."""
+        return list(takewhile(_is_tail, reversed(self.chunks)))
 
     def _packed(self, start: int, end: int) -> bytes:
         return b"".join(map(self._pack, self._objects[start:end]))
 
     def _chunk(self, data: bytes, end: int, *, ends: bool) -> Chunk:
-        """A part, which is to be stored if it is new."""
+        """The chunk from `_start` to `end`; if it is new, its bytes are added to those to store."""
         digest = _digest_of(data)
         number = self._by_digest.get(digest)
         name = self._names.get(digest)
@@ -385,10 +408,10 @@ class _Cutting:
 
 
 def _still_there(held: Iterable[Chunk], objects: Sequence[Any], start: int) -> Sequence[Chunk]:
-    """Of parts that followed one another, those whose objects a value has from one of its own on, changed or not."""
+    """The first of consecutive chunks whose objects a value has from `start` on, whether changed in place or not."""
     known = list(takewhile(_SAME, held))
     others = map(is_not, chain.from_iterable([chunk.objects for chunk in known]), objects[start:])
-    end = next(compress(count(start), others), len(objects))  # Of those that are the same objects.
+    end = next(compress(count(start), others), len(objects))  # Where the identical objects end.
     found: list[Chunk] = []
     for chunk in known:
         start += chunk.length
@@ -398,7 +421,7 @@ def _still_there(held: Iterable[Chunk], objects: Sequence[Any], start: int) -> S
     return found
 
 
-def _is_open(chunk: Chunk) -> bool:
+def _is_tail(chunk: Chunk) -> bool:
     return not chunk.ends
 
 
@@ -407,7 +430,7 @@ def _digest_of(data: bytes) -> bytes:
 
 
 def _head(length: int) -> bytes:
-    """The first bytes of an array in msgpack."""
+    """The first bytes of an array of this length in msgpack."""
     if length < 16:
         return bytes([0x90 + length])
     if length < 2**16:

@@ -1,4 +1,4 @@
-"""From the bytes of rows to LangGraph's objects, and what is wrong with bytes that are none.
+"""Decodes the bytes of rows into LangGraph's objects, and builds the error if they cannot be decoded.
 
 Must not know: SQL, connections.
 """
@@ -29,12 +29,12 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_write,
 )
 
-# What the bytes of small values were called in documents that were written before these had the values themselves.
+# The key under which documents of earlier releases hold the bytes of small values; now the values are in the document.
 EARLIER = "small_values"
 
 
 class StoredBlob(Protocol):
-    """A row of a channel's blob, see `TupleRow`."""
+    """The row of a blob, see `TupleRow`."""
 
     @property
     def name(self) -> str | None: ...
@@ -49,9 +49,14 @@ class StoredBlob(Protocol):
 
 
 class Decoder:
-    """Turns stored bytes of one checkpoint into values, and says where they came from when that fails.
+    """Decodes the stored values of one checkpoint; its errors name the thread, namespace, checkpoint and channel.
 
-    With `learns`, what the next checkpoint should know of the values is in `known`.
+    Args:
+        codec: Decodes the bytes of one value.
+        thread_id: The thread of the checkpoint.
+        checkpoint_ns: Its namespace.
+        checkpoint_id: Its id.
+        learns: Whether to collect in `known` the chunks of the values, for the next checkpoint to reuse.
     """
 
     def __init__(
@@ -66,11 +71,11 @@ class Decoder:
 
     @property
     def known(self) -> KnownValues:
-        """What is known of the values that were read."""
+        """The values that were read so far, for the next checkpoint to reuse."""
         return KnownValues(self._document, self._large, is_whole=self._is_whole)
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
-        """The value of a channel; `find` gives a part of it, by channel and name."""
+        """Decode the blob of a channel; `find` returns one of its chunks, by channel and name."""
         self._is_whole = False
         channel, version = row.name or "", row.key or ""
         location = location_of_blob(self._location[1], channel, version)
@@ -87,7 +92,7 @@ class Decoder:
             return value
         names = row.path
         whole = self._stored(channel, row)
-        # Parts that are alike have one name.
+        # A name can occur more than once: chunks with equal bytes share one.
         chunks = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
         try:
             together = self._codec.loads_chunks(whole, names, chunks, location)
@@ -98,7 +103,7 @@ class Decoder:
         return together.value
 
     def _names(self, channel: str, names: str) -> list[str]:
-        """The names of the parts of a value."""
+        """The names of a value's chunks."""
         try:
             found = json.loads(names)
         except ValueError:
@@ -108,19 +113,19 @@ class Decoder:
         return found
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
-        """The value of a write, which may be another checkpoint's."""
+        """Decode a write of this checkpoint, or of another one in the namespace."""
         _, checkpoint_ns, own = self._location
         channel = row.name or ""
         location = checkpoint_ns, checkpoint_id or own, row.key or "", row.idx or 0, channel
         return self._value(channel, row.type, row.value, location_of_write, *location)
 
     def writes(self, rows: Sequence[TupleRow]) -> list[PendingWrite]:
-        """The pending writes in rows of this checkpoint's."""
+        """Decode the pending writes of this checkpoint."""
         plain = self._codec.plain
         try:
-            if plain and {row.type for row in rows} == {MSGPACK}:  # As nearly all are.
+            if plain and {row.type for row in rows} == {MSGPACK}:  # True for nearly all.
                 return [(row.key, row.name, plain(row.value)) for row in rows]  # type: ignore[misc, arg-type]
-        except Exception as error:  # Whatever it is: the same again, which says where, or that it was none of theirs.
+        except Exception as error:  # Read each again: that raises with its location, unless it was an interruption.
             interrupted = interruption(error)
             for row in rows:
                 self.write(row)
@@ -136,21 +141,25 @@ class Decoder:
     def _value(
         self, channel: str, type_: str | None, data: bytes | None, location: Callable[..., Location], *args: Any
     ) -> Any:
-        """The value of bytes, which are bound to a place if they are encrypted."""
+        """Decode bytes; if they are encrypted, they are bound to the location."""
         if type_ is None or data is None:
             raise self._without_bytes(channel, type_)
         try:
-            if type_ == MSGPACK and (plain := self._codec.plain):  # As nearly all are.
+            if type_ == MSGPACK and (plain := self._codec.plain):  # True for nearly all.
                 return plain(data)
             return self._codec.loads(type_, data, location(*args))
-        except Exception as error:  # Whatever a serializer says.
+        except Exception as error:  # A serializer may raise anything.
             self._fail(error, channel, type_, data, partial(self._codec.loads, type_, data, location(*args)))
 
     def _without_bytes(self, channel: str, type_: str | None) -> CorruptCheckpoint:
         return self.corrupt("a stored value is missing its bytes", channel, type_)
 
     def _fail(self, error: Exception, channel: str, type_: str, data: bytes, again: Callable[[], object]) -> NoReturn:
-        """Raise what is wrong with a stored value, or what has interrupted the reading, if it can be read again."""
+        """Raise the error for a stored value that could not be read.
+
+        If a second attempt with `again` succeeds, the value is sound and something interrupted the first attempt, such
+        as a signal handler. Then raise the interruption.
+        """
         interrupted: BaseException | None = interruption(error)
         try:
             again()
@@ -171,20 +180,20 @@ class Decoder:
             raise corrupt from error
         if hasattr(error, "add_note"):  # Since Python 3.11.
             error.add_note(str(corrupt))
-        raise error  # As with LangGraph: whoever made the serializer knows it.
+        raise error  # As LangGraph does: the author of a custom serializer knows its errors.
 
     def document(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        """The checkpoint document, with the values that are part of it."""
+        """Decode the checkpoint document with its inline values."""
         if type_ is None or data is None:
             raise self._without_bytes("checkpoint", type_)
         try:
-            if type_ == MSGPACK and (plain := self._codec.plain):  # As nearly all are.
+            if type_ == MSGPACK and (plain := self._codec.plain):  # True for nearly all.
                 stored, document = data, plain(data)
             else:
                 own, stored = self._unsealed(type_, data)
                 document = self._codec.loads_unsealed(own, stored)
                 stored = stored if own == MSGPACK and self._codec.packs else b""
-        except Exception as error:  # Whatever a serializer says.
+        except Exception as error:  # A serializer may raise anything.
             again = partial(self._codec.loads, type_, data, location_of_checkpoint(*self._location[1:]))
             self._fail(*self._culprit(error, type_, data), again)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
@@ -196,15 +205,15 @@ class Decoder:
         return document
 
     def _add_earlier(self, document: dict[str, Any]) -> None:
-        """Put small values, of which a document had the bytes once, where they are now."""
+        """Move the small values of an earlier release's document to where they are now."""
         for channel, stored in document.pop(EARLIER).items():
             try:
                 document["channel_values"][channel] = self._codec.unpack(stored)
-            except Exception as error:  # Whatever a serializer says.
+            except Exception as error:  # A serializer may raise anything.
                 self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def outline(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        """The checkpoint document, without making objects of the values that are part of it: `made` does."""
+        """Decode the checkpoint document without creating the objects of its inline values; `made` creates them."""
         if type_ is None or data is None:
             raise self._without_bytes("checkpoint", type_)
 
@@ -214,7 +223,7 @@ class Decoder:
 
         try:
             document = read()
-        except Exception as error:  # Whatever a serializer says.
+        except Exception as error:  # A serializer may raise anything.
             self._fail(error, "checkpoint", type_, data, read)
         if not isinstance(document, dict) or not isinstance(document.get("channel_values"), dict):
             raise self._misshapen(document, type_)
@@ -223,13 +232,13 @@ class Decoder:
         return document
 
     def made(self, channel: str, value: Any) -> Any:
-        """The value of a channel, of what an outline has of it."""
+        """Create the value of a channel from what `outline` returned for it."""
         if not self._codec.packs:
             return value
         stored = pack(value)
         try:
             return self._codec.unpack(stored)
-        except Exception as error:  # Whatever a serializer says.
+        except Exception as error:  # A serializer may raise anything.
             self._fail(error, channel, MSGPACK, stored, partial(self._codec.unpack, stored))
 
     def _unsealed(self, type_: str, data: bytes) -> tuple[str, bytes]:
@@ -237,13 +246,13 @@ class Decoder:
         return self._codec.unsealed(type_, data, location_of_checkpoint(*self._location[1:]))
 
     def _culprit(self, error: Exception, type_: str, data: bytes) -> tuple[Exception, str, str, bytes]:
-        """What in a document cannot be read: one of its values, as a rule."""
-        with suppress(Exception):  # Then it is the document itself.
+        """Find the inline value that cannot be read; if all can, it is the document itself."""
+        with suppress(Exception):  # The document itself cannot be read.
             for channel, value in unmade(self._unsealed(type_, data)[1])["channel_values"].items():
                 stored = pack(value)
                 try:
                     self._codec.unpack(stored)
-                except Exception as reason:  # Whatever a serializer says.
+                except Exception as reason:  # A serializer may raise anything.
                     return reason, channel, MSGPACK, stored
         return error, "checkpoint", type_, data
 
@@ -254,7 +263,7 @@ class Decoder:
         return self.corrupt("the stored checkpoint has no channel_values", "checkpoint", type_)
 
     def metadata(self, type_: str | None, data: bytes | None) -> dict[str, Any]:
-        """The metadata, naming the thread it is read from."""
+        """Decode the metadata; its `thread_id` key, if any, names the thread that it is read from."""
         metadata = self._value("metadata", type_, data, location_of_metadata, *self._location[1:])
         if not isinstance(metadata, dict):
             raise self.corrupt(f"the stored metadata is a {type(metadata).__name__}, not a dict", "metadata", type_)
@@ -264,6 +273,6 @@ class Decoder:
         return metadata
 
     def corrupt(self, reason: str, channel: str, type_: str | None = None) -> CorruptCheckpoint:
-        """The error for this checkpoint."""
+        """Return an error that names this checkpoint."""
         location = dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), self._location, strict=True))
         return CorruptCheckpoint(reason, **location, channel=channel, type=type_)

@@ -1,17 +1,18 @@
-"""From LangGraph's objects to rows.
+"""Encodes LangGraph's checkpoints and writes as rows.
 
 Must not know: SQL, connections.
 
-A small value is part of the checkpoint document, a larger one is a blob named by channel and channel version. So most
-checkpoints are one row that refers to nothing, and a large value that did not change costs nothing at a put. A value
-that did not change is stored as it was at its version: a small one as the parent has it, as long as that is known
-(`recent.py`). So a list that a node changed in place does not slip into a later checkpoint.
+A small value is part of the checkpoint document. A larger one is a blob, whose key has the channel and the channel
+version. So most checkpoints are one row that needs no other row, and a put does not store a large unchanged value
+again. A value whose version has not changed is stored as it was at that version: a small one as the parent's document
+has it, if that is known (`recent.py`). So if a node changes a list in place, later checkpoints do not get the change.
 
-The ordinary way is `_one_row`: what is small is encoded with one call. Whatever it is not made for it leaves to
-`_Rows`, which takes the values one by one, stores the same where both can, and says what is wrong with which of them.
+The common case is `_one_row`: it encodes all values with one call, if they are small. `_Rows` handles everything that
+`_one_row` does not. It encodes the values one by one, and its errors name the value. Where both can encode a
+checkpoint, they store the same.
 
-The `thread_id` key of metadata is stored as None where it is the checkpoint's own thread, and in a list of one where it
-is anything else, so that a thread copied inside the database names its new thread when it is read.
+The `thread_id` key of the metadata is stored as None if it names the checkpoint's own thread, and otherwise as a list
+with one item. So a thread that was copied inside the database names its new thread when it is read.
 """
 
 from __future__ import annotations
@@ -58,19 +59,20 @@ from langgraph_checkpoint_custom.model.keys import (
     text,
 )
 
-# Characters or bytes of a scalar that is part of the document with any serializer.
+# The largest text or bytes that are part of the document with any serializer, in characters or bytes.
 INLINE_BYTES = 256
-# Bytes of an encoded value that is part of the document, and of all of them together: each is stored again with every
-# superstep. With four values of 1,000 bytes, of which one is new, a put takes 0.7 of the time that it takes with rows
-# of their own on PostgreSQL and 0.8 on SQLite, a get 0.9, and a checkpoint 2.6 times the bytes; of larger ones, more
-# bytes and on SQLite no less time.
+# Bytes of the largest encoded value in the document, and of all such values together. Each of them is stored again with
+# every superstep. Four values of 1,000 bytes of which one is new, compared with values in blobs: a put takes 0.7 of the
+# time on PostgreSQL and 0.8 on SQLite, a get 0.9, and a checkpoint takes 2.6 times the bytes. Larger values would take
+# more bytes, and on SQLite not less time.
 SMALL_VALUE = 1_024
 SMALL_VALUES = 4_096
 
-# What a graph cannot change in place.
+# Types that a graph cannot change in place.
 _SCALARS = frozenset({int, float, bool, type(None)})
 _NUMBERS = frozenset({int, float})
-# What is stored by itself: LangGraph leaves a snapshot out until the next one, and the other would come back as bytes.
+# Types that are encoded alone. LangGraph leaves out a delta snapshot until the next one, so it is found by its version.
+# A bytearray inside the document would come back as bytes.
 _BY_ITSELF = frozenset({_DeltaSnapshot, bytearray})
 
 T = TypeVar("T")
@@ -79,10 +81,14 @@ T = TypeVar("T")
 class Encoded(NamedTuple):
     """A checkpoint ready to be stored.
 
-    `blobs` are the values that are new, `kept` those that may be there from earlier checkpoints, `replayed` the
-    `DeltaChannel`s that are rebuilt from the parent on, and `spare` encodes those of `kept` that turn out to be gone,
-    by channel. `claim` is the token without which nothing may be stored. `known` is what is known of the values, new or
-    kept.
+    Attributes:
+        row: The row of the checkpoint.
+        blobs: The new values, and their new chunks.
+        kept: The stored blobs that the checkpoint refers to or shares chunks with; see `BlobRef`.
+        replayed: The `DeltaChannel`s that are rebuilt from the parent and its ancestors.
+        spare: Encodes the values of channels again whose blobs in `kept` turn out to be missing.
+        claim: The token of the claim that must be held, if any.
+        known: The values of this checkpoint, for the next one to reuse.
     """
 
     row: CheckpointRow
@@ -95,11 +101,11 @@ class Encoded(NamedTuple):
 
     @property
     def is_one_row(self) -> bool:
-        """Whether it is one row that needs nothing to be there, but for the parent where it has `replayed`."""
+        """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
         return not (self.blobs or self.kept or self.claim)
 
     def without(self, lost: Sequence[str]) -> Encoded:
-        """The same, storing these channels whole, since what it would share or keep of them is gone."""
+        """The same checkpoint with the complete values of these channels, because the blobs in `kept` are missing."""
         return self._replace(
             blobs=[*(blob for blob in self.blobs if blob.channel not in lost), *self.spare(lost)],
             kept=[ref for ref in self.kept if ref.channel not in lost],
@@ -116,11 +122,20 @@ def encode_checkpoint(
     new_versions: ChannelVersions,
     before: KnownValues | None = None,
 ) -> Encoded | Offload:
-    """Encode a checkpoint, put with a config that names its parent, with the values of the channels in `new_versions`.
+    """Encode a checkpoint, with the values of the channels in `new_versions`.
 
-    `before` is what is known of the parent's values, or None if that is nothing: large ones share what they have in
-    common with it. If it takes a while to compress or encrypt them, that is left to do: it needs the caller's objects
-    no more.
+    Args:
+        codec: Encodes the values.
+        parent: The key that the config names: thread, namespace and the id of the parent.
+        config: The config that the checkpoint is put with.
+        checkpoint: The checkpoint.
+        metadata: Its metadata.
+        new_versions: The channels whose values have changed since the parent, with their new versions.
+        before: The parent's values, or None if nothing is known of them. Large values reuse its chunks.
+
+    Returns:
+        The rows. If sealing the bytes takes long, an `Offload` that does it and returns the rows; it no longer needs
+        the caller's objects.
     """
     head = _Head(codec, parent, checkpoint, merge_metadata(config, metadata), claim_of(config))
     found = _one_row(head, new_versions, before) if codec.packs else None
@@ -128,7 +143,7 @@ def encode_checkpoint(
 
 
 class _Head(NamedTuple):
-    """What a checkpoint has besides its values."""
+    """A checkpoint apart from its values."""
 
     codec: Values
     parent: Key
@@ -144,7 +159,7 @@ class _Head(NamedTuple):
         channels: Sequence[str] = (),
         versions: Sequence[str] = (),
     ) -> CheckpointRow:
-        """The row; `document` is as the serializer gave it."""
+        """Return the row of the checkpoint; `document` is unsealed."""
         codec, (thread_id, checkpoint_ns, parent_id), checkpoint, metadata, _ = self
         checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
         form = checkpoint.get("v", 1)
@@ -154,10 +169,10 @@ class _Head(NamedTuple):
         if checkpoint_ns:
             parents = metadata.get("parents")
             root_id = _id_or_none(parents.get("")) if isinstance(parents, Mapping) else None
-        told = metadata
-        if "thread_id" in told:
-            own = told["thread_id"]
-            told = {**told, "thread_id": None if own == thread_id else [own]}
+        stored_metadata = metadata
+        if "thread_id" in stored_metadata:
+            own = stored_metadata["thread_id"]
+            stored_metadata = {**stored_metadata, "thread_id": None if own == thread_id else [own]}
         if codec.is_unsealed(document):
             location = location_of_checkpoint(checkpoint_ns, checkpoint_id)
             document = _encoded(location, codec.seal, document, location)
@@ -175,12 +190,12 @@ class _Head(NamedTuple):
             channels,
             versions,
             *document,
-            *_encoded(location, codec.dumps, told, location),
+            *_encoded(location, codec.dumps, stored_metadata, location),
             project(metadata, codec.plaintext_keys),
         )
 
     def delta(self) -> set[str]:
-        """The `DeltaChannel`s that LangGraph names."""
+        """Return the `DeltaChannel`s that LangGraph names in the metadata."""
         counters = self.metadata.get("counters_since_delta_snapshot")
         if not counters or not isinstance(counters, Mapping):
             return set()
@@ -188,7 +203,7 @@ class _Head(NamedTuple):
 
 
 def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | None) -> Encoded | None:
-    """A checkpoint all of whose values are small, encoded with one call; None for any other."""
+    """Encode a checkpoint with one call if all its values are small; return None for any other."""
     codec, (_, _, parent_id), checkpoint, metadata, claim = head
     values = checkpoint.get("channel_values") or {}
     versions = checkpoint.get("channel_versions") or {}
@@ -223,7 +238,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
         type_, document = found = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
         if type_ != MSGPACK:
             return None
-    except Exception:  # Whatever it is: it is said of the value that is wrong.
+    except Exception:  # `_Rows` raises it again, and names the value.
         return None
     row = head.row(list(map(channel_text, values)), delta, found)
     replayed = [channel for channel in delta if channel not in values] if parent_id else ()
@@ -231,7 +246,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
 
 
 def _are_plain(versions: Collection[Any]) -> bool:
-    """Whether versions need no closer look, since all of them are numbers, or text that may be in a key."""
+    """Whether all versions are numbers, or all are ASCII text without NUL, and so need no check one by one."""
     try:
         together = "".join(versions)
     except TypeError:
@@ -240,7 +255,7 @@ def _are_plain(versions: Collection[Any]) -> bool:
 
 
 def _are_small(codec: Values, values: Sequence[Any]) -> bool:
-    """Whether values may be part of the document."""
+    """Whether values are small enough for the document."""
     size = len(codec.dumps_unsealed(values).value) if values else 0
     if size <= SMALL_VALUE:
         return True
@@ -252,7 +267,7 @@ def _nothing(_: Iterable[str]) -> list[BlobRow]:
 
 
 class _Unsealed(NamedTuple):
-    """A row, by its number, whose bytes are still to be closed for a place; `names` if they put a value together."""
+    """An unsealed row: its number, and the location to bind it to; `names` if the row joins the chunks of a value."""
 
     number: int
     location: Location
@@ -260,13 +275,13 @@ class _Unsealed(NamedTuple):
 
 
 class _Rows:
-    """The rows of a checkpoint, some of whose values have rows of their own."""
+    """Builds the rows of a checkpoint, and decides for each value between document, blob and chunks."""
 
     def __init__(self, head: _Head, new_versions: ChannelVersions, before: KnownValues | None) -> None:
         self._head = head
         self._codec = head.codec
         self._namespace = head.parent.checkpoint_ns
-        # `_spare` may need them when the graph has dropped them.
+        # Copies, because `_spare` may need the values after the graph has replaced them.
         self._values = dict(head.checkpoint.get("channel_values") or {})
         self._versions = dict(head.checkpoint.get("channel_versions") or {})
         self._new = new_versions
@@ -279,12 +294,12 @@ class _Rows:
         self._kept: list[BlobRef] = []
 
     def encoded(self) -> Encoded | Offload:
-        """The rows, or, where it takes a while to close their bytes, what there is to do for that."""
+        """Return the rows, or an `Offload` that seals them and returns them if that takes long."""
         head, values = self._head, self._values
         blobs: list[BlobRow] = []
         unsealed: list[_Unsealed] = []
         for channel, value in values.items():
-            if channel not in self._versions:  # It cannot be found by a version later, so it stays with its checkpoint.
+            if channel not in self._versions:  # Without a version it cannot be a blob.
                 self._inline[channel_text(channel)] = value
             elif _is_inline(value):
                 self._inline[channel] = value
@@ -313,7 +328,7 @@ class _Rows:
         return _sealed(self._codec, blobs, unsealed, whole)
 
     def _add(self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str) -> None:
-        """Decide where the value of a channel is, and make its rows if they are new."""
+        """Decide where the value of a channel is stored, and add its rows if they are new."""
         values, version = self._values, self._versions[channel]
         shared = self._before.large.get(channel) if self._before else None
         if channel in self._new:
@@ -325,7 +340,7 @@ class _Rows:
             if channel in values or channel in self._delta:
                 self._store(blobs, unsealed, channel, Stored(MSGPACK, pack(held)), held)
         elif self._before is None and self._room and channel in values and self._is_small(channel):
-            self._inline[channel] = values[channel]  # Nobody knows whether it is a blob: as it is now, it need not be.
+            self._inline[channel] = values[channel]  # It may be in a blob already, but it is small now.
         elif channel in values or channel in self._delta:
             self._kept.append(BlobRef(channel, version_key(version), required=channel in values))
             if shared and shared.version == self._kept[-1].version:
@@ -339,10 +354,10 @@ class _Rows:
         return self._takes(channel, self._encode(channel))
 
     def _takes(self, channel: str, found: Stored | Large) -> bool:
-        """Whether the document has room for a value; it is taken then."""
+        """Whether the document has room for a value; if so, the room is reserved."""
         if isinstance(found, Large) or found.type != MSGPACK or len(found.value) > min(SMALL_VALUE, self._room):
             return False
-        if isinstance(self._values.get(channel), _DeltaSnapshot):  # Left out until the next one: found by its version.
+        if isinstance(self._values.get(channel), _DeltaSnapshot):  # Later checkpoints omit it and find it by version.
             return False
         self._room -= len(found.value)
         return True
@@ -350,7 +365,10 @@ class _Rows:
     def _store(
         self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str, found: Stored | Large, held: Any = None
     ) -> None:
-        """Store a value in the document, as it was `held` there before if it is not new, or in rows of its own."""
+        """Add a value to the document, or rows for it.
+
+        An unchanged value is added as the parent's document has it: that is `held`.
+        """
         if self._takes(channel, found):
             self._inline[channel] = self._values[channel] if held is None else held
         else:
@@ -375,14 +393,14 @@ class _Rows:
         blobs.append(BlobRow(channel, version, *stored, names))
 
     def _spare(self, channels: Iterable[str]) -> list[BlobRow]:
-        """The rows of values that were to be shared or kept, and turn out to be gone."""
+        """Encode the values of channels whose blobs in `kept` are missing."""
         blobs: list[BlobRow] = []
         unsealed: list[_Unsealed] = []
         for channel in channels:
             known, value = self._large.get(channel), self._values[channel]
             location = location_of_blob(self._namespace, channel, version_key(self._versions[channel]))
-            in_parts = channel in self._new and isinstance(known, ChunkedValue)
-            if in_parts and not _encoded(location, is_still, known, value, pack):
+            is_chunked = channel in self._new and isinstance(known, ChunkedValue)
+            if is_chunked and not _encoded(location, is_still, known, value, pack):
                 raise CheckpointEncodeError(
                     f"channel {channel!r} was changed in place while it was being stored, and what it shared with the "
                     "checkpoint before has been deleted meanwhile; nothing was stored"
@@ -395,7 +413,10 @@ Rows = TypeVar("Rows", list[BlobRow], list[WriteRow])
 
 
 def _sealed(codec: Values, rows: Rows, unsealed: Sequence[_Unsealed], then: Callable[[Rows], T]) -> T | Offload:
-    """What is made of rows whose bytes are all closed, or, where that takes a while, what there is to do for it."""
+    """Seal the rows that need it and return what `then` makes of all rows; if sealing takes long, return an `Offload`.
+
+    `unsealed` names the rows to seal.
+    """
     if not unsealed:
         return then(rows)
 
@@ -412,14 +433,14 @@ def _sealed(codec: Values, rows: Rows, unsealed: Sequence[_Unsealed], then: Call
 
 
 def _thing_at(location: Location) -> str:
-    """What is stored at a place, for an error."""
+    """Describe what is stored at a location, for an error."""
     if location[0] == "blob":
         return f"the value of channel {location[2]!r}"
     return f"the write to channel {location[5]!r}" if location[0] == "write" else f"the {location[0]}"
 
 
 def _id_or_none(value: object) -> str | None:
-    """An id that metadata may hold; what cannot be a key is none, and never a reason to fail a superstep."""
+    """An id from metadata, or None if it cannot be part of a key: metadata must not make a superstep fail."""
     try:
         return text("id", value, MAX_ID) if value else None
     except ConfigError:
@@ -429,7 +450,7 @@ def _id_or_none(value: object) -> str | None:
 def merge_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
     """The metadata to store: LangGraph's, and what it merges from the config, without request-scoped keys.
 
-    Source: `get_checkpoint_metadata`; unlike it, NUL characters are kept, since they can be.
+    Source: `get_checkpoint_metadata`; unlike it, this function retains NUL characters, because they can be stored.
     """
     merged: dict[str, Any] = dict(metadata)
     for part in (config.get("metadata"), config.get("configurable")):
@@ -452,7 +473,7 @@ def run_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 class EncodedWrites(NamedTuple):
-    """The outputs of a task ready to be stored, with their claim."""
+    """The outputs of a task ready to be stored, and the token of the claim that must be held, if any."""
 
     key: Key
     rows: Sequence[WriteRow]
@@ -462,7 +483,7 @@ class EncodedWrites(NamedTuple):
 def encode_writes(
     codec: Values, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> EncodedWrites | Offload:
-    """Encode the outputs of a task; what is large is left to do as in `encode_checkpoint`."""
+    """Encode the outputs of a task; returns an `Offload` if sealing takes long, as `encode_checkpoint` does."""
     key = own_key_of(config)
     if key.checkpoint_id is None:
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
@@ -481,9 +502,9 @@ def encode_rows(
     run_id: str | None,
     claim: str | None = None,
 ) -> EncodedWrites | Offload:
-    """Encode writes; of several special ones to one channel the last one stays."""
+    """Encode writes; of several special writes to one channel, the last one is stored."""
     rows: dict[int, WriteRow] = {}
-    locations: dict[int, Location] = {}  # Of those that are still to be closed.
+    locations: dict[int, Location] = {}  # Of the rows to seal.
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
         channel = channel_text(channel)
@@ -501,7 +522,7 @@ def encode_rows(
 
 
 def version_key(version: object) -> str:
-    """A channel version as text; versions that differ have different texts."""
+    """A channel version as text; different versions have different texts."""
     if type(version) is str and not version.startswith("#"):
         return text("channel version", version, MAX_ID)
     try:
@@ -516,7 +537,7 @@ def _is_inline(value: Any) -> bool:
     if kind is str:
         return len(value) <= INLINE_BYTES and (value.isascii() or is_unicode(value))
     if kind is int:
-        return bool(-(2**63) <= value < 2**64)  # Larger ones are not for every serializer.
+        return bool(-(2**63) <= value < 2**64)  # Not every serializer can encode larger ones.
     return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
 
@@ -526,7 +547,7 @@ def _encoded(location: Location, dumps: Callable[..., T], *args: Any) -> T:
     except UnstorableValue as error:
         raise CheckpointEncodeError(f"{_thing_at(location)} cannot be stored: {error}; nothing was stored") from error
     except Exception as error:
-        # As msgpack says it; and pydantic, which quotes the value.
+        # Errors of msgpack, and of pydantic, whose text quotes the value.
         if type(error) in (TypeError, RecursionError) or isinstance(error, ValidationError):
             raise CheckpointEncodeError(
                 f"{_thing_at(location)} cannot be serialised ({said_by(error)}); nothing was stored. Make the value "
@@ -534,4 +555,4 @@ def _encoded(location: Location, dumps: Callable[..., T], *args: Any) -> T:
             ) from error
         if hasattr(error, "add_note"):  # Since Python 3.11.
             error.add_note(f"{_thing_at(location)} cannot be serialised; nothing was stored")
-        raise  # As with LangGraph: whoever made the serializer, or the class, knows it.
+        raise  # As LangGraph does: the author of the serializer or of the class knows its errors.

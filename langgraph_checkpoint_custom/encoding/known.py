@@ -1,4 +1,4 @@
-"""What is known of the values of a checkpoint that was read or stored: what the next one need not store again.
+"""The values of a checkpoint that was read or stored, so that the next one can reuse what is stored already.
 
 Must not know: SQL, connections, encryption.
 """
@@ -13,34 +13,34 @@ import ormsgpack
 from langgraph_checkpoint_custom.encoding.chunks import Known
 from langgraph_checkpoint_custom.encoding.objects import Extension
 
-# Bytes that count as one of the pieces of `Known`.
+# Bytes that count as one piece, see `ChunkedValue.pieces`.
 PIECE = 300
 
 
 def unmade(data: bytes) -> Any:
-    """A value from its msgpack, without making objects: to be packed again, which gives the same bytes."""
+    """Decode msgpack without creating objects; packing the result gives the same bytes."""
     return ormsgpack.unpackb(data, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 class Held(NamedTuple):
-    """The small values of a checkpoint as they were stored, without their objects, and the versions of all channels."""
+    """The inline values of a checkpoint as they were stored, without their objects, and all channel versions."""
 
     values: Mapping[str, Any]
     versions: Mapping[str, Any]
 
     def has(self, channel: str, version: object) -> bool:
-        """Whether it has the value of this version."""
+        """Whether it has the value of this channel version."""
         held = self.versions.get(channel)
         return channel in self.values and type(held) is type(version) and held == version
 
 
 class KnownValues(NamedTuple):
-    """What is known of the values of one checkpoint.
+    """The known values of one checkpoint.
 
     Attributes:
-        document: The document in msgpack, with the small values in it; empty if it is in another form.
-        large: Of values with rows of their own, by channel.
-        is_whole: Whether no value has a row of its own.
+        document: The document in msgpack with the inline values; empty if it has another format.
+        large: The chunks or samples of large values, by channel.
+        is_whole: Whether all values are in the document and none is in a blob.
     """
 
     document: bytes
@@ -49,7 +49,7 @@ class KnownValues(NamedTuple):
 
     @property
     def held(self) -> Held | None:
-        """The small values, if they are known."""
+        """The inline values, if they are known."""
         if not self.document:
             return None
         document = unmade(self.document)
@@ -57,22 +57,22 @@ class KnownValues(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes that are held."""
+        """The bytes that it keeps in memory."""
         if not self.large:
             return len(self.document)
         return len(self.document) + sum([value.size for value in self.large.values()])
 
     @property
     def pieces(self) -> int:
-        """As `Known` has it."""
+        """Its weight in a cache without objects, see `ChunkedValue.pieces`."""
         return len(self.document) // PIECE + sum([value.pieces for value in self.large.values()])
 
     def without_objects(self) -> KnownValues:
-        """The same, but to find a part of a large value it has to be encoded."""
+        """The same values without the chunks' objects: a later value then has to be encoded to find its chunks."""
         return self._replace(large={channel: value.without_objects() for channel, value in self.large.items()})
 
     def without(self, channels: Collection[str]) -> KnownValues:
-        """The same, without large values that are not there any more."""
+        """The same values without the large ones of these channels, because they were deleted."""
         return self._replace(large={channel: value for channel, value in self.large.items() if channel not in channels})
 
 

@@ -1,14 +1,14 @@
-"""Objects in LangGraph's msgpack extensions: how each class is written.
+"""Encodes objects as LangGraph's msgpack extensions: how each class is stored.
 
 Must not know: which classes may be read, checkpoints.
 
-An extension begins as LangGraph's does: module, name and what it rebuilds the object from. Where the fields of the
-object are kept as they are, two elements follow, which LangGraph's serializer passes over: the method that is called,
-if any, and what else there is to know, by name (`restored.py` reads it). So anybody who has LangGraph's serializer can
-read what is written here, as well as that one does.
+An extension starts as LangGraph's does: the module, the name, and the data from which LangGraph rebuilds the object.
+If the fields of the object are stored as they are, two more elements follow, which LangGraph's serializer ignores: the
+names of the fields that were given, or the method to call; and a dict with further state (`restored.py` reads it). So
+LangGraph's serializer reads these extensions as well as its own.
 
-Inside an object tuples, the dict-like classes of `collections` and keys of any kind are kept, since nothing validates
-them into what they were. Outside of objects they become what LangGraph makes of them: a list, a dict, text.
+Inside an object, tuples, the dict-like classes of `collections` and dict keys of any type keep their types, because no
+validation would restore them. Outside of objects they become what LangGraph makes of them: a list, a dict, text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pydantic_core import PydanticUndefined
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
-# Without OPT_REPLACE_SURROGATES, which turns half characters into question marks.
+# Without OPT_REPLACE_SURROGATES, which turns lone surrogates into question marks.
 _INSIDE = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -57,7 +57,7 @@ _OUTSIDE = (
     _INSIDE & ~ormsgpack.OPT_PASSTHROUGH_TUPLE & ~ormsgpack.OPT_PASSTHROUGH_SUBCLASS
 ) | ormsgpack.OPT_NON_STR_KEYS
 _ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
-# What msgpack has keys of, besides text.
+# The types of dict keys that msgpack supports, besides text.
 _KEYS = frozenset({int, float, bool, type(None), bytes})
 FACTORIES = {each.__name__: each for each in (list, dict, set, frozenset, tuple, str, int, float, bool)}
 
@@ -69,52 +69,52 @@ PYDANTIC_1 = jsonplus.EXT_PYDANTIC_V1
 PYDANTIC_2 = jsonplus.EXT_PYDANTIC_V2
 NUMPY = jsonplus.EXT_NUMPY_ARRAY
 DELTA = jsonplus.EXT_DELTA_SNAPSHOT
-_PLAIN = -1  # No extension: what msgpack has a word for.
+_PLAIN = -1  # No extension: msgpack can represent it.
 
 
 class UnstorableValue(TypeError):
-    """A value that would come back as another one."""
+    """A value that would come back as a different one."""
 
 
 class UnreadableValue(ValueError):
-    """A stored object that cannot be made again; the message names its class and the way out."""
+    """A stored object that cannot be restored; the message names its class and says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Extension:
-    """An extension that nobody has made an object of."""
+    """An extension as it is stored, without creating its object."""
 
     code: int
     data: bytes
 
 
 def held(_: str, __: str, stored: Any, method: Any = None, state: Any = None) -> Any:
-    """What the content of an extension holds of an object, for those who make none of it."""
+    """Return the stored data of an object from the content of its extension, without creating the object."""
     if isinstance(stored, dict) and isinstance(state, dict):
         return {**stored, **state.get("other", {}), **state.get("extra", {}), **state.get("private", {})}
     return stored
 
 
 class Packer:
-    """Writes values in msgpack.
+    """Encodes values in msgpack.
 
     Args:
-        exact: Whether an object that would not come back as it was is an error. Otherwise it is stored as LangGraph's
-            serializer stores it, and the log says so once for each class.
+        exact: Whether to raise for an object that would not come back as it was. Otherwise it is stored as LangGraph's
+            serializer stores it, and the log reports that once for each class.
     """
 
     def __init__(self, *, exact: bool) -> None:
         self._exact = exact
 
     def pack(self, obj: Any) -> bytes:
-        """A value in msgpack."""
+        """Encode a value in msgpack."""
         try:
             return ormsgpack.packb(obj, default=self._object, option=_OUTSIDE)
         except ormsgpack.MsgpackEncodeError:
-            worded, other = _worded(obj)
+            converted, other = _with_extensions(obj)
             if not other:
                 raise
-            return ormsgpack.packb(worded, default=self._object, option=_OUTSIDE)
+            return ormsgpack.packb(converted, default=self._object, option=_OUTSIDE)
 
     def _object(self, obj: Any) -> Any:
         try:
@@ -130,19 +130,20 @@ class Packer:
                 return ormsgpack.Ext(kind.code, self._inside(cls, content))
             except ormsgpack.MsgpackEncodeError as error:
                 problem = cause_of(error)
-                if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_OWN_WORDS.get():
+                if kind.code not in (PYDANTIC_1, PYDANTIC_2) or _IN_DUMP.get():
                     raise
                 if (self._exact and isinstance(problem, UnstorableValue)) or str(problem) == _TOO_DEEP:
                     raise
-            # A model may have words of its own for it; if not, this raises what it says about the same. Not again for
-            # what is in these words, which may be all that the model has, and so on.
-            anew = _ANEW | {key: state[key] for key in state if key == "args"}
-            before = _IN_OWN_WORDS.set(True)
+            # The model's own dump may replace the field by something that can be stored. If not, packing the dump
+            # raises for the same field. Models inside the dump are not dumped again: they may hold as much as this one,
+            # and so on.
+            by_constructor = _BY_CONSTRUCTOR | {key: state[key] for key in state if key == "args"}
+            before = _IN_DUMP.set(True)
             try:
-                content = [kind.module, kind.name, kind.payload(obj), None, anew]
+                content = [kind.module, kind.name, kind.payload(obj), None, by_constructor]
                 stored = ormsgpack.Ext(kind.code, self._inside(cls, content))
             finally:
-                _IN_OWN_WORDS.reset(before)
+                _IN_DUMP.reset(before)
             self.inexact(cls, f"a field cannot be stored as it is ({problem})")
             return stored
         except Exception as error:
@@ -151,19 +152,19 @@ class Packer:
             raise
 
     def _extension(self, obj: Any, cls: type, kind: Kind | None) -> Any:
-        """What has no fields, or is of a class that is new here."""
+        """Encode an object without stored fields, or one of a class that was not seen before."""
         if kind is None:
             if cls is Extension:
                 return ormsgpack.Ext(obj.code, obj.data)
-            if cls is _Worded:
+            if cls is _BuiltinExtension:
                 return ormsgpack.Ext(obj.code, self._inside(cls, ["builtins", obj.name, obj.payload]))
-            if cls is _Viewed:
+            if cls is _View:
                 self.inexact(memoryview, "only its bytes")
                 return bytes(obj.data)
-            if cls is _DeltaSnapshot:  # Its value is one of a channel.
+            if cls is _DeltaSnapshot:  # It holds the value of a channel, which is not inside an object.
                 return ormsgpack.Ext(DELTA, self.pack(obj.value))
             kind = _kind_of(obj, cls)
-            if kind is None:  # A type that only a newer langgraph-checkpoint knows, an exception, or none.
+            if kind is None:  # An exception, a type that only a newer langgraph-checkpoint knows, or an unknown type.
                 return jsonplus._msgpack_default(obj)
             if kind.lost:
                 self.inexact(cls, kind.lost)
@@ -183,25 +184,28 @@ class Packer:
         return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, content, *tail]))
 
     def _inside(self, cls: type, content: list[Any]) -> bytes:
-        """What is in an extension; `_WORDED` has the classes of which it is known that msgpack has no word for all."""
-        if cls in _WORDED:
-            worded, _ = _worded(content)
+        """Pack the content of an extension.
+
+        `_NEED_EXTENSIONS` collects the classes whose content msgpack cannot represent; it is converted before packing.
+        """
+        if cls in _NEED_EXTENSIONS:
+            converted, _ = _with_extensions(content)
         else:
             try:
                 data = ormsgpack.packb(content, default=self._object, option=_INSIDE)
             except ormsgpack.MsgpackEncodeError:
-                worded, other = _worded(content)
+                converted, other = _with_extensions(content)
                 if not other:
                     raise
-            else:  # A bytearray or memoryview is written as bytes.
+            else:  # ormsgpack packs a bytearray or memoryview as bytes.
                 if not (may_have_bytes(data) and _has_buffer(content)):
                     return data
-                worded, _ = _worded(content)
-            _WORDED.add(cls)
-        return ormsgpack.packb(worded, default=self._object, option=_INSIDE | ormsgpack.OPT_NON_STR_KEYS)
+                converted, _ = _with_extensions(content)
+            _NEED_EXTENSIONS.add(cls)
+        return ormsgpack.packb(converted, default=self._object, option=_INSIDE | ormsgpack.OPT_NON_STR_KEYS)
 
     def storable(self, cls: type, held: Mapping[str, Any]) -> dict[str, Any]:
-        """Those attributes of an object that can be stored; it can be made without the others."""
+        """Return the attributes of an object that can be stored; it can be restored without the others."""
         found = {}
         for name, value in held.items():
             try:
@@ -209,21 +213,21 @@ class Packer:
             except ormsgpack.MsgpackEncodeError as error:
                 self.inexact(cls, f"its {name!r} cannot be stored ({cause_of(error)})")
                 continue
-            # What is in it is not asked again: it may have attributes of its own, and so on.
+            # As packed extensions, so that the objects inside are not tried again: they may have such attributes, too.
             (found[name],) = ormsgpack.unpackb(stored, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
         return found
 
     def inexact(self, cls: type, lost: str) -> None:
-        """Objects of a class lose something."""
-        location = (cls.__module__, cls.__qualname__)
+        """Raise, or log once for each class, because objects of this class would lose something."""
+        full_name = (cls.__module__, cls.__qualname__)
         if self._exact:
-            raise UnstorableValue(f"{'.'.join(location)} would come back as something else: {lost}")
-        if location not in _WARNED and len(_WARNED) < _MOST_WARNED:
-            _WARNED.add(location)
+            raise UnstorableValue(f"{'.'.join(full_name)} would come back as something else: {lost}")
+        if full_name not in _WARNED and len(_WARNED) < _MOST_WARNED:
+            _WARNED.add(full_name)
             _LOG.warning(
                 "%s.%s is stored as LangGraph's serializer stores it, and comes back as something else: %s. This is "
                 "said once for each class; on_inexact='raise' makes it an error",
-                *location,
+                *full_name,
                 lost,
             )
 
@@ -232,50 +236,50 @@ EXACT = Packer(exact=True)
 AS_LANGGRAPH = Packer(exact=False)
 pack = EXACT.pack
 _WARNED: set[tuple[str, str]] = set()
-_MOST_WARNED = 1000  # Classes may be made without end.
+_MOST_WARNED = 1000  # A program may create classes without end.
 
 
-# What ormsgpack says where the function that it calls has failed, and drops the error itself.
+# The text of ormsgpack's error when its `default` function has failed; ormsgpack drops the error of that function.
 _DROPPED = "Type is not msgpack serializable"
-_IN_OWN_WORDS: ContextVar[bool] = ContextVar("in_own_words", default=False)
-# Its kind and text, since an error holds the values that it was raised for.
+_IN_DUMP: ContextVar[bool] = ContextVar("in_dump", default=False)
+# The class and text of that error, and not the error itself, which would hold on to the values.
 _FAILURE: ContextVar[tuple[type[TypeError], str]] = ContextVar("failure", default=(TypeError, _DROPPED))
 
 
 def cause_of(error: TypeError) -> TypeError:
-    """What was wrong when ormsgpack raised an error just now, without the values that may be in its text."""
+    """Return why ormsgpack has just raised an error, without the values that may be in its text."""
     kind, said = _FAILURE.get() if str(error).startswith(_DROPPED) else (TypeError, said_by(error))
     return kind(said)
 
 
 def said_by(error: BaseException) -> str:
-    """What may be shown of an error: nothing of values, which are in the texts of pydantic and of other classes."""
+    """Return a text of an error that shows no values: those of pydantic and of other classes may quote them."""
     if isinstance(error, pydantic.ValidationError):
         wrong = {f"{'.'.join(map(str, each['loc'][:1]))}: {each['type']}" for each in error.errors(include_input=False)}
         return f"{type(error).__name__}: {', '.join(sorted(wrong))}"
     if isinstance(error, RecursionError) or str(error) == "Recursion limit reached":
         return _TOO_DEEP
-    shown = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_SAYS)
-    return str(error) if shown else type(error).__name__
+    is_safe = isinstance(error, (UnstorableValue, UnreadableValue)) or str(error).startswith(_VALUE_FREE)
+    return str(error) if is_safe else type(error).__name__
 
 
 _TOO_DEEP = "it is nested too deeply, or holds itself"
-_SAYS = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
+_VALUE_FREE = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
 
 
-# What msgpack has no word for
+# Values that msgpack cannot represent
 
 
-class _Worded(NamedTuple):
-    """A text, bytearray or dict in an extension."""
+class _BuiltinExtension(NamedTuple):
+    """A text, bytearray or dict that is stored as an extension."""
 
     code: int
     name: str
     payload: Any
 
 
-class _Viewed(NamedTuple):
-    """A memoryview in an extension."""
+class _View(NamedTuple):
+    """A memoryview inside an object."""
 
     data: memoryview
 
@@ -283,36 +287,37 @@ class _Viewed(NamedTuple):
 _TEXT = ("utf-8", "surrogatepass")
 
 
-def _worded(value: Any) -> tuple[Any, bool]:
-    """A value in which half characters, bytearrays and dicts with keys that msgpack has not are extensions.
+def _with_extensions(value: Any) -> tuple[Any, bool]:
+    """Replace what msgpack cannot represent: lone surrogates, bytearrays, and dicts with keys of other types.
 
-    A memoryview is left to `Packer`.
+    Each becomes an object that `Packer` writes as an extension; a memoryview becomes one that it writes as bytes.
 
-    Also whether there was any, or a key that is no text.
+    Returns:
+        The value, and whether something was replaced or a dict has a key that is not text.
     """
     kind = type(value)
     if kind is str:
         if value.isascii() or is_unicode(value):
             return value, False
-        return _Worded(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
+        return _BuiltinExtension(POSITIONAL, "str", [value.encode(*_TEXT), *_TEXT]), True
     if kind is bytearray:
-        return _Worded(SINGLE, "bytearray", bytes(value)), True
+        return _BuiltinExtension(SINGLE, "bytearray", bytes(value)), True
     if kind is memoryview:
-        return _Viewed(value), True
+        return _View(value), True
     if kind is list:
-        found = [_worded(each) for each in value]
+        found = [_with_extensions(each) for each in value]
         return [each for each, _ in found], any(other for _, other in found)
     if kind is not dict:
         return value, False
-    pairs = [(*_worded(key), *_worded(each)) for key, each in value.items()]
+    pairs = [(*_with_extensions(key), *_with_extensions(each)) for key, each in value.items()]
     if all(type(key) is str or type(key) in _KEYS for key, *_ in pairs):
         other = any(other or type(key) is not str for key, _, _, other in pairs)
         return {key: each for key, _, each, _ in pairs}, other
-    return _Worded(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
+    return _BuiltinExtension(SINGLE, "dict", [[key, each] for key, _, each, _ in pairs]), True
 
 
 def may_have_bytes(data: bytes) -> bool:
-    """Whether there may be bytes in a value in msgpack: they begin with one of these, as many a text has inside."""
+    """Whether a value in msgpack may contain bytes: they start with one of these codes, which text may contain too."""
     return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
@@ -327,7 +332,7 @@ def _has_buffer(values: Iterable[Any]) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no half characters, which serializers treat in ways of their own."""
+    """Whether a text has no lone surrogates, which each serializer treats differently."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -335,26 +340,26 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-# By class, since the questions take longer than the answer
+# How a class is stored: found out once, because that takes longer than encoding
 
 
 Fields = Callable[[Any, Packer], tuple[Any, list[str] | None, dict[str, Any]]]
-_ANEW = {"anew": True}
+_BY_CONSTRUCTOR = {"anew": True}
 
 
 class Kind(NamedTuple):
     """How the objects of a class are stored.
 
     Attributes:
-        code: The extension.
-        module: That of the class.
-        name: By which it will be found there.
-        payload: What LangGraph rebuilds an object from.
-        lost: What would not come back; the payload is stored then, without a class.
-        checked: Whether the constructor may want something else; it is asked for each object.
-        tail: What follows the payload, if anything does.
-        fields: Where the fields are kept as they are: they, the names of those that were given if that is known and
-            not all, and what else there is to know.
+        code: The code of the extension.
+        module: The module of the class.
+        name: The name of the class in its module.
+        payload: Returns the data from which LangGraph rebuilds an object.
+        lost: What would not come back. If this is not empty, the payload is stored without its class.
+        checked: Whether to call the constructor with the payload of each object, to see whether it accepts it.
+        tail: Returns the elements that follow the payload, if any.
+        fields: Returns three elements for an object whose fields are stored as they are: the fields; the names of those
+            that were given, or None if all were or if it is not known; and a dict with further state.
     """
 
     code: int
@@ -368,17 +373,17 @@ class Kind(NamedTuple):
 
 
 _KINDS: WeakKeyDictionary[type, Kind] = WeakKeyDictionary()
-_WORDED: set[type] = set()
+_NEED_EXTENSIONS: set[type] = set()
 
 
 def _kind_of(obj: Any, cls: type) -> Kind | None:
-    """How objects of a class are stored; the order of the questions is LangGraph's."""
-    location = (cls.__module__, _name_of(cls) or cls.__name__)
+    """Find out how objects of a class are stored; the checks have LangGraph's order."""
+    full_name = (cls.__module__, _name_of(cls) or cls.__name__)
     lost = "" if _name_of(cls) else "it cannot be found by its name in its module; define it there"
 
     def kind(code: int, payload: Callable[[Any], Any], **more: Any) -> Kind:
-        checked = location not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
-        return Kind(code, *location, payload, lost, checked, **more)
+        checked = full_name not in SAFE_MSGPACK_TYPES and not issubclass(cls, Enum)
+        return Kind(code, *full_name, payload, lost, checked, **more)
 
     if (
         issubclass(cls, (tuple, dict, list, str, int, float))
@@ -411,7 +416,7 @@ def _kind_of(obj: Any, cls: type) -> Kind | None:
     if issubclass(cls, (set, frozenset)):
         return kind(SINGLE, list)
     if issubclass(cls, datetime):
-        if (*location, "fromisoformat") not in SAFE_MSGPACK_METHODS:
+        if (*full_name, "fromisoformat") not in SAFE_MSGPACK_METHODS:
             lost = "only its text; store a datetime.datetime"
         return kind(METHOD, lambda o: o.isoformat(), tail=_of_datetime)
     if issubclass(cls, timedelta):
@@ -442,27 +447,27 @@ def _kind_of(obj: Any, cls: type) -> Kind | None:
 
 
 def _name_of(cls: type) -> str | None:
-    """The name by which a class will be found in its module again, its path there if it is in another class."""
+    """The name by which a class can be found in its module, a path for a class inside another; None if it cannot."""
     generic = getattr(cls, "__pydantic_generic_metadata__", None)
-    if generic and generic["args"]:  # Of such classes pydantic itself makes one, where there is none yet.
+    if generic and generic["args"]:  # Found through its origin: pydantic creates such a class if it does not exist yet.
         parts = (generic["origin"], *generic["args"])
         return cls.__name__ if all(_is_class(part) and _name_of(part) for part in parts) else None
     for name in (cls.__name__, cls.__qualname__):
         found: Any = sys.modules.get(cls.__module__)
         for part in name.split("."):
             found = getattr(found, part, None)
-        # By qualified name: a class that was defined again, in a notebook say, is the same one to the reader.
+        # Compared by qualified name: a class that was defined again, such as in a notebook, is the same to a reader.
         if isinstance(found, type) and found.__qualname__ == cls.__qualname__:
             return name
     return None
 
 
 def _is_class(part: Any) -> bool:
-    return isinstance(part, type) and get_origin(part) is None  # list[int] is a type on Python 3.10.
+    return isinstance(part, type) and get_origin(part) is None  # On Python 3.10, list[int] is a type.
 
 
 def _kind_of_container(cls: type) -> Kind | None:
-    if cls is int:  # Of more than 64 bits.
+    if cls is int:  # Has more than 64 bits.
         return Kind(POSITIONAL, "builtins", "int", lambda o: [hex(o), 16])
     if cls is tuple:
         return Kind(SINGLE, "builtins", "tuple", list)
@@ -472,9 +477,9 @@ def _kind_of_container(cls: type) -> Kind | None:
         return Kind(SINGLE, "collections", "Counter", dict)
     if cls is defaultdict:
         return Kind(SINGLE, "collections", "defaultdict", _pairs, tail=_of_defaultdict)
-    if issubclass(cls, float):  # LangGraph's serializer knows none, but its PostgreSQL saver makes JSON of it.
+    if issubclass(cls, float):  # LangGraph's serializer cannot store it, but its PostgreSQL saver stores it as JSON.
         return Kind(_PLAIN, "", "", float, lost="only its number, as a float")
-    # Another subclass is that what it extends, as it is outside of objects.
+    # Any other subclass is stored as its base class, as it is outside of objects.
     bases: dict[type, Callable[[Any], Any]] = {dict: dict, list: list, str: str.__str__, int: int}
     base = next((base for base in bases if issubclass(cls, base)), None)
     return Kind(_PLAIN, "", "", bases[base]) if base else None
@@ -533,12 +538,12 @@ def _of_array(array: Any) -> list[Any]:
 
 
 def _names_of(kind: Any) -> list[Any]:
-    """The names and types of a structured array, if it is one."""
-    from langgraph_checkpoint_custom.encoding.restored import type_of_array  # It reads what is written here.
+    """The names and types of the fields of a structured array; empty for other arrays."""
+    from langgraph_checkpoint_custom.encoding.restored import type_of_array  # It imports this module.
 
     if kind.kind != "V" and not kind.hasobject:
         return []
-    with suppress(ValueError):  # Fields that overlap cannot be told so.
+    with suppress(ValueError):  # `descr` cannot describe overlapping fields.
         names = [[list(each) for each in kind.descr]] if kind.names else []
         if not kind.hasobject and type_of_array(kind.str, *names) == kind:
             return names
@@ -557,12 +562,12 @@ def _of_masked_array(array: Any) -> dict[str, Any]:
     }
 
 
-# Fields as they are
+# Classes whose fields are stored as they are
 
 
 def _fields_of_model(cls: type[pydantic.BaseModel]) -> Fields:
     known = cls.model_fields
-    spared = {name for name, field in known.items() if field.exclude}  # LangGraph does not store them.
+    excluded = {name for name, field in known.items() if field.exclude}  # LangGraph does not store these.
     first = {name: each.default for name, each in cls.__private_attributes__.items()}
     generic = cls.__pydantic_generic_metadata__["args"]
     args = [[each.__module__, _name_of(each)] for each in generic]
@@ -573,7 +578,7 @@ def _fields_of_model(cls: type[pydantic.BaseModel]) -> Fields:
         state: dict[str, Any] = {}
         if held.keys() != names:
             held = {name: held[name] for name in held if name in known}
-            state = _beside(o, held, known)
+            state = _further_state(o, held, known)
         given = _given(o.__pydantic_fields_set__, held)
         if extra:
             state["extra"] = extra
@@ -583,11 +588,11 @@ def _fields_of_model(cls: type[pydantic.BaseModel]) -> Fields:
                 state["private"] = private
         if args:
             state["args"] = args
-        if not spared and (not state or state.keys().isdisjoint(_BESIDE)):
+        if not excluded and (not state or state.keys().isdisjoint(_OPTIONAL)):
             return held, given, state
-        stored = packer.storable(cls, {name: held[name] for name in spared & held.keys()})
-        rest = {name: stored.get(name, held[name]) for name in held if name in stored or name not in spared}
-        return rest, given, _storable(cls, state, packer, anew=len(rest) < len(held))
+        stored = packer.storable(cls, {name: held[name] for name in excluded & held.keys()})
+        rest = {name: stored.get(name, held[name]) for name in held if name in stored or name not in excluded}
+        return rest, given, _storable(cls, state, packer, by_constructor=len(rest) < len(held))
 
     return fields
 
@@ -597,7 +602,7 @@ def _fields_of_old_model(cls: Any) -> Fields:
 
     def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
         held = {name: o.__dict__[name] for name in o.__dict__ if name in known}
-        state = _beside(o, held, known)
+        state = _further_state(o, held, known)
         if private := {name: getattr(o, name) for name in cls.__private_attributes__ if hasattr(o, name)}:
             state["private"] = private
         return held, _given(o.__fields_set__, held), _storable(cls, state, packer)
@@ -613,7 +618,7 @@ def _fields_of_dataclass(cls: Any) -> Fields:
         held = {name: getattr(o, name) for name in known if hasattr(o, name)}
         if len(held) == len(known) and len(getattr(o, "__dict__", ())) <= len(held) and not slots:
             return held, None, {}
-        return held, None, _storable(cls, _beside(o, held, known, slots), packer)
+        return held, None, _storable(cls, _further_state(o, held, known, slots), packer)
 
     return fields
 
@@ -621,19 +626,19 @@ def _fields_of_dataclass(cls: Any) -> Fields:
 def _fields_of_named_tuple(cls: Any) -> Fields:
     def fields(o: Any, packer: Packer) -> tuple[Any, list[str] | None, dict[str, Any]]:
         held = dict(zip(cls._fields, o, strict=True))
-        return held, None, _storable(cls, _beside(o, held, cls._fields), packer)
+        return held, None, _storable(cls, _further_state(o, held, cls._fields), packer)
 
     return fields
 
 
-# What a class can do without where it cannot be stored; its constructor makes it then.
-_BESIDE = frozenset({"other", "private"})
+# State that may be left out if it cannot be stored; the constructor then restores the object.
+_OPTIONAL = frozenset({"other", "private"})
 
 
-def _beside(o: Any, held: Collection[str], known: Collection[str], slots: Iterable[str] = ()) -> dict[str, Any]:
-    """What there is to know of an object besides the fields that it holds: other attributes, fields without a value.
+def _further_state(o: Any, held: Collection[str], known: Collection[str], slots: Iterable[str] = ()) -> dict[str, Any]:
+    """The state of an object besides its fields: further attributes, and the names of fields without a value.
 
-    What the class makes itself, a cached property say, is made again.
+    Without what the class itself computes, such as a cached property: it is computed again.
     """
     own = getattr(o, "__dict__", {}) | {name: getattr(o, name) for name in slots if hasattr(o, name)}
     state: dict[str, Any] = {}
@@ -644,17 +649,21 @@ def _beside(o: Any, held: Collection[str], known: Collection[str], slots: Iterab
     return state
 
 
-def _storable(cls: type, state: dict[str, Any], packer: Packer, *, anew: bool = False) -> dict[str, Any]:
-    """What there is to know of an object; if not all of it can be stored, that it is to be made anew of its fields."""
-    for part in _BESIDE & state.keys():
+def _storable(cls: type, state: dict[str, Any], packer: Packer, *, by_constructor: bool = False) -> dict[str, Any]:
+    """The storable state of an object.
+
+    If something must be left out, it is only the mark that the constructor restores the object, and the arguments of a
+    generic model.
+    """
+    for part in _OPTIONAL & state.keys():
         stored = packer.storable(cls, state[part])
-        anew = anew or len(stored) < len(state[part])
+        by_constructor = by_constructor or len(stored) < len(state[part])
         state[part] = stored
-    return _ANEW | {key: state[key] for key in state if key == "args"} if anew else state
+    return _BY_CONSTRUCTOR | {key: state[key] for key in state if key == "args"} if by_constructor else state
 
 
 def is_attribute(cls: type, name: str) -> bool:
-    """Whether a name is that of an attribute of objects, and not of a method, a property or such of the class."""
+    """Whether a name can be an attribute of an instance, and is not a method, property or similar of the class."""
     found = getattr_static(cls, name, None)
     return not name.startswith("__") and (_is_slot(found) or not hasattr(found, "__get__"))
 
@@ -664,7 +673,10 @@ def _is_slot(found: Any) -> bool:
 
 
 def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:
-    """Which fields were given, in an order that does not depend on the process, so that it is the same bytes."""
+    """The names of the fields that were given, or None if all were.
+
+    Their order does not depend on the process, so equal objects have equal bytes.
+    """
     found = [name for name in held if name in names]
     if len(found) != len(names):
         return found + sorted(names - held.keys())
@@ -672,7 +684,7 @@ def _given(names: Set[str], held: Mapping[str, Any]) -> list[str] | None:
 
 
 def _can_be_made(code: int, cls: type, payload: Any) -> bool:
-    from langgraph_checkpoint_custom.encoding.restored import make  # It reads what is written here.
+    from langgraph_checkpoint_custom.encoding.restored import make  # It imports this module.
 
     try:
         return type(make(code, cls, payload)) is cls
@@ -681,7 +693,7 @@ def _can_be_made(code: int, cls: type, payload: Any) -> bool:
 
 
 def _is_bare(cls: type) -> bool:
-    """Whether an object can be made without its class having a hand in it; an exception, say, cannot."""
+    """Whether `object.__new__` can create an instance; it cannot for an exception, for example."""
     try:
         object.__new__(cls)
     except TypeError:

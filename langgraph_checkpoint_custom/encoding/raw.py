@@ -1,9 +1,10 @@
-"""Values as they are stored, without their classes: for moving them from one store to another.
+"""Reads values without their classes, to move them from one store to another.
 
 Must not know: SQL, connections, checkpoints.
 
-What msgpack has no word for is an extension, and stays one here. So nothing is imported, made or validated, a class
-that has moved does no harm, and what is written again is the same bytes; values that would not be are kept as bytes.
+Everything that msgpack cannot represent is an extension, and stays one here. So no class is imported and no object is
+created or validated, and it does not matter whether a class has moved. Writing such a value again gives the same bytes.
+A value for which that is not so stays bytes.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from langgraph_checkpoint_custom.encoding.objects import DELTA, Extension, Unrea
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer
 from langgraph_checkpoint_custom.errors import ConfigError
 
-# What the serializer reads without making an object of a class.
+# The types that the serializer reads without creating an object of a class.
 _PLAIN = ("null", "bytes", "bytearray", MSGPACK)
 
 
 class Raw(NamedTuple):
-    """A value that is not taken apart: a serializer's own type and bytes."""
+    """A value that is not decoded: the serializer's own type and bytes."""
 
     type: str
     data: bytes
 
 
 class RawReader(ExactSerializer):
-    """Reads and writes LangGraph's msgpack, leaving extensions as they are."""
+    """Reads and writes LangGraph's msgpack, and leaves extensions as they are."""
 
     def __init__(self) -> None:
         super().__init__(JsonPlusSerializer())
         self.unpack = self._plain_or_raw
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """The bytes of a value."""
+        """Encode a value."""
         return (obj.type, obj.data) if type(obj) is Raw else super().dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """A value of plain types and extensions, or a `Raw`."""
+        """Decode a value into plain types and extensions, or into a `Raw`."""
         kind, stored = data
         if kind in _PLAIN:
             return super().loads_typed(data)
@@ -52,28 +53,29 @@ class RawReader(ExactSerializer):
         return Raw(kind, bytes(stored))
 
     def reason(self, stored: bytes) -> None:
-        """Nothing, since no object was made."""
+        """Return None: no object was created that could have failed."""
 
     def _plain_or_raw(self, stored: bytes) -> Any:
-        """A value of plain types and extensions, or a `Raw` if that would be other bytes."""
+        """Decode a value into plain types and extensions, or into a `Raw` if packing these gives other bytes."""
         value = unpacked(stored)
         return value if pack(value) == stored else Raw(MSGPACK, bytes(stored))
 
 
 def unpacked(data: bytes) -> Any:
-    """A value of plain types and extensions."""
+    """Decode msgpack into plain types and extensions."""
     return ormsgpack.unpackb(data, ext_hook=_extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def _extension(code: int, data: bytes) -> Any:
-    # A snapshot says something about its channel.
+    # A delta snapshot is decoded, because the rows of a checkpoint depend on which channels have one.
     return _DeltaSnapshot(unpacked(data)) if code == DELTA else Extension(code, data)
 
 
 def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
-    """A serializer for the same bytes that makes no objects of them.
+    """Return a serializer for the same bytes that creates no objects.
 
-    Raises: ConfigError for a serializer of a kind that says nothing about its bytes.
+    Raises:
+        ConfigError: The format of the serializer is not known.
     """
     if isinstance(serde, EncryptedSerializer):
         return EncryptedSerializer(serde.cipher, raw_reader(serde.serde))

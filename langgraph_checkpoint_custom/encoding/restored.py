@@ -1,10 +1,10 @@
-"""Objects made again from LangGraph's msgpack extensions, as pickle and copy would make them.
+"""Restores objects from LangGraph's msgpack extensions, as pickle and copy would.
 
 Must not know: which classes may be read, checkpoints.
 
-Where `objects.py` has kept the fields of an object as they were, no constructor runs and nothing is validated: pydantic
-would refuse or change what was right when it was stored. Nothing else of a class is called either, no `__setstate__`
-say, so this reaches no further than the constructors that an extension of LangGraph's own names.
+If `objects.py` has stored the fields of an object as they were, no constructor runs and nothing is validated: pydantic
+might reject or change what was valid when it was stored. Nothing else of the class is called either, for example no
+`__setstate__`. So these extensions cannot call more than LangGraph's own, which name a constructor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _set = object.__setattr__
 
 
 def find(module: str, name: str) -> Any:
-    """A class, or what is called in its place, by the name that was stored."""
+    """Find a class, or the function that creates its objects, by the stored name."""
     try:
         found: Any = sys.modules.get(module) or importlib.import_module(module)
         if "." not in name:
@@ -60,7 +60,7 @@ def find(module: str, name: str) -> Any:
 
 
 def changed(cls: Any, how: str) -> UnreadableValue:
-    """The error for a class that cannot be made from what was stored."""
+    """Return the error for an object that cannot be restored, because its class has changed."""
     name = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__name__}"
     return UnreadableValue(
         f"{name} cannot be made from what was stored of it ({how}); bring the class back to where it could, "
@@ -69,7 +69,16 @@ def changed(cls: Any, how: str) -> UnreadableValue:
 
 
 def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = None) -> Any:
-    """An object from the content of its extension; where LangGraph has a method we have the fields that were given."""
+    """Restore an object from the content of its extension.
+
+    Args:
+        code: The code of the extension.
+        target: The class, or the function that creates the object.
+        stored: The data to restore the object from.
+        method: For fields that are stored as they were, the names of those that were given, or None. Otherwise a text,
+            which is the method to call for `METHOD`.
+        state: Further state, if any.
+    """
     exact = type(method) is not str
     if code in (PYDANTIC_2, PYDANTIC_1):
         if not exact:
@@ -79,7 +88,7 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
             return restored(target, stored, method, state or {})
         try:
             return _pydantic(target, stored)
-        except Exception:  # What LangGraph then does: a field that its constructor refuses is better than none.
+        except Exception:  # As LangGraph does: an object with a field that its constructor rejects is better than none.
             return getattr(target, "model_construct" if code == PYDANTIC_2 else "construct")(**stored)
     if code == KEYWORDS:
         if exact and (state is None or "anew" not in state):
@@ -99,7 +108,7 @@ def make(code: int, target: Any, stored: Any, method: Any = "", state: Any = Non
     return target(stored, maxlen=state["maxlen"]) if state else _single(target, stored)
 
 
-# Fields as they were
+# Objects whose fields are stored as they were
 
 _NONE = object()
 
@@ -107,9 +116,9 @@ _NONE = object()
 def _complete(
     cls: Any, stored: Any, state: Mapping[str, Any], known: Mapping[str, Any], default: Callable[[str, Any], Any]
 ) -> dict[str, Any]:
-    """The fields that were stored, and the defaults of those that the class has got since."""
-    if gone := stored.keys() - known.keys():
-        raise changed(cls, f"it has no field {', '.join(sorted(gone))}")
+    """The stored fields, and the defaults of fields that the class did not have then."""
+    if missing := stored.keys() - known.keys():
+        raise changed(cls, f"it has no field {', '.join(sorted(missing))}")
     added = {}
     for name in known.keys() - stored.keys() - set(state.get("absent", ())):
         added[name] = default(name, known[name])
@@ -164,7 +173,7 @@ def _restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any])
     made = object.__new__(cls)
     _set(made, "__dict__", stored)
     _set(made, "__pydantic_fields_set__", given)
-    if not cls.__pydantic_root_model__ or private is not None:  # A root model has none, and no place for it.
+    if not cls.__pydantic_root_model__ or private is not None:  # A root model has neither, and no slot for them.
         _set(made, "__pydantic_extra__", extra)
         _set(made, "__pydantic_private__", private)
     return _with_others(made, state) if "other" in state else made
@@ -192,29 +201,29 @@ def _default_of_old_model_field(_: str, field: Any) -> Any:
 
 
 def _default_private(cls: Any) -> dict[str, Any]:
-    """The private attributes of a model that say themselves what they begin with."""
+    """The private attributes of a model that have a default."""
     found = {name: each.get_default() for name, each in cls.__private_attributes__.items()}
     return {name: value for name, value in found.items() if repr(value) != "PydanticUndefined"}
 
 
-# As LangGraph makes them
+# Objects that are created as LangGraph does
 
 
 def _hashable(value: Any) -> Any:
-    """An element of a set: what is a list now was a tuple, since it was hashable."""
+    """An element of a set: a list was a tuple when it was stored, because it was hashable."""
     return tuple(map(_hashable, value)) if type(value) is list else value
 
 
 def array(dtype: str, shape: list[int], order: Any, data: Any, names: Any = None) -> Any:
-    """A numpy array."""
+    """Restore a numpy array."""
     import numpy
 
     if type(data) is list:
         found = numpy.empty(len(data), dtype=numpy.dtype(dtype))
         found[:] = data
         return found.reshape(shape, order=order)
-    # What lies in bytes could not be changed in place, as the original could. Of a structured array a copy has fields
-    # only, and anything between them.
+    # An array over bytes would be read-only, unlike the original, so it is copied. A copy of a structured array would
+    # have only the fields, not the bytes between them, so that one gets a bytearray.
     kind = type_of_array(dtype, names)
     if names is None:
         return numpy.frombuffer(data, dtype=kind).reshape(shape, order=order).copy(order="K")
@@ -222,14 +231,14 @@ def array(dtype: str, shape: list[int], order: Any, data: Any, names: Any = None
 
 
 def type_of_array(dtype: str, names: Any = None) -> Any:
-    """The type of an array's elements; `names` are the names and types of a structured one, as its `descr` has them."""
+    """The dtype of an array; `names` has the names and types of a structured one, as in its `descr`."""
     import numpy
 
     return numpy.dtype(dtype) if names is None else numpy.lib.format.descr_to_dtype(_described(names))
 
 
 def _described(names: Any) -> Any:
-    """Lists as the tuples that they were; a name may be one, too, with a title."""
+    """A `descr` with its lists as tuples again; a name can be a tuple, too: a title and a name."""
     return [
         (
             tuple(name) if type(name) is list else name,
@@ -241,7 +250,7 @@ def _described(names: Any) -> Any:
 
 
 def _single(target: Any, stored: Any) -> Any:
-    """What takes one argument; an argument that was a tuple comes as a list."""
+    """Call a target with one argument; an argument that was a tuple is stored as a list."""
     if target in (set, frozenset):
         return target(map(_hashable, stored))
     if target is bytearray and type(stored) is not bytes:
@@ -252,7 +261,7 @@ def _single(target: Any, stored: Any) -> Any:
         return target(_hashable(stored))
     except ValueError:
         data = pack(stored)
-        for member in target:  # NaN is not equal to itself, and there are values that came back as something else.
+        for member in target:  # NaN is not equal to itself, and some values come back as another type.
             with suppress(TypeError):
                 if pack(member.value) == data:
                     return member
@@ -266,16 +275,16 @@ def _positional(target: Any, stored: list[Any]) -> Any:
 
 
 def _dataclass(cls: Any, stored: Mapping[str, Any]) -> Any:
-    """A dataclass with the stored values, whatever its initialisation makes of them."""
+    """Create a dataclass with the stored values, even if its `__init__` changes them."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    if gone := stored.keys() - fields:
-        raise changed(cls, f"it has no field {', '.join(sorted(gone))}")
+    if missing := stored.keys() - fields:
+        raise changed(cls, f"it has no field {', '.join(sorted(missing))}")
     try:
         made = cls(**{name: value for name, value in stored.items() if fields[name].init})
     except TypeError:
         if fields.keys() != stored.keys():
             raise
-        made = object.__new__(cls)  # It is initialised from more than its fields.
+        made = object.__new__(cls)  # Its `__init__` needs more than the fields.
     for name, value in stored.items():
         if getattr(made, name, dataclasses.MISSING) is not value:
             object.__setattr__(made, name, value)
@@ -286,16 +295,16 @@ _BY_NAME = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
 
 
 def _pydantic(cls: Any, stored: Any) -> Any:
-    """A pydantic model from its dump, validated, since that is what makes nested models again.
+    """Create a pydantic model from its dump, with validation, because only that restores nested models.
 
-    A dump has the names of fields, where the constructor may want their aliases.
+    A dump has the names of the fields; the constructor may want their aliases.
     """
     if not isinstance(stored, dict) or getattr(cls, "__pydantic_root_model__", False):
         return cls.model_validate(stored)
     known = _known_fields(cls)
     if known is not None and not stored.keys() <= known:
-        gone = ", ".join(sorted(map(str, stored.keys() - known)))
-        raise changed(cls, f"it has no field {gone}")
+        missing = ", ".join(sorted(map(str, stored.keys() - known)))
+        raise changed(cls, f"it has no field {missing}")
     if _BY_NAME and issubclass(cls, pydantic.BaseModel):
         return cls.model_validate(stored, by_alias=True, by_name=True)
     return cls(**{_alias(cls, name): value for name, value in stored.items()})
@@ -310,7 +319,7 @@ _KNOWN: WeakKeyDictionary[type, frozenset[str] | None] = WeakKeyDictionary()
 
 
 def _known_fields(cls: Any) -> frozenset[str] | None:
-    """The keys that a dump of a model may have; None if that may be any."""
+    """The keys that a dump of a model may have; None if any key is possible."""
     try:
         return _KNOWN[cls]
     except KeyError:

@@ -1,16 +1,18 @@
-"""LangGraph's msgpack format, written and read without silent changes.
+"""Writes and reads LangGraph's msgpack format without silent changes.
 
 Must not know: SQL, connections, checkpoints.
 
-`JsonPlusSerializer` decides what the bytes begin with and which types may be read; anybody who has it can read what is
-written here, and the other way round. But where it cannot rebuild an object (its class was moved, renamed or changed,
-or is not allowed) it returns the dict or list that the object was stored as. Here that is an error, which names the
-class. Where it stores something similar, so do we, if that is asked for, and say so. A serializer of another kind is
-used as it is.
+The format and the types that may be read are those of LangGraph's `JsonPlusSerializer`: it reads what this serializer
+writes, and the other way round. They differ if an object cannot be rebuilt, because its class was moved, renamed or
+changed, or because `strict` does not allow it. `JsonPlusSerializer` then returns the dict or list that is stored for
+the object; this serializer raises an error that names the class. (A class that LangGraph's own allowlists reject comes
+back as its stored data with both.) They also differ if an object would not come back as it was: `JsonPlusSerializer`
+stores something similar; this serializer raises, or does the same and logs it. Serializers other than
+`JsonPlusSerializer` are used as they are.
 
-Outside of objects, what msgpack has no word for comes back as the nearest it has, here as with LangGraph: a tuple as a
-list, a subclass of dict, list, str, int or float as that, a nested bytearray and any memoryview as bytes, a key that is
-an enum, a UUID or a datetime as its value or text, an exception as its text.
+Outside of objects, types that msgpack cannot represent come back as the closest type, as in LangGraph: a tuple as a
+list; a subclass of dict, list, str, int or float as that type; a nested bytearray and any memoryview as bytes; a dict
+key that is an enum, a UUID or a datetime as its value or text; an exception as its text.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 
 MSGPACK = "msgpack"
 _READ = ormsgpack.OPT_NON_STR_KEYS
-# LangGraph's own words, said once for each class where LangGraph says them.
+# LangGraph's own messages, to its own logger, once for each class.
 _LOG = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
 _SAID: set[tuple[str, str, str]] = set()
 _UNREGISTERED = (
@@ -64,9 +66,9 @@ _BLOCKED = (
     "Blocked deserialization of %s.%s - not in allowed_msgpack_modules. Add to allowed_msgpack_modules to allow: "
     "[(%r, %r)]"
 )
-# The mark of a serializer that was made by `strict=True`: what is not allowed is an error there.
+# The attribute that marks a serializer made for `strict=True`: with it, a type that is not allowed is an error.
 _REFUSES = "_refuses_what_is_not_allowed"
-# Besides LangGraph's own, those that do nothing but hold what they are given.
+# Types that are allowed besides LangGraph's: their constructors only hold what they are given.
 _CONTAINERS = {
     "builtins": ("tuple", "dict", "str", "int", "bytearray"),
     "collections": ("OrderedDict", "Counter", "defaultdict"),
@@ -79,16 +81,19 @@ ALWAYS_ALLOWED = SAFE_MSGPACK_TYPES | {(module, name) for module, names in _CONT
 OnUnreadable = Literal["raise", "raw"]
 OnInexact = Literal["store", "raise"]
 Allowed = type | tuple[str, str]
-# By the full name of a class as it was stored: the class that it is now, or what makes something of what was stored.
+# By the full name of a class when it was stored: the class to restore instead, or a function of the stored data.
 OnLoad = Mapping[str, type | Callable[[Any], Any]]
 
 
 def exact_serializer(
     serde: SerializerProtocol, *, on_inexact: OnInexact = "raise", raw: bool = False, on_load: OnLoad | None = None
 ) -> SerializerProtocol:
-    """A serializer for the same types that raises where `serde` would give something else; `serde` if there is none.
+    """Return a serializer for the same types that raises where `serde` would return something different.
 
-    Raises: ConfigError if `on_load` would never be asked.
+    This is possible for a plain `JsonPlusSerializer`; any other serializer is returned as it is.
+
+    Raises:
+        ConfigError: The serializer would never use `on_load`.
     """
     if type(serde) is JsonPlusSerializer and not serde._custom_unpack_ext_hook:
         return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
@@ -101,7 +106,7 @@ def exact_serializer(
 
 
 def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> SerializerProtocol:
-    """The default serializer, reading the types that are safe and those in `allow`."""
+    """Return the default serializer, restricted to types that are safe and those in `allow`."""
     if serde is not None:
         raise ConfigError(
             "strict and allow make a serde, so they do not go with one; give the one that you pass "
@@ -111,18 +116,21 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
         if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
             raise ConfigError(f"allow has classes or pairs ('module', 'Name'), not {item!r}")
     made = JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
-    setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow more, have that, too.
+    setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow further types, have the attribute too.
     return made
 
 
-# What was raised last while an object was made, which ormsgpack drops. It may be for what is wrong with the object, or
-# from outside: by a signal handler, say.
+# The last exception while an object was restored; ormsgpack drops it. Its cause may be the object, or something outside
+# such as a signal handler.
 _RAISED: ContextVar[BaseException | None] = ContextVar("raised", default=None)
 DROPPED = "ext_hook failed"
 
 
 def interruption(error: Exception) -> BaseException:
-    """What interrupted the reading of a value, where that failed with this error and does not when it is done again."""
+    """Return the exception that interrupted the reading of a value.
+
+    Call it if reading failed with `error`, and succeeds when it is repeated.
+    """
     if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
         return error
     return (
@@ -136,22 +144,22 @@ def interruption(error: Exception) -> BaseException:
 
 
 def forget_interruption() -> None:
-    """Keep nothing of what was raised; it was for what is wrong with a value, or is known."""
+    """Drop the last exception: its cause was the value, or the caller has taken it."""
     _RAISED.set(None)
 
 
 class _Blocked(Exception):
-    """What LangGraph's allowlist keeps from being made: what was stored of it comes in its place, as with LangGraph."""
+    """LangGraph's allowlist forbids the class: the stored data takes the place of the object, as in LangGraph."""
 
 
 class ExactSerializer(SerializerProtocol):
-    """What a `JsonPlusSerializer` writes and reads, or an error.
+    """Writes and reads what a `JsonPlusSerializer` does, but raises instead of returning something different.
 
     Args:
         serde: The serializer.
-        on_inexact: Whether to store what would not come back as it was as that one stores it, or to raise.
-        raw: Whether to give what was stored of an object that cannot be made.
-        on_load: What objects of these classes are made of instead.
+        on_inexact: Whether to store an object that would not come back as it was as `serde` stores it, or to raise.
+        raw: Whether to return the stored data of an object that cannot be restored.
+        on_load: Replacements for stored objects, by the full name of their class.
     """
 
     def __init__(
@@ -166,18 +174,19 @@ class ExactSerializer(SerializerProtocol):
         self._raw = raw
         self._on_load = on_load or {}
         self._stores = on_inexact == "store"
-        # What pickle can keep is not to be stored as something else.
+        # With `pickle_fallback`, pickle is tried before the inexact form, because it stores the object as it is.
         self._pack = AS_LANGGRAPH.pack if self._stores and not serde.pickle_fallback else EXACT.pack
-        self._revive = self._object  # Made once: a value may have thousands of objects.
+        self._revive = self._object  # Bound once: a value may have thousands of objects.
         self.unpack: Callable[[bytes], Any] = partial(ormsgpack.unpackb, ext_hook=self._revive, option=_READ)
-        """Decode a value of the type msgpack; what is wrong with it, `reason` tells better than the error."""
+        """Decode a value of the type msgpack; if it fails, `reason` returns a better error."""
 
     # Writing
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Encode a value.
 
-        Raises: UnstorableValue, or what ormsgpack raises, if it would come back as another one.
+        Raises:
+            UnstorableValue: The value would come back as a different one. Errors of ormsgpack pass through.
         """
         if obj is None or isinstance(obj, (bytes, bytearray)):
             return self._serde.dumps_typed(obj)
@@ -193,14 +202,15 @@ class ExactSerializer(SerializerProtocol):
             if self._stores:
                 with suppress(ormsgpack.MsgpackEncodeError):
                     return MSGPACK, AS_LANGGRAPH.pack(obj)
-        raise problem  # Out here, since the error has values in its text.
+        raise problem  # Outside of the handler, because the original error has values in its text.
 
     # Reading
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Decode a value.
 
-        Raises: UnreadableValue if it cannot be what it was.
+        Raises:
+            UnreadableValue: It cannot be restored as it was.
         """
         kind, stored = data
         if kind == MSGPACK:
@@ -216,19 +226,21 @@ class ExactSerializer(SerializerProtocol):
         return self._serde.loads_typed(data)
 
     def reason(self, stored: bytes) -> UnreadableValue | None:
-        """Why `unpack` failed, if that was inside an extension."""
-        return _Telling(self._serde, on_load=self._on_load).failure_of(stored)
+        """Return why `unpack` failed, if the cause is inside an extension."""
+        return _Diagnosis(self._serde, on_load=self._on_load).failure_of(stored)
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """Decode many values of the type msgpack as one, which takes half of the time.
 
-        A number that no value can know stands behind each, so that none takes for its own what is another's.
+        A random number follows each value. No value can guess it, so a value whose bytes are too short or too long
+        cannot take bytes of another one unnoticed.
 
-        Raises: UnreadableValue, or what ormsgpack raises, if any of them cannot be what it was.
+        Raises:
+            UnreadableValue: One of them cannot be restored as it was. Errors of ormsgpack pass through.
         """
         number = randbits(63) | 1 << 63
-        behind = b"\xcf" + number.to_bytes(8, "big")
-        together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + behind.join([*stored, b""])
+        separator = b"\xcf" + number.to_bytes(8, "big")
+        together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + separator.join([*stored, b""])
         values = ormsgpack.unpackb(together, ext_hook=self._revive, option=_READ)
         if values[1::2] != [number] * len(stored):
             raise UnreadableValue("one of many values has another length than its bytes")
@@ -236,12 +248,12 @@ class ExactSerializer(SerializerProtocol):
         return found
 
     def _object(self, code: int, data: bytes) -> Any:
-        """An object from the extension that it was stored as."""
+        """Restore an object from its extension."""
         try:
             if code == PYDANTIC_2:
                 content = ormsgpack.unpackb(data, ext_hook=self._revive, option=_READ)
                 message = None if self._on_load and self._load_of(*content) else made(*content)
-                return self._told(code, content) if message is None else message
+                return self._object_or_raw(code, content) if message is None else message
             if code > DELTA or code < SINGLE:
                 found = self._serde._unpack_ext_hook(code, data)
                 if found is None and not self._raw:
@@ -252,13 +264,13 @@ class ExactSerializer(SerializerProtocol):
                 return _DeltaSnapshot(content)
             if code == NUMPY:
                 return array(*content)
-            return self._told(code, content)
+            return self._object_or_raw(code, content)
         except BaseException as error:
             if not isinstance(error, UnreadableValue) and str(error) != DROPPED:
                 _RAISED.set(error)
             raise
 
-    def _told(self, code: int, content: Any) -> Any:
+    def _object_or_raw(self, code: int, content: Any) -> Any:
         try:
             return self._made(code, *content)
         except _Blocked:
@@ -282,7 +294,7 @@ class ExactSerializer(SerializerProtocol):
         else:
             target = self._class(module, name, name.partition("[")[0] if args else name)
         try:
-            # What a generic class is for is classes, too; none of them is called.
+            # The type arguments of a generic class are checked like other classes; they are not called.
             cls = target[tuple(map(self._argument, args))] if args else target
             return make(code, cls, stored, method, state)
         except UnreadableValue as error:
@@ -291,9 +303,9 @@ class ExactSerializer(SerializerProtocol):
             raise UnreadableValue(f"{module}.{name} is another class now, as on_load has it: {error}") from None
         except Exception as error:
             if self._can_be_made(code, target, args, stored, method, state):
-                raise  # It was raised from outside.
+                raise  # The cause was outside, such as a signal handler.
             problem = said_by(error)
-        raise changed(f"{module}.{name}", problem)  # Out there, since the error has what was stored in its text.
+        raise changed(f"{module}.{name}", problem)  # Outside of the handler: the original error has data in its text.
 
     def _can_be_made(self, code: int, target: Any, args: Any, *content: Any) -> bool:
         with suppress(Exception):
@@ -302,18 +314,18 @@ class ExactSerializer(SerializerProtocol):
         return False
 
     def _load_of(self, module: str, name: str, *_: Any) -> type | Callable[[Any], Any] | None:
-        """What `on_load` has for a class; a generic model has the same whatever it is for."""
+        """The replacement of a class in `on_load`; for a generic model, its type arguments do not matter."""
         return self._on_load.get(f"{module}.{name.partition('[')[0]}")
 
-    def _argument(self, location: tuple[str, str]) -> Any:
-        """A class that a generic model is for."""
-        load = self._load_of(*location)
+    def _argument(self, full_name: tuple[str, str]) -> Any:
+        """The class of a generic model's type argument."""
+        load = self._load_of(*full_name)
         if isinstance(load, type):
             return load
-        return find(*location) if location[0] == "builtins" else self._class(*location)
+        return find(*full_name) if full_name[0] == "builtins" else self._class(*full_name)
 
     def _class(self, module: str, name: str, found_as: str = "") -> Any:
-        """A class that may be read."""
+        """Find a class, after a check that it may be read."""
         if (module, name) not in ALWAYS_ALLOWED:
             self._check_allowed(module, name)
         return find(module, found_as or name)
@@ -324,7 +336,7 @@ class ExactSerializer(SerializerProtocol):
             emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": name})
             _warn_once(_UNREGISTERED, module, name)
             return
-        # An allowlist has no path of a class inside a class, and a generic model with or without its classes.
+        # An allowlist names a nested class without its path, and a generic model with or without its type arguments.
         own = name.rpartition(".")[2]
         names = {(module, name), (module, own), (module, own.partition("[")[0])}
         if names & (allowed or set()) or names & self._implied:
@@ -339,17 +351,17 @@ class ExactSerializer(SerializerProtocol):
 
     @cached_property
     def _implied(self) -> Set[tuple[str, str]]:
-        """What the fields of allowed classes are declared as: their constructors would make these, too."""
+        """The declared types of the fields of allowed classes: their constructors would create these, too."""
         found: set[tuple[str, str]] = set()
         allowed: Any = self._serde._allowed_msgpack_modules
-        for location in allowed or ():
+        for full_name in allowed or ():
             with suppress(UnreadableValue):
-                _collect(find(*location), found)
+                _collect(find(*full_name), found)
         return found
 
 
 def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
-    """What an application makes of what was stored of an object."""
+    """Call the application's function for the stored data of an object."""
     try:
         return load(stored)
     except Exception as error:
@@ -361,7 +373,7 @@ def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
 
 
 def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
-    """The models, dataclasses, named tuples and enums that a class or another annotation names, and theirs."""
+    """Collect the models, dataclasses, named tuples and enums in an annotation, and in their own annotations."""
     for part in get_args(declared):
         _collect(part, found)
     if not isinstance(declared, type):
@@ -369,9 +381,9 @@ def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
     is_tuple = issubclass(declared, tuple) and hasattr(declared, "_fields")
     if not (issubclass(declared, (BaseModel, Enum)) or dataclasses.is_dataclass(declared) or is_tuple):
         return
-    if (location := (declared.__module__, declared.__name__)) not in found:
-        found.add(location)
-        with suppress(Exception):  # What an annotation names need not be there.
+    if (full_name := (declared.__module__, declared.__name__)) not in found:
+        found.add(full_name)
+        with suppress(Exception):  # An annotation can name something that does not exist at run time.
             if issubclass(declared, BaseModel):
                 hints = [field.annotation for field in declared.model_fields.values()]
                 hints += declared.__pydantic_generic_metadata__["args"]
@@ -382,26 +394,26 @@ def _collect(declared: Any, found: set[tuple[str, str]]) -> None:
 
 
 def _warn_once(message: str, module: str, name: str) -> None:
-    if (message, module, name) not in _SAID and len(_SAID) < 1000:  # As many as LangGraph warns of.
+    if (message, module, name) not in _SAID and len(_SAID) < 1000:  # LangGraph's limit.
         _SAID.add((message, module, name))
         _LOG.warning(message, module, name, module, name)
 
 
-class _Telling(ExactSerializer):
-    """Reads a value once more for what was wrong inside an extension, since ormsgpack drops that."""
+class _Diagnosis(ExactSerializer):
+    """Reads a value again to find the error inside an extension, because ormsgpack drops it."""
 
     def __init__(self, serde: JsonPlusSerializer, *, on_load: OnLoad) -> None:
         super().__init__(serde, on_load=on_load)
         self._failure: UnreadableValue | None = None
-        self._revive = self._watched
+        self._revive = self._recorded
 
     def failure_of(self, stored: bytes) -> UnreadableValue | None:
-        """What was wrong, if it was that."""
+        """The error inside an extension, if there is one."""
         with suppress(ValueError):
             ormsgpack.unpackb(stored, ext_hook=self._revive, option=_READ)
         return self._failure
 
-    def _watched(self, code: int, data: bytes) -> Any:
+    def _recorded(self, code: int, data: bytes) -> Any:
         try:
             return self._object(code, data)
         except UnreadableValue as error:

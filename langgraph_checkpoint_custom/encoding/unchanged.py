@@ -1,13 +1,14 @@
-"""Whether objects are what they were, by looking at what they hold and not at its contents.
+"""Finds out whether objects are unchanged, without encoding them completely.
 
 Must not know: serializers, SQL.
 
-A node may change an object in place and give it back, so that it is the same object says nothing, unless it cannot be
-changed. Of a message it is enough that each field still holds the same object and that its dicts and lists have the
-same content. These are small as a rule, the tokens of a model's answer or the arguments of a tool: encoding all of them
-at once takes a twentieth of looking at them one by one. Where they are large, with an image inside, say, it is enough
-that they hold the same objects, and so on. So it is where there are bytes, which look like a bytearray when they are
-encoded. For other classes, and where a tuple is inside, encoding the whole object is the only way to know.
+A node may change an object in place and return it. So identity proves nothing, except for objects that cannot be
+changed. A message is unchanged if each field still holds the same object, and if the dicts and lists in its fields have
+the same content. These are usually small, such as the token counts of a model's answer or the arguments of a tool:
+encoding all of them together takes a twentieth of the time of comparing them one by one. If they are large, for example
+with an image inside, they are compared by the identity of everything inside. The same is done if they contain bytes,
+because encoded bytes look like an encoded bytearray. For other classes, and for tuples inside, only encoding the
+complete object can tell.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FIXED = frozenset({str, int, float, bool, type(None), bytes})
 _CONTAINERS = frozenset({dict, list})
 _EXTRA = attrgetter("__pydantic_extra__")
 _END = object()
-# Whatever is not plain data is an error, and what would look like it.
+# Everything that is not plain data is an error, including what ormsgpack would encode like plain data.
 _PLAIN = (
     ormsgpack.OPT_PASSTHROUGH_DATACLASS
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
@@ -36,12 +37,15 @@ _PLAIN = (
     | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-# Bytes of the dicts and lists of a part; more are not held a second time.
+# Bytes of the encoded dicts and lists of one chunk. If they are larger, no encoded copy is kept in memory.
 LARGE = 65_536
 
 
 class Unchanged:
-    """Objects that cannot be changed and messages, and what these held; all together, since there are many."""
+    """The recorded contents of the messages among some objects; the other objects cannot be changed.
+
+    All messages are recorded together, because there are many.
+    """
 
     __slots__ = ("_count", "_empty", "_encoded", "_fields", "_given", "_large", "_models", "_small")
 
@@ -66,7 +70,10 @@ class Unchanged:
 
     @staticmethod
     def hold(those: Iterable[Unchanged | None]) -> bool:
-        """Whether they hold the same now, in all of these; a few passes for all take a third of those for each."""
+        """Whether all messages still have their recorded contents.
+
+        A few passes over all of them take a third of the time of passes over each.
+        """
         marks = [mark for mark in those if mark and mark is not _ALWAYS]
         models = list(chain.from_iterable([mark._models for mark in marks]))
         held = [model.__dict__ for model in models]
@@ -84,7 +91,7 @@ class Unchanged:
 
 
 def unchanged(objects: Sequence[Any]) -> Unchanged | None:
-    """What to ask whether objects are unchanged, or None if nothing can tell."""
+    """Record the contents of objects for a later check, or return None if no check is possible."""
     models = [each for each in objects if type(each) not in _FIXED]
     if not models:
         return _ALWAYS
@@ -101,22 +108,22 @@ def unchanged(objects: Sequence[Any]) -> Unchanged | None:
     if encoded is None:
         return None
     given = [model.__pydantic_fields_set__ for model in models]
-    is_told = len(encoded) <= LARGE  # By what they are encoded.
+    by_encoding = len(encoded) <= LARGE  # Whether comparing the encoded form is enough.
     large = []
-    if not is_told or may_have_bytes(encoded):
+    if not by_encoding or may_have_bytes(encoded):
         for container in full:
             leaves: list[Any] = []
             if not _collect(container, leaves):
                 return None
             large.append((container, leaves))
-            is_told = is_told and bytes not in map(type, leaves)
-    if is_told:
+            by_encoding = by_encoding and bytes not in map(type, leaves)
+    if by_encoding:
         return Unchanged(models, fields, given, empty, full, encoded, ())
     return Unchanged(models, fields, given, empty, (), b"", large)
 
 
 def _encoded(containers: Sequence[Any]) -> bytes | None:
-    """Dicts and lists one behind another, as they are stored; None if there is an object in one."""
+    """Encode dicts and lists one after the other; None if one of them contains an object."""
     try:
         data = ormsgpack.packb(containers, option=_PLAIN)
     except MsgpackEncodeError:
@@ -134,7 +141,10 @@ def _has(container: Any, leaves: Sequence[Any]) -> bool:
 
 
 def _collect(value: Any, leaves: list[Any]) -> bool:
-    """All objects in a value, itself included, in an order that tells what is in what; False if that is not all."""
+    """Append a value and all objects inside it to `leaves`; `_END` marks where a dict or list ends.
+
+    Returns False if the value contains an object other than plain data.
+    """
     kind = type(value)
     leaves.append(value)
     if kind in _FIXED:
@@ -148,5 +158,5 @@ def _collect(value: Any, leaves: list[Any]) -> bool:
     return True
 
 
-# Of objects that cannot be changed.
+# For objects of which none can be changed.
 _ALWAYS = Unchanged((), (), (), (), (), b"", ())

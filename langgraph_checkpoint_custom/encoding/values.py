@@ -1,19 +1,20 @@
-"""What lies between a value and the bytes in its row: the serializer, compression, and encryption bound to a place.
+"""Between a value and the bytes in its row: the serializer, and sealing, which is compression or encryption.
 
 Must not know: SQL, connections, checkpoints.
 
-The type in a row is the serializer's own word. Where something was laid around the serializer's bytes, a bar and a
+The type in a row is the serializer's own type. If the bytes in the row are not the serializer's own, a bar and one
 letter for each layer follow:
 
-- `p`: in parts; these are the bytes that tell how to put them together, see `parts`.
-- `z`: compressed with Zstandard, where that saves a tenth. On PostgreSQL that takes less time than to send and store
-  what is saved. In a SQLite file it does not: without it, a put of 50 KB of text takes 1.3 ms instead of 1.8, and a get
-  of 1 MB 1.4 instead of 4. Files have about twice the size then, still a tenth of the official saver's and less.
-- `b`: encrypted together with a digest of its type and its place, so that it can be read there and nowhere else. Such
-  bytes are not compressed: the length would tell something about the text.
+- `p`: the value is in chunks, and these bytes say how to join them, see `chunks.py`.
+- `z`: compressed with Zstandard, if that saves a tenth. On PostgreSQL, compression takes less time than sending and
+  storing the saved bytes. In a SQLite file it takes more: without it, a put of 50 KB of text takes 1.3 ms instead of
+  1.8 ms, and a get of 1 MB takes 1.4 ms instead of 4 ms. Files are about twice as large then, which is still at most a
+  tenth of the official saver's.
+- `b`: encrypted together with a digest of the type and the location, so that the value can be read only there. Such
+  bytes are not compressed: their length would reveal something about the text.
 
-A letter that is not known here was written by a later version, and is refused. The thread is no part of a place, since
-a thread is copied inside the database, without a key.
+An unknown letter was written by a later version of this package, and raises an error. The thread is not part of the
+location, because threads are copied inside the database, without a key.
 """
 
 from __future__ import annotations
@@ -47,35 +48,39 @@ from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer,
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.keys import Location
 
-DIVIDED = "p"
+CHUNKED = "p"
 COMPRESSED = "z"
 BOUND = "b"
-DIGEST = 16  # Bytes; nobody can look for a collision without the key.
+DIGEST = 16  # Bytes. They are enough, because searching for a collision needs the key.
 
-# Bytes. Compressing a smaller value takes about as long as storing what is saved (20 µs), and rows are padded anyway.
+# Bytes. Compressing a smaller value takes about as long as storing the saved bytes (20 µs), and rows are padded anyway.
 COMPRESS_FROM = 1000
 LEVEL = 1  # Level 3 saves 5 % more of a chat and takes twice as long.
-# Bytes that no row of either database could have held before it was compressed; a row that claims more is a trap.
+# Bytes. No row of either database can have held more before compression; a row that claims more is an attack.
 LARGEST = 2**30
-# They are dear to make, and only one OS thread may use one at a time.
+# Pools, because these objects are expensive to create, and only one OS thread may use one at a time.
 _COMPRESSORS: list[ZstdCompressor] = []
 _DECOMPRESSORS: list[ZstdDecompressor] = []
 
-# What a serializer is asked to store once, to see whether it can be read there.
+# A value to serialize once, to see whether its texts are readable in the serializer's bytes.
 PROBE = {"can this key be read?": "can this value be read?"}
 
 
 class Stored(NamedTuple):
-    """A value as its row has it."""
+    """The type and bytes of a value, as in its row or still unsealed."""
 
     type: str
     value: bytes
 
 
 class Large(NamedTuple):
-    """A large value: the bytes of its own row, the names of its parts, and by name those that are new.
+    """A large value, in chunks or in one piece.
 
-    Without names it is stored in one piece.
+    Attributes:
+        whole: The bytes of the version's own row.
+        names: The names of the chunks as JSON; None if the value is in one piece.
+        new: The chunks that are not stored yet, by name.
+        known: Its chunks or samples, for the next version to reuse.
     """
 
     whole: Stored
@@ -85,7 +90,7 @@ class Large(NamedTuple):
 
 
 class Ciphers(NamedTuple):
-    """What may have encrypted a row: ciphers to try in this order, and whether it may be plain."""
+    """The earlier keys of rows: ciphers to try in this order, and whether a row may be unencrypted."""
 
     known: Sequence[CipherProtocol]
     plain: bool
@@ -95,33 +100,37 @@ NO_CIPHERS = Ciphers((), False)
 
 
 def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
-    """What `previous_serdes` stand for: with which keys, or with none, the rows may have been written."""
-    chunks = []
+    """Return the ciphers of `previous_serdes`, and whether rows may be unencrypted.
+
+    Raises:
+        ConfigError: One of them is neither a `JsonPlusSerializer` nor an `EncryptedSerializer` around one.
+    """
+    ciphers = []
     for serde in serdes:
-        cipher, inner = _parts(serde)
+        cipher, inner = _cipher_and_inner(serde)
         if not isinstance(inner, JsonPlusSerializer):
             raise ConfigError(
                 "previous_serdes has EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows may be "
                 f"without encryption, not a {type(serde).__name__}"
             )
-        chunks.append(cipher)
-    return Ciphers([cipher for cipher in chunks if cipher], None in chunks)
+        ciphers.append(cipher)
+    return Ciphers([cipher for cipher in ciphers if cipher], None in ciphers)
 
 
 class Values:
-    """How values become bytes in rows, and bytes values.
+    """Encodes and seals values for their rows, and unseals and decodes them.
 
     Args:
-        serde: The serializer; an `EncryptedSerializer` encrypts what its inner one gives.
-        earlier: What may have encrypted what is read, besides.
-        clear: Metadata keys that may be read in the database although the serializer encrypts.
-        compress: Whether to compress what is large and not encrypted.
-        raw: Whether to give what was stored of an object that cannot be made.
-        on_inexact: Whether to store what would not come back as it was as LangGraph stores it, or to raise.
-        on_load: What objects of these classes are made of instead.
+        serde: The serializer; an `EncryptedSerializer` encrypts the bytes of its inner one.
+        earlier: Further ciphers with which the rows to read may be encrypted.
+        clear: Metadata keys that stay readable in the database although the serializer encrypts.
+        compress: Whether to compress values that are large and not encrypted.
+        raw: Whether to return the stored data of an object that cannot be restored.
+        on_inexact: Whether to store an object that would not come back as it was as LangGraph stores it, or to raise.
+        on_load: Replacements for stored objects, by the full name of their class.
 
     Raises:
-        ConfigError: The serializer makes objects where `on_load` cannot be asked.
+        ConfigError: The serializer would never use `on_load`.
     """
 
     def __init__(
@@ -136,8 +145,8 @@ class Values:
         on_load: OnLoad | None = None,
     ) -> None:
         self.serde = serde
-        self.cipher, inner = _parts(serde)
-        """What encrypts; only values with the same one share their parts."""
+        self.cipher, inner = _cipher_and_inner(serde)
+        """The cipher, or None. A value reuses chunks only if the same cipher has encrypted them."""
         self._given = inner
         self._serde = exact_serializer(inner, on_inexact=on_inexact, raw=raw, on_load=on_load)
         self._earlier = earlier
@@ -147,55 +156,58 @@ class Values:
         self._reads_plain = self.cipher is None or earlier.plain or raw
         unpack = self._serde.unpack if isinstance(self._serde, ExactSerializer) else None
         self.unpack: Callable[[bytes], Any] = unpack or (lambda data: self._serde.loads_typed((MSGPACK, data)))
-        """Gives the value of bytes with the type msgpack and no layers; `reason` says why not."""
+        """Decodes bytes of the type msgpack without layers; if it fails, `reason` returns a better error."""
         self.plain = unpack if self._reads_plain else None
-        """As `unpack`, for the bytes of a row with the type msgpack; None if these are not to be read so."""
+        """Like `unpack`, for the bytes of a row of the type msgpack; None if unencrypted rows must not be read."""
 
     @property
     def plaintext_keys(self) -> Collection[str] | None:
-        """The metadata keys whose values may be readable in the database; None is all."""
+        """The metadata keys that may be readable in the database; None means all."""
         return self._clear if self.cipher is not None or self._hides else None
 
     @cached_property
     def _hides(self) -> bool:
-        """Whether what a serializer of any kind stores cannot be read: one that encrypts, around another or not."""
+        """Whether the serializer's bytes are unreadable, because a serializer of another class encrypts them."""
         stored = bytes(self._given.dumps_typed(PROBE)[1])
         return not all(text.encode() in stored for pair in PROBE.items() for text in pair)
 
     @property
     def packs(self) -> bool:
-        """Whether a value's bytes are msgpack, which `unpack` reads by itself."""
+        """Whether the serializer writes LangGraph's msgpack, which `unpack` can read without a type."""
         return isinstance(self._serde, ExactSerializer)
 
     def reason(self, data: bytes, error: Exception) -> Exception:
-        """What was wrong with bytes that `unpack` or `plain` could not read: their error, or a better one."""
+        """Return why `unpack` or `plain` could not read bytes: a better error, or `error` itself."""
         if isinstance(error, UnreadableValue) or not isinstance(error, ValueError):
-            return error  # Bytes that were not to be read are not looked at again.
+            return error  # Final: decoding the bytes again would not explain more, or is not allowed.
         return (isinstance(self._serde, ExactSerializer) and self._serde.reason(data)) or error
 
     def dumps(self, value: Any, location: Location) -> Stored:
-        """A value as its row has it; raises what the serializer raises."""
+        """Encode and seal a value for its row; errors of the serializer pass through."""
         stored = self.dumps_unsealed(value)
         return self.seal(stored, location) if self.is_unsealed(stored) else stored
 
     def dumps_unsealed(self, value: Any) -> Stored:
-        """A value as bytes, which are still to be closed if `is_open` says so; that needs the value no more."""
+        """Encode a value without sealing it.
+
+        If `is_unsealed` is true of the result, `seal` must follow; it needs only these bytes, not the value.
+        """
         type_, data = self._serde.dumps_typed(value)
         return Stored(type_, bytes(data))
 
     def is_unsealed(self, stored: Stored) -> bool:
-        """Whether such bytes are still to be closed; most are not."""
+        """Whether bytes from `dumps_unsealed` must be sealed; most need not be."""
         type_, data = stored
         return self.cipher is not None or (self._compress and len(data) >= COMPRESS_FROM) or "|" in type_
 
     def seal(self, stored: Stored, location: Location, names: str | None = None) -> Stored:
-        """Bytes as their row has them: compressed or encrypted. With `names`, those of a value that is in parts."""
-        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), DIVIDED)
+        """Compress or encrypt bytes for their row; `names` are the chunk names of a value in chunks."""
+        return self._seal(*stored, location) if names is None else self._seal(*stored, (*location, names), CHUNKED)
 
     def dumps_blob(self, value: Any, location: Location, before: Known | None = None) -> Stored | Large:
-        """A channel value as bytes or, if it is a large one, as parts that it may share with the value before.
+        """Encode a channel value without sealing it; a large one may become chunks and share those of `before`.
 
-        They are as those of `dumps_unsealed`, and those of a value in parts are to be closed in any case.
+        The own row of a value in chunks must be sealed in any case.
         """
         if isinstance(before, ChunkedValue) and (found := self._chunk(value, location, before)):
             return found
@@ -207,19 +219,28 @@ class Values:
         return Large(whole, None, {}, as_whole(location[-1], whole.value))
 
     def loads(self, type_: str, data: bytes, location: Location) -> Any:
-        """The value of bytes; raises UnreadableValue, or what the serializer raises."""
+        """Unseal and decode a value.
+
+        Raises:
+            UnreadableValue: The bytes cannot be unsealed, or the value cannot be restored. Errors of the serializer
+                pass through.
+        """
         return self._serde.loads_typed(self._unseal(type_, data, location))
 
     def unsealed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes]:
-        """The serializer's own type and bytes, as `dumps_unsealed` gave them; raises UnreadableValue."""
+        """Unseal bytes: return the serializer's own type and bytes, as `dumps_unsealed` returned them.
+
+        Raises:
+            UnreadableValue: The bytes cannot be unsealed.
+        """
         return self._unseal(type_, data, location)
 
     def loads_unsealed(self, type_: str, data: bytes) -> Any:
-        """The value of what `opened` gives; raises what the serializer raises."""
+        """Decode the type and bytes that `unsealed` returned; errors of the serializer pass through."""
         return self._serde.loads_typed((type_, data))
 
     def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, Whole | None]:
-        """A channel value in one piece, and what to know of it if it is a large one; raises as `loads` does."""
+        """Unseal and decode a channel value in one piece, and sample it if it is large; raises as `loads` does."""
         if len(data) < LEAST:
             return self.loads(type_, data, location), None
         own, plain = self._unseal(type_, data, location)
@@ -227,7 +248,7 @@ class Values:
         return value, as_whole(location[-1], plain) if is_large(value, len(plain)) else None
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
-        """The values of bytes with the type msgpack and no layers; raises as `loads` does, but not of which value."""
+        """Decode many values of the type msgpack without layers; raises as `loads` does, for one that is not named."""
         if self._reads_plain and isinstance(self._serde, ExactSerializer):
             return self._serde.loads_many(stored)
         return [self.loads(MSGPACK, data, ()) for data in stored]
@@ -235,8 +256,8 @@ class Values:
     def loads_chunks(
         self, whole: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
     ) -> JoinedChunks:
-        """The value of parts; raises as `loads` does."""
-        stored = self._unseal(*whole, (*location, names), DIVIDED)[1]
+        """Unseal, join and decode the chunks of a value; raises as `loads` does."""
+        stored = self._unseal(*whole, (*location, names), CHUNKED)[1]
 
         def unsealed(named: tuple[str, Stored]) -> bytes:
             name, part = named
@@ -245,22 +266,23 @@ class Values:
         return join_chunks(stored, chunks, unsealed, lambda data: self._serde.loads_typed((MSGPACK, data)))
 
     def unsealed_if_closed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
-        """The serializer's own type and bytes, or None for what only puts parts together.
+        """Unseal bytes like `unsealed`, but return None for a row that only joins chunks.
 
-        Raises: UnreadableValue if it cannot be decrypted, say.
+        Raises:
+            UnreadableValue: The bytes cannot be unsealed.
         """
-        if _layers(type_)[1].startswith(DIVIDED):
+        if _layers(type_)[1].startswith(CHUNKED):
             return None
         return self._unseal(type_, data, location)
 
     def renewed(self, type_: str, data: bytes, location: Location) -> Stored | None:
-        """The same bytes as they would be stored now, or None if they are. No object is made of them."""
+        """Seal stored bytes again with the current settings, or return None if they are current. Creates no object."""
         own, layers = _layers(type_)
         if layers.endswith(BOUND) and self.cipher is not None:
-            with suppress(Exception):  # Whatever a cipher says to another key's text.
+            with suppress(Exception):  # A cipher may raise anything for bytes of another key.
                 self.cipher.decrypt(_of_cipher(own)[1], data)
                 return None
-        form = DIVIDED if layers.startswith(DIVIDED) else ""
+        form = CHUNKED if layers.startswith(CHUNKED) else ""
         renewed = self._seal(*self._unseal(type_, data, location, form), location, form)
         return None if renewed.type == type_ and not layers.endswith(BOUND) else renewed
 
@@ -270,7 +292,7 @@ class Values:
         try:
             found = chunk_value(value, location[-1], before, pack)
         except MsgpackEncodeError:
-            return None  # The serializer may have another form for it, or says what is wrong.
+            return None  # The serializer may have another form for it, or raises a better error.
         if found is None:
             return None
         chunked, new = found
@@ -290,7 +312,7 @@ class Values:
     def _unseal(self, stored_type: str, data: bytes, location: Location, form: str = "") -> tuple[str, bytes]:
         """The serializer's own type and bytes."""
         type_, layers = _layers(stored_type)
-        if layers.startswith(DIVIDED) != (form == DIVIDED):
+        if layers.startswith(CHUNKED) != (form == CHUNKED):
             raise UnreadableValue(f"it is stored as {stored_type!r}, but " + ("in parts" if form else "without parts"))
         layers = layers.removeprefix(form)
         if layers == BOUND:
@@ -316,7 +338,7 @@ class Values:
         for cipher in ciphers:
             try:
                 plain = cipher.decrypt(name, data)
-            except Exception as error:  # Whatever a cipher says to another key's text.
+            except Exception as error:  # A cipher may raise anything for bytes of another key.
                 failure = failure or error
                 continue
             if plain[:DIGEST] == _digest(type_, location) or self._raw:
@@ -328,20 +350,20 @@ class Values:
         ) from failure
 
 
-def _parts(serde: SerializerProtocol) -> tuple[CipherProtocol | None, SerializerProtocol]:
-    """The cipher of an `EncryptedSerializer`, and its inner serializer; one of another kind is whole."""
+def _cipher_and_inner(serde: SerializerProtocol) -> tuple[CipherProtocol | None, SerializerProtocol]:
+    """The cipher and the inner serializer of an `EncryptedSerializer`; for others, None and the serializer itself."""
     kind = type(serde)
     if (
         getattr(kind, "dumps_typed", None) is EncryptedSerializer.dumps_typed
         and getattr(kind, "loads_typed", None) is EncryptedSerializer.loads_typed
-        and isinstance(serde, EncryptedSerializer)  # Last, since to ask a protocol's subclass takes 3 µs.
+        and isinstance(serde, EncryptedSerializer)  # Last, because for a subclass of a protocol this takes 3 µs.
     ):
         return serde.cipher, serde.serde
     return None, serde
 
 
 def _layers(type_: str) -> tuple[str, str]:
-    """The serializer's part of a type, and the letters of the layers around it."""
+    """Split the type of a row into the serializer's own type and the letters of the layers."""
     own, bar, layers = type_.rpartition("|")
     return (own, layers) if bar else (type_, "")
 
@@ -371,11 +393,11 @@ def _decompress(data: bytes) -> bytes:
 
 
 def _of_cipher(type_: str) -> tuple[str, str]:
-    """The type before encryption, and the name of the cipher."""
+    """Split a type into the one before encryption and the name of the cipher."""
     own, _, name = type_.partition("+")
     return own, name
 
 
 def _digest(type_: str, location: Location) -> bytes:
-    chunks = [part.encode() for part in (type_, *location)]
-    return blake2b(b"".join(len(part).to_bytes(4, "big") + part for part in chunks), digest_size=DIGEST).digest()
+    texts = [text.encode() for text in (type_, *location)]
+    return blake2b(b"".join(len(text).to_bytes(4, "big") + text for text in texts), digest_size=DIGEST).digest()

@@ -1,6 +1,6 @@
-"""The steps from an empty schema to the current one; the same numbers and names for both databases.
+"""The migrations, from an empty schema to the current tables. Both databases have the same numbers and names.
 
-A released migration is never edited: what it made is in people's databases.
+Never edit a released migration: databases in use have its tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Migration(NamedTuple):
-    """One step; `number` counts from 1 without gaps."""
+    """A migration; `number` counts from 1 without gaps."""
 
     number: int
     name: str
@@ -21,7 +21,7 @@ class Migration(NamedTuple):
 
 @cache
 def load_migrations(database: str) -> tuple[Migration, ...]:
-    """The migrations of "postgres" or "sqlite", in order."""
+    """Return the migrations of "postgres" or "sqlite", in order."""
     found = []
     for file in sorted(files(__name__).joinpath(database).iterdir(), key=lambda file: file.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
@@ -32,5 +32,5 @@ def load_migrations(database: str) -> tuple[Migration, ...]:
 
 @cache
 def load_shipped(database: str) -> tuple[str, ...]:
-    """What all migrations together make, a line for each thing, as the statement `catalog_lines` tells it."""
+    """Return the catalog that all migrations create: one line for each object, as `catalog_lines` returns it."""
     return tuple(files(__name__).joinpath(database).joinpath("shipped.txt").read_text("utf-8").splitlines())

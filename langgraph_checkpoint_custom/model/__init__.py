@@ -1,1 +1,1 @@
-"""What there is: keys, rows, records, filters."""
+"""Keys, rows, records and metadata filters."""

@@ -1,14 +1,16 @@
-"""Metadata filters: what is kept beside the metadata for them, and when a checkpoint matches.
+"""Metadata filters: the projection that the database searches, and the decision whether a checkpoint matches.
 
 Must not know: SQL, serializers.
 
-A key matches when the stored value equals the given one as JSON, and None also matches a missing key. On PostgreSQL
-(`SqlDialect.filter_contains`) a dict or list matches what contains it, as with LangGraph's saver there: a dict one that
-has its keys with values that match, a list one in which each of its items is matched by some item. `matches` decides,
-on the metadata as it was stored. The database only narrows the search with a
-projection, one short canonical JSON text a metadata key, and it must never leave out a row that matches. So the
-projection says where it does not know: a key whose value is not JSON or long maps to null, and the key `*` says that
-there may be keys that it does not show (an encrypting serializer must not leak them).
+A key matches if the stored value equals the filter's value as JSON; None also matches a missing key. On PostgreSQL
+(`SqlDialect.filter_contains`), a dict or list in a filter matches a value that contains it, as in LangGraph's saver
+there: a dict is contained in one that has its keys with matching values, a list in one that has a match for each of its
+items.
+
+`matches` decides on the metadata as it was stored. The database only narrows the search with the projection: one short
+canonical JSON text for each metadata key. It must never leave out a row that matches. So the projection marks what it
+does not know: a key whose value is long or not JSON maps to null, and the key `*` means that there may be keys that the
+projection omits, because the serializer encrypts them.
 """
 
 from __future__ import annotations
@@ -21,19 +23,19 @@ from urllib.parse import quote
 
 from langgraph_checkpoint_custom.errors import ConfigError
 
-# Characters of canonical JSON. Longer values are compared by `matches` alone: nobody searches for an essay, and a row
-# should not hold it twice.
+# Characters of canonical JSON. Only `matches` compares longer values: filters rarely have them, and a row should not
+# store them twice.
 LONGEST = 200
 MORE = "*"
-# How the text of a dict or list begins.
+# The first character of the text of a dict or list.
 _NESTED = ("{", "[")
-# json.dumps makes an encoder with each call that asks for more than its defaults, which takes longer than to encode.
+# One encoder for all calls: json.dumps with options creates one each time, which takes longer than encoding.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.: /")
 
 
 def canonical(value: Any) -> str | None:
-    """The one JSON text of a value, or None if it is not JSON: equal values have equal texts."""
+    """The canonical JSON text of a value, or None if it is not JSON. Equal values have equal texts."""
     kind = type(value)
     if kind is str:
         return encode_basestring_ascii(value)
@@ -49,7 +51,7 @@ def canonical(value: Any) -> str | None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # JSON has one kind of number: 1.0 is 1.
+        return int(value)  # JSON has one type of number: 1.0 equals 1.
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("JSON has only text as keys")
@@ -59,32 +61,33 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _shown(key: str) -> str:
-    """A key as the projection has it: text that needs no escape in JSON, so that every database reads it alike."""
+def _projected(key: str) -> str:
+    """A key as it is in the projection: text without JSON escapes, so that both databases read it the same way."""
     return key if _PLAIN.issuperset(key) else quote(key, safe="", errors="surrogatepass")
 
 
 def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
-    """The projection of metadata as a JSON text; of the keys in `only` if that is given."""
-    shown: dict[str, str | None] = {}
+    """The projection of metadata as a JSON text; restricted to the keys in `only`, unless that is None."""
+    projection: dict[str, str | None] = {}
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
             text = encode_basestring_ascii(value) if type(value) is str else canonical(value)
-            # Half a character, which a serializer may change, cannot be told from a whole one here.
+            # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
-            shown[key if _PLAIN.issuperset(key) else _shown(key)] = text if known else None
+            projection[key if _PLAIN.issuperset(key) else _projected(key)] = text if known else None
     if only is not None:
-        shown[MORE] = None
+        projection[MORE] = None
     pairs = [
-        f'"{key}":null' if text is None else f'"{key}":{encode_basestring_ascii(text)}' for key, text in shown.items()
+        f'"{key}":null' if text is None else f'"{key}":{encode_basestring_ascii(text)}'
+        for key, text in projection.items()
     ]
     return f"{{{','.join(pairs)}}}"
 
 
-def hide(shown: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:
-    """What is left of a projection if only the keys in `only` may be shown."""
-    names = set(map(_shown, only))
-    return {key: value for key, value in shown.items() if key in names} | {MORE: None}
+def hide(projection: Mapping[str, str | None], only: Collection[str]) -> dict[str, str | None]:
+    """Restrict a projection to the keys in `only`; the others stay unreadable in the database."""
+    names = set(map(_projected, only))
+    return {key: value for key, value in projection.items() if key in names} | {MORE: None}
 
 
 def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
@@ -103,18 +106,20 @@ def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def plaintext_keys(keys: Iterable[str]) -> list[str]:
-    """Keys as the projection has them, each once."""
-    return list(dict.fromkeys(map(_shown, keys)))
+    """The keys as they are in the projection, without duplicates."""
+    return list(dict.fromkeys(map(_projected, keys)))
 
 
 def narrowing(texts: Mapping[str, str], *, contains: bool) -> dict[str, str]:
-    """What a database compares the projection with, by an index or not.
+    """The part of a filter that the database compares with the projection.
 
-    A key with a dot is left to `matches`: it may be inside the value of another one. So is a dict or list that others
-    may contain.
+    Only `matches` compares keys with a dot, because they may name a key inside another value. With `contains`, only it
+    compares dicts and lists.
     """
     return {
-        _shown(key): text for key, text in texts.items() if not ("." in key or (contains and text.startswith(_NESTED)))
+        _projected(key): text
+        for key, text in texts.items()
+        if not ("." in key or (contains and text.startswith(_NESTED)))
     }
 
 
@@ -129,7 +134,7 @@ def matches(metadata: Mapping[str, Any], texts: Mapping[str, str], *, contains: 
 
 
 def _contains(stored: Any, given: Any) -> bool:
-    """Whether a stored value contains one of a filter, as PostgreSQL's operator `@>` means it."""
+    """Whether a stored value contains a value of a filter, in the sense of PostgreSQL's operator `@>`."""
     if isinstance(given, dict):
         return isinstance(stored, Mapping) and all(
             key in stored and _contains(stored[key], value) for key, value in given.items()
@@ -142,7 +147,7 @@ def _contains(stored: Any, given: Any) -> bool:
 
 
 def _value_of(metadata: Mapping[str, Any], key: str) -> Any:
-    """The value of a key. `a.b` is also what the dict `a` has as `b`, as in the official SQLite saver."""
+    """The value of a key; `a.b` also names the key `b` in the dict `a`, as in the official SQLite saver."""
     if key in metadata:
         return metadata[key]
     first, dot, rest = key.partition(".")

@@ -1,9 +1,9 @@
-"""The rows that travel between LangGraph's objects and the tables, and the keys that name them.
+"""The rows of the tables, their keys, and the checks of ids.
 
 Must not know: serializers, SQL, connections.
 
-Ids come from users and from HTTP requests. They are made text and checked here, once, before anything is encoded or
-sent; nothing behind this file checks them again.
+Ids come from users and from HTTP requests. This module converts them to text and checks them once, before anything is
+encoded or sent. No later code checks them again.
 """
 
 from __future__ import annotations
@@ -18,47 +18,49 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom.errors import ConfigError
 
-# Bytes of UTF-8. PostgreSQL's index entries hold at most 2,704 bytes and the longest key is
+# Bytes of UTF-8. An index entry of PostgreSQL holds at most 2,704 bytes, and the longest key is
 # (thread_id, checkpoint_ns, channel, version); the first four limits below add up to 2,600.
 MAX_THREAD_ID = 1000
 MAX_NAMESPACE = 1000
 MAX_CHANNEL = 400
 MAX_ID = 200
-# With the two marks around it, what is left of an index entry.
+# With the two marks around it, a tenant's name fits into the rest of an index entry.
 MAX_TENANT = 60
 
-# The unit separator: a stored thread id that begins with it names a tenant up to the next one.
+# The unit separator. If a stored thread id starts with it, the name of the tenant follows, up to the next one.
 TENANT_MARK = "\x1f"
 
-# The record separator: a thread id that begins with it is of another framework, see `kinds`. LangGraph's lists leave
-# out what is from here on up to below the second, which no id begins with.
+# The record separator. Thread ids of other frameworks start with it, see `namespaced_ids.py`. Lists of LangGraph's
+# threads skip the range from KIND_MARK up to but not including ABOVE_KINDS.
 KIND_MARK = "\x1e"
 ABOVE_KINDS = "\x1f"
 
-# In `configurable`: the token of a claim. LangGraph does not merge keys that begin so into the metadata.
+# The key in `configurable` with the token of a claim. LangGraph does not merge keys that start like this into the
+# metadata.
 CLAIM_KEY = "__langgraph_checkpoint_claim"
 
-# Above every checkpoint id: ids are compared byte-wise and no text that people use starts with the last code point.
+# Above every checkpoint id: ids are compared byte-wise, and no real id starts with the last code point.
 AFTER_ALL = "\U0010ffff"
 
-# Behind a beginning of thread ids, above each of them: it is longer than they may be, of the greatest character.
+# Appended to a prefix, it is above every thread id with that prefix: the last code point, more often than an id can
+# have it.
 ABOVE_THREADS = AFTER_ALL * (MAX_THREAD_ID // len(AFTER_ALL.encode()) + 1)
 
 
 class Range(NamedTuple):
-    """Ids of threads from `bottom` up to below `top`."""
+    """The thread ids from `bottom` up to but not including `top`."""
 
     bottom: str
     top: str
 
 
 def right_above(own_id: str) -> str:
-    """What comes next behind an id, since none contains NUL."""
+    """The lowest possible id above an id; ids contain no NUL."""
     return f"{own_id}\x01"
 
 
 class Key(NamedTuple):
-    """Where a checkpoint is; `checkpoint_id` is None for the newest one."""
+    """The key of a checkpoint; `checkpoint_id` is None for the newest one."""
 
     thread_id: str
     checkpoint_ns: str
@@ -66,37 +68,37 @@ class Key(NamedTuple):
 
 
 Location = tuple[str, ...]
-"""Where in a thread a value is stored: the table, and what names it there."""
+"""Where in a thread a value is stored: the table, and the key of the row without the thread."""
 
 
 def location_of_checkpoint(checkpoint_ns: str, checkpoint_id: str) -> Location:
-    """The place of a checkpoint document."""
+    """The location of a checkpoint document."""
     return "checkpoint", checkpoint_ns, checkpoint_id
 
 
 def location_of_metadata(checkpoint_ns: str, checkpoint_id: str) -> Location:
-    """The place of a checkpoint's metadata."""
+    """The location of a checkpoint's metadata."""
     return "metadata", checkpoint_ns, checkpoint_id
 
 
 def location_of_blob(checkpoint_ns: str, channel: str, version: str) -> Location:
-    """The place of a channel value of its own."""
+    """The location of a blob."""
     return "blob", checkpoint_ns, channel, version
 
 
 def location_of_write(checkpoint_ns: str, checkpoint_id: str, task_id: str, idx: int, channel: str) -> Location:
-    """The place of a write."""
+    """The location of a write."""
     return "write", checkpoint_ns, checkpoint_id, task_id, str(idx), channel
 
 
 class ManyBytes(list[bytes]):
-    """Values that a driver sends as one parameter."""
+    """Several values that a driver sends as one parameter."""
 
 
 class BlobRow(NamedTuple):
-    """A channel value that has a row of its own, or a part of one; `value` in bytes, no upper bound.
+    """A row of `blobs`: a channel value, or a chunk of one.
 
-    `parts` are the names of the parts that it consists of, as JSON.
+    `value` has no upper bound. `parts` has the names of the chunks of the value as JSON, or None if it is in one piece.
     """
 
     channel: str
@@ -107,11 +109,11 @@ class BlobRow(NamedTuple):
 
 
 class BlobRef(NamedTuple):
-    """A blob that may already be there.
+    """A blob that may be stored already.
 
-    A `required` one has the value of a channel that has not changed, or, where `begins` is given, parts that the new
-    value shares: the names of its parts have to begin so. One that is not required is of a `DeltaChannel` that the
-    checkpoint comes without, since its snapshot has been stored before.
+    If it is `required`, it holds an unchanged value of the checkpoint. Or, if `begins` is given, it is the previous
+    version of a value that shares its chunks, and its column `parts` must start with `begins`. If it is not required,
+    it is the delta snapshot of a `DeltaChannel` that the checkpoint comes without, because it was stored before.
     """
 
     channel: str
@@ -121,7 +123,7 @@ class BlobRef(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """One output of one task; `idx` is negative for the special writes of `WRITES_IDX_MAP`."""
+    """A row of `writes`: one output of one task. `idx` is negative for the special writes of `WRITES_IDX_MAP`."""
 
     channel: str
     task_id: str
@@ -133,7 +135,7 @@ class WriteRow(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """One superstep, encoded; the columns of `checkpoints` that a caller decides."""
+    """A row of `checkpoints`: one encoded superstep, without the columns that the database sets."""
 
     thread_id: str
     checkpoint_ns: str
@@ -154,16 +156,16 @@ class CheckpointRow(NamedTuple):
 
 
 class TupleRow(NamedTuple):
-    """One row of a reply to a read.
+    """One row of the reply to a read.
 
     Which fields are set depends on `kind`:
 
     - `checkpoint`: `name` is the parent's id, `type`/`value` the document, `type2`/`value2` the metadata,
       `channels`/`versions` the blobs that belong to it
-    - `blob`: `name` is the channel, `key` its version, `path` the names of its parts as JSON; or one of these parts,
+    - `blob`: `name` is the channel, `key` its version, `path` the names of its chunks as JSON; or one of these chunks,
       with its name as `key`
-    - `write`, `send`: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep; a `send` is a
-      write of the parent that a checkpoint older than format 4 needs
+    - `write`, `send`: `name` is the channel, `key` the task, `path` and `idx` its position in the superstep; a `send`
+      is a write of the parent that a checkpoint older than format 4 needs
     """
 
     kind: str
@@ -183,10 +185,10 @@ class TupleRow(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What one page of a list asks for: rows below (`before`, `thread_below`, `ns_below`), newest first.
+    """The request for one page of a list: the rows below (`before`, `thread_below`, `ns_below`), newest first.
 
-    `floor` is the lowest checkpoint id, `limit` a number of rows. None as `checkpoint_ns` means all namespaces, None as
-    `thread_id` all threads with all their namespaces.
+    `floor` is the lowest checkpoint id, `limit` the number of rows. If `checkpoint_ns` is None, the page is of all
+    namespaces; if `thread_id` is None, of all threads and namespaces.
     """
 
     thread_id: str | None
@@ -200,9 +202,9 @@ class Page(NamedTuple):
 
 
 def text(what: str, value: object, limit: int) -> str:
-    """Check one id: text that both databases store as it is, of at most `limit` bytes."""
+    """Check an id and return it as text that both databases store unchanged, of at most `limit` bytes."""
     if type(value) is str and value.isascii() and len(value) <= limit and "\0" not in value:
-        return value  # As nearly all are.
+        return value  # True for nearly all.
     if type(value) is not str:
         if isinstance(value, str):
             value = str.__str__(value)
@@ -227,14 +229,14 @@ def text(what: str, value: object, limit: int) -> str:
 
 @lru_cache(maxsize=4096, typed=True)
 def channel_text(value: Hashable) -> str:
-    """The name of a channel: a graph has the same few in each superstep."""
+    """Check the name of a channel. The results are cached: a graph has the same few channels in each superstep."""
     if not isinstance(value, str):
         raise ConfigError(f"channel must be text, not {type(value).__name__}")
     return text("channel", value, MAX_CHANNEL)
 
 
 def thread_text(value: object) -> str:
-    """A thread id as text: `5` is `"5"`."""
+    """Check a thread id and return it as text: `5` becomes `"5"`."""
     thread_id = text("thread_id", value, MAX_THREAD_ID)
     if thread_id.startswith(TENANT_MARK):
         raise ConfigError("thread_id begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
@@ -242,7 +244,7 @@ def thread_text(value: object) -> str:
 
 
 def prefix_text(value: object) -> str:
-    """What thread ids may begin with."""
+    """Check a prefix of thread ids."""
     prefix = text("prefix", value, MAX_THREAD_ID)
     if prefix.startswith(TENANT_MARK):
         raise ConfigError("prefix begins with a unit separator (U+001F), which marks a tenant; use for_tenant()")
@@ -250,7 +252,7 @@ def prefix_text(value: object) -> str:
 
 
 def tenant_text(value: object) -> str:
-    """The name of a tenant."""
+    """Check the name of a tenant."""
     tenant = text("tenant", value, MAX_TENANT)
     if not tenant or TENANT_MARK in tenant:
         raise ConfigError(f"{tenant!r} cannot be a tenant: it is empty or contains a unit separator (U+001F)")
@@ -258,7 +260,7 @@ def tenant_text(value: object) -> str:
 
 
 def label_text(value: object) -> str:
-    """The name of a label."""
+    """Check the name of a label."""
     name = text("label", value, MAX_ID)
     if not name:
         raise ConfigError("a label cannot be empty")
@@ -266,11 +268,11 @@ def label_text(value: object) -> str:
 
 
 class OneForMany(ConfigError, TypeError):
-    """One id where a sequence of ids belongs; LangGraph's savers raise a TypeError."""
+    """One id was given instead of a sequence of ids. A TypeError as well, because LangGraph's savers raise that."""
 
 
 def texts(what: str, values: Iterable[object], limit: int) -> list[str]:
-    """A sequence of ids as text; a single string is an error, since it would be read letter by letter."""
+    """Check a sequence of ids; a single string is an error, because it would be read letter by letter."""
     if isinstance(values, (str, bytes)):
         raise OneForMany(f"{what}s must be a sequence of ids, not one {type(values).__name__}; write [{values!r}]")
     if not isinstance(values, Iterable):
@@ -279,7 +281,7 @@ def texts(what: str, values: Iterable[object], limit: int) -> list[str]:
 
 
 def flag(what: str, value: object) -> bool:
-    """Check what is True or False: a slip may delete."""
+    """Check an argument that must be True or False: another value could delete too much by mistake."""
     if not isinstance(value, bool):
         hint = f"; for the threads of one tenant use saver.for_tenant({value!r})" if what == "tenants" else ""
         raise ConfigError(f"{what} must be True or False, not {value!r}{hint}")
@@ -312,7 +314,7 @@ def key_of(config: RunnableConfig) -> Key:
 
 
 def own_key_of(config: RunnableConfig) -> Key:
-    """The key that a config names, where LangGraph may write."""
+    """The key that a config names, for a write of LangGraph's: not a thread of another framework."""
     key = key_of(config)
     if key.thread_id.startswith(KIND_MARK):
         raise ConfigError(
@@ -323,7 +325,7 @@ def own_key_of(config: RunnableConfig) -> Key:
 
 
 def claim_of(config: RunnableConfig) -> str | None:
-    """The token of the claim that a config comes with."""
+    """The token of the claim in a config, or None."""
     token = configurable(config).get(CLAIM_KEY)
     if token == "":
         raise ConfigError("the token of the claim is empty; pass lease.config, as saver.claim() gives it")
@@ -331,26 +333,26 @@ def claim_of(config: RunnableConfig) -> str | None:
 
 
 def newest(config: RunnableConfig) -> RunnableConfig:
-    """The config of the newest checkpoint in the thread and namespace of another."""
+    """The config of the newest checkpoint in the thread and namespace of a config."""
     thread_id, checkpoint_ns, _ = key_of(config)
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
 
 
 def namespace_of(config: RunnableConfig) -> str | None:
-    """The namespace that a config confines a list to; None is all of them."""
+    """The namespace to which a config restricts a list; None means all."""
     checkpoint_ns = configurable(config).get("checkpoint_ns")
     return None if checkpoint_ns is None else text("checkpoint_ns", checkpoint_ns, MAX_NAMESPACE)
 
 
 def config_of(thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> RunnableConfig:
-    """The config of a stored checkpoint: the three keys and nothing of the caller's."""
+    """The config of a stored checkpoint: only the three keys, nothing else from the caller's config."""
     return {
         "configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id},
     }
 
 
 def limit_number(limit: Any, negative: int | None) -> int | None:
-    """How many at most; None for all, and below zero what the database's dialect has for that."""
+    """Check a limit; None means all. A limit below zero becomes `negative`, which depends on the database."""
     try:
         number = None if limit is None else index(limit)
     except TypeError:
@@ -359,7 +361,10 @@ def limit_number(limit: Any, negative: int | None) -> int | None:
 
 
 def before_id(before: RunnableConfig | None) -> str | None:
-    """The checkpoint id of `before`, which may come as a config or flat; before a config without one is nothing."""
+    """The checkpoint id in `before`, which may be a config or its inner dict.
+
+    None if there is no `before`. An empty text if it has no checkpoint id: no checkpoint is before that.
+    """
     if not before:
         return None
     if not isinstance(before, Mapping):

@@ -1,10 +1,11 @@
-"""The threads of other frameworks, by the ids that they are stored under.
+"""The thread ids of other frameworks.
 
 Must not know: SQL, connections, serializers.
 
-Such an id begins with a mark that no thread of LangGraph's begins with, then come the kind of thread and the parts of
-its name, as in a path: `a/b` + `c` is not `a` + `b/c`, since a slash inside a part is written as `%2F`. The newest
-checkpoint of a namespace holds a record, and what came before are its earlier versions.
+Such an id starts with a mark that no thread id of LangGraph's starts with. The kind of thread and the parts of its name
+follow, separated by slashes as in a path. A slash inside a part is written as `%2F`, so the names `a/b`, `c` and `a`,
+`b/c` have different ids. In such a thread, the newest checkpoint of a namespace holds a record, and the earlier ones
+hold its earlier versions.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ def thread_of(kind: str, *name: str) -> str:
 
 
 def kind_of(thread_id: str) -> str | None:
-    """The kind of a thread; None if it is LangGraph's."""
+    """The kind of a thread; None for a thread of LangGraph's."""
     return thread_id[len(KIND_MARK) :].split("/", 1)[0] if thread_id.startswith(KIND_MARK) else None
 
 
 def name_of(thread_id: str) -> tuple[str, ...]:
-    """The parts of the name of a thread; one, its id, if it is LangGraph's."""
+    """The parts of the name of a thread; for a thread of LangGraph's, only its id."""
     if kind_of(thread_id) is None:
         return (thread_id,)
     return tuple(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), part) for part in thread_id.split("/")[1:])
 
 
-# What no thread of a kind can do, since it would lose what is not in its versions; and what does it instead.
+# Operations that are refused for a kind of thread, because they would lose data that is not in its versions. The text
+# gives the reason and the replacement.
 _REFUSED = {
     ("cubeloop", "rollback"): "its messages are a log without versions; CubeLoopCheckpointer.fork goes back to a run",
     ("cubeloop", "fork_thread"): "its messages would not come along; CubeLoopCheckpointer.fork takes them",
@@ -50,7 +52,7 @@ _REFUSED = {
 
 
 def check_kind(operation: str, thread_id: str, target: str | None = None) -> None:
-    """Raise ConfigError if an operation does not do with a thread what it says, or would make another kind of it."""
+    """Raise ConfigError if an operation cannot work on this kind of thread, or would copy it to another kind."""
     kind = kind_of(thread_id)
     if (kind, operation) in _REFUSED:
         reason = _REFUSED[kind or "", operation]

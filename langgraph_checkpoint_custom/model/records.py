@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 
-# Records that are in memory at a time: without values, some hundred bytes each.
+# The number of records in memory at a time. Without values, each has some hundred bytes.
 RECORDS = 200
 
 
@@ -76,7 +76,7 @@ class RunRecord(NamedTuple):
 
 
 class Interrupt(Protocol):
-    """LangGraph's `Interrupt`, which is not imported here: it brings the whole of `langgraph` along."""
+    """LangGraph's `Interrupt`, which is not imported here, because that would import all of `langgraph`."""
 
     @property
     def id(self) -> str: ...
@@ -107,9 +107,9 @@ class WaitingThread(NamedTuple):
 
 
 class ThreadPage(NamedTuple):
-    """What one page of threads asks for: those whose newest checkpoint is below (`before`, `thread_below`).
+    """The request for one page of threads: those whose newest checkpoint is below (`before`, `thread_below`).
 
-    `prefix` is what their ids begin with.
+    `prefix` is the start of their ids, `limit` the number of threads.
     """
 
     before: str
