@@ -200,7 +200,7 @@ def json_of(value: Any, depth: int = 0) -> Any:
 
 
 class Difference(NamedTuple):
-    """A place where two values differ; `left` or `right` is `NOTHING` if that value has nothing there."""
+    """A path at which two values differ; `left` or `right` is `NOTHING` if that value has nothing at the path."""
 
     path: str
     left: Any
@@ -216,7 +216,7 @@ NOTHING = _Nothing()
 
 
 def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterator[Difference]:
-    """Yield the places where two values differ, inside nested dicts and lists too."""
+    """Yield the differences of two values, inside nested dicts and lists too."""
     left, right = plain(left), plain(right)
     if left is not NOTHING and right is not NOTHING and same(left, right):
         return

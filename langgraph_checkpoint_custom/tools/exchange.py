@@ -85,7 +85,7 @@ def export_file(
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> Exchanged:
-    """Write all threads of a saver to a file; runs may continue meanwhile.
+    """Write all threads of a saver to a file; runs may continue during the export.
 
     Until the file is complete, its name ends with `.part`. If the export was killed, the next call continues where that
     file ends.
@@ -148,7 +148,7 @@ def import_file(
 ) -> Exchanged:
     """Store the threads of a file; each is checked, and stored completely or not at all.
 
-    If the import was killed, call it again. A thread that has other rows in the target, or that somebody has claimed,
+    If the import was killed, call it again. A thread that has other rows in the target, or that is claimed there,
     stays as it is and is in `problems`. A thread that the file assigns to a tenant is stored for that tenant; the saver
     of another tenant does not store it, and it is in `problems`.
 
@@ -199,7 +199,7 @@ def import_file(
 
 
 def count_exported(path: str | Path) -> int:
-    """Return the number of threads in a file; reads the whole file."""
+    """Return the number of threads in a file; reads the file to its end."""
     return sum(line.startswith(b'{"thread":') for line in _Lines(Path(path), LARGEST_ROW))
 
 

@@ -165,7 +165,7 @@ class CubeLoopCheckpointer:
             await self._change(thread_id, forget)
 
     async def claim_run(self, thread_id: str, run_id: str) -> None:
-        """Begin a run that nobody else has begun."""
+        """Begin a run; raise an error if it was begun before."""
         _check_run(run_id)
 
         def claim(channels: Channels) -> Channels:
