@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
         from langgraph_checkpoint_custom.postgres import AsyncPostgresSaver
 
         return AsyncPostgresSaver
-    if name == "AsyncShallowPostgresSaver":  # `from … import` hides the message of an AttributeError.
+    if name == "AsyncShallowPostgresSaver":  # `from … import` replaces the message of an AttributeError.
         raise ImportError(f"there is no {name}: use AsyncPostgresSaver with retention=Retention(keep_last=1)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -5,8 +5,8 @@ once, and twice from two tasks of one thread, and hardly ever leaves. So all ent
 settings share one saver, which works from every OS thread and event loop. It is closed when the last entry leaves, or
 when the process ends.
 
-The server raises an error for anything that blocks an event loop. Making a saver imports the database driver, so a
-worker does it.
+The server raises an error for anything that blocks an event loop. Making a saver imports the database driver, so this
+module makes it in a worker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def checkpointer() -> AbstractAsyncContextManager[CheckpointSaver]:
 
 
 class _Entry(AbstractAsyncContextManager[CheckpointSaver]):
-    """One entry. Not a generator: Python prints a message at exit about a generator that was never left."""
+    """One entry of the factory.
+
+    It is a class and no generator, because Python prints a message at exit about an async generator that was not
+    finished.
+    """
 
     async def __aenter__(self) -> CheckpointSaver:
         self._shared = await asyncio.to_thread(_enter)
@@ -81,7 +85,8 @@ _SHARED: dict[Settings, _Shared] = {}
 
 def _enter() -> _Shared:
     settings = settings_of(os.environ)
-    made = _Shared(settings)  # It opens no connection yet; of several at once, one is used.
+    # It opens no connection yet. If several entries make one concurrently, all use the first that is registered.
+    made = _Shared(settings)
     with _GATE:
         shared = _SHARED.setdefault(settings, made)
         shared.entries += 1

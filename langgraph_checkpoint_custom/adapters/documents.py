@@ -1,11 +1,11 @@
-"""What the operations of adapters are made of: documents that are stored in versions, and logs that grow.
+"""Documents and logs, of which the adapters' operations are composed.
 
 Must not know: SQL, connections, the clock.
 
-A document is what the newest checkpoint of a namespace holds in its channels; the older ones are its earlier versions,
-which a prune takes away. A log is one checkpoint whose writes are its entries, so that to append costs what is
-appended. Both belong to threads of other frameworks, see `kinds`, and are changed by "exclusive" operations only: what
-has been read is still the newest when the next version is stored.
+A document is the channel values of the newest checkpoint of a namespace. The older checkpoints are its earlier
+versions; a prune deletes them. A log is one checkpoint. Its writes are the log's entries, so the cost of appending
+depends only on what is appended. Both are in threads of other frameworks; see `model/namespaced_ids.py`. Only
+"exclusive" operations change them, so what an operation has read is still the newest version when it stores the next.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Document(NamedTuple):
     """One version of a document.
 
     Attributes:
-        key: The checkpoint that holds it.
-        step: How many versions came before.
-        values: What it holds, by channel; of a serializer's own, so that a change in place changes nothing stored.
-        metadata: What is told about it, with LangGraph's `source` and `step`.
-        entries: Of a log, in order.
+        key: The checkpoint of this version.
+        step: The number of versions before it.
+        values: Its content by channel, decoded for this call; changing it in place does not change what is stored.
+        metadata: The adapter's metadata, and LangGraph's `source` and `step`.
+        entries: The entries, in order, if it is a log.
         versions: The channel versions.
-        known: What is known of the stored values.
+        known: How the values are stored, so that the next version can share what does not change.
     """
 
     key: Key
@@ -62,11 +62,13 @@ class Document(NamedTuple):
 
 @dataclass
 class Attempt(Generic[T]):
-    """One change, which may be tried twice: the answer to the first try can be lost after it was stored.
+    """One change, which may be tried more than once: it can be stored although the reply to it was lost.
 
-    Args:
-        checkpoint_id: A new id, by the clock.
-        at: When that was, in ISO 8601.
+    Attributes:
+        checkpoint_id: A new checkpoint id, made from the current time.
+        at: That time in ISO 8601.
+        stored: The first checkpoint that an attempt stored.
+        result: What that attempt returned.
     """
 
     checkpoint_id: str
@@ -76,12 +78,15 @@ class Attempt(Generic[T]):
 
 
 def once(d: SqlDialect, attempt: Attempt[T], steps: Steps[T]) -> Steps[T]:
-    """Do what `steps` do, unless an earlier attempt has."""
+    """Run `steps`, unless an earlier attempt stored the change; return their result, or that attempt's.
+
+    Round trips: those of `steps`, and 1 more if an earlier attempt may have stored the change.
+    """
     if attempt.stored is not None:
         (rows,) = yield d.select_document(attempt.stored)
         if rows:
             steps.close()
-            return attempt.result  # type: ignore[return-value]  # Whatever the steps returned.
+            return attempt.result  # type: ignore[return-value]  # It is what the steps returned, so of type T.
         attempt.stored = None
     attempt.result = yield from steps
     return attempt.result
@@ -90,10 +95,12 @@ def once(d: SqlDialect, attempt: Attempt[T], steps: Steps[T]) -> Steps[T]:
 def read_document(
     d: SqlDialect, codec: Values, thread_id: str, name: str = "", checkpoint_id: str | None = None
 ) -> Steps[Document | None]:
-    """The newest version of a document, or another one; None if there is none.
+    """Return the newest version of a document, or the one with `checkpoint_id`; None if there is none.
 
-    Trips: 1.
-    Raises: CorruptCheckpoint.
+    Round trips: 1.
+
+    Raises:
+        CorruptCheckpoint: A stored value cannot be decoded.
     """
     known = NOTHING_KNOWN
 
@@ -116,21 +123,23 @@ def read_document(
 
 
 def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Document | None]:
-    """The newest version of a document that is replaced whole, without its values: whether they can be read or not.
+    """Return the newest version of a document that is about to be replaced completely; None if there is none.
 
-    Trips: 1, or 3 if it cannot be read.
+    Its values are left out, so that a document whose values cannot be read can be replaced too.
+
+    Round trips: 1, or 3 if it cannot be read.
     """
     try:
         before = yield from _caught(read_document(d, codec, thread_id))
         return before and before._replace(values={}, versions={})
-    except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
+    except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
         (locations,) = yield from threads_places(d, [thread_id]).start()
         ids = [row[1] for row in locations if row[0] == ""]
         newest = first_page(thread_id, "", max(ids), None, {}, 1)
         try:
             (record,) = (yield from _caught(history_page(d, codec, newest, {}).start())).records
             metadata = record.metadata
-        except Exception:  # Its metadata cannot be read either: what replaces it begins anew.
+        except Exception:  # Its metadata cannot be read either, so the next version starts with new metadata.
             metadata = {}
         return Document(
             Key(thread_id, "", max(ids)), metadata.get("step", len(ids) - 1), {}, metadata, (), {}, NOTHING_KNOWN
@@ -138,7 +147,10 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
 
 
 def _caught(steps: Steps[T]) -> Steps[T]:
-    """The same steps, which raise what is wrong with a stored value even if that is found by a worker."""
+    """Run `steps` so that an error in an `Offload` is raised here, and a caller can catch it.
+
+    Otherwise the driver gets the error of a worker, and the operation does not see it.
+    """
     try:
         reply = None
         while True:
@@ -176,22 +188,22 @@ def store_document(
     changed: Mapping[str, Any],
     metadata: Mapping[str, Any] | None = None,
 ) -> Steps[Key]:
-    """Store the next version of a document, with some of its values changed; returns where it is.
+    """Store the next version of a document, with some of its values changed; return its key.
 
-    Trips: 1.
+    Round trips: 1.
 
     Args:
         d: The dialect.
-        codec: What encodes values.
+        codec: Encodes the values.
         attempt: The change that this is a part of.
         location: The thread and the namespace.
-        before: The version before, as it was read by the same operation.
-        changed: The values that are new, by channel; the others stay as they are.
-        metadata: What is told about this version.
+        before: The version before, read by the same operation.
+        changed: The new values by channel; the other channels stay as they are.
+        metadata: The adapter's metadata for this version.
     """
-    checkpoint_id = _behind(attempt.checkpoint_id, before)
+    checkpoint_id = _id_after(attempt.checkpoint_id, before)
     key = Key(*location, checkpoint_id)
-    new: ChannelVersions = dict.fromkeys(changed, checkpoint_id)  # Never a version that was used before.
+    new: ChannelVersions = dict.fromkeys(changed, checkpoint_id)  # The id is new, so no channel had this version.
     checkpoint = Checkpoint(
         v=FORMAT_WITH_SENDS,
         id=checkpoint_id,
@@ -201,19 +213,19 @@ def store_document(
         versions_seen={},
         updated_channels=sorted(new),
     )
-    told: dict[str, Any] = {**(metadata or {}), "source": "update", "step": before.step + 1 if before else 0}
+    complete: dict[str, Any] = {**(metadata or {}), "source": "update", "step": before.step + 1 if before else 0}
     parent = before.key.checkpoint_id if before else None
-    config = config_of(*location, parent) if parent else {"configurable": dict(zip(_PLACE, location, strict=True))}
+    config = config_of(*location, parent) if parent else {"configurable": dict(zip(_LOCATION, location, strict=True))}
     encoded = encode_checkpoint(
         codec,
         Key(*location, parent),
         config,
         checkpoint,
-        CheckpointMetadata(**told),  # type: ignore[typeddict-item]  # It takes more keys than it names.
+        CheckpointMetadata(**complete),  # type: ignore[typeddict-item]  # The type does not list the adapter's keys.
         new,
         before.known if before else None,
     )
-    # Done here and not left to a worker: this is in the middle of a transaction.
+    # Encode here and not in a worker: a transaction is open.
     yield from put(d, done(encoded)).start()
     attempt.stored = attempt.stored or key
     return key
@@ -221,9 +233,9 @@ def store_document(
 
 @operation("snapshot")
 def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[ThreadRecord]]:
-    """The threads whose ids begin so, at one point in time, the one that was changed last first.
+    """Return the threads whose ids start with `prefix`, as of one point in time, the last changed one first.
 
-    Trips: 1 for 200 threads.
+    Round trips: 1 for 200 threads.
     """
     found: list[ThreadRecord] = []
     page: ThreadPage | None = ThreadPage(AFTER_ALL, "", {}, RECORDS, prefix)
@@ -235,7 +247,7 @@ def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Threa
 
 
 def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
-    """The error for what can be decoded, but is not what the adapter has stored."""
+    """Return the error for a value that can be decoded, but does not have the form that the adapter stores."""
     return CorruptCheckpoint(
         f"the stored value is not what it should be ({said_by(error)})",
         thread_id=key.thread_id,
@@ -247,19 +259,25 @@ def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
 
 
 def append_entries(d: SqlDialect, codec: Values, log: Key, batch: int, entries: Sequence[Any]) -> Steps[None]:
-    """Append to a log; batches are in the order of their numbers, of which each is used once.
+    """Append entries to a log, as batch number `batch`.
 
-    Trips: 1.
+    Reads return the batches in the order of their numbers. A number must not be used twice.
+
+    Round trips: 1.
     """
     writes = [(ENTRY, entry) for entry in entries]
     yield from put_writes(d, *done(encode_rows(codec, log, writes, f"{batch:020d}", "", None))).start()
 
 
-_PLACE = "thread_id", "checkpoint_ns"
+_LOCATION = "thread_id", "checkpoint_ns"
 
 
-def _behind(fresh: str, before: Document | None) -> str:
-    """An id behind all others of a document: by the clock, or, where another machine's is ahead, right behind."""
+def _id_after(fresh: str, before: Document | None) -> str:
+    """Return an id that sorts after all others of a document.
+
+    That is `fresh`, which comes from the clock. If the newest version's id is higher, because the clock of another
+    machine is ahead, it is that id plus one.
+    """
     newest = before.key.checkpoint_id if before else None
     if newest is None or fresh > newest:
         return fresh
@@ -267,5 +285,5 @@ def _behind(fresh: str, before: Document | None) -> str:
 
 
 def no_version(current: None, channel: None) -> str:
-    """What reads of documents are given for the versions of sends."""
+    """Raise AssertionError. Reads need a function that makes versions for pending sends; documents have no sends."""
     raise AssertionError("a document holds no sends")

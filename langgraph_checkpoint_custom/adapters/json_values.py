@@ -1,4 +1,4 @@
-"""Values that are JSON, which every serializer gives back as they were, whatever it is allowed to read.
+"""Values of JSON types only. Every serializer restores them unchanged, whatever classes it may read.
 
 Must not know: serializers, databases.
 """
@@ -12,7 +12,15 @@ from langgraph_checkpoint_custom.errors import ConfigError
 
 
 def plain(what: str, value: Any) -> Any:
-    """A copy of a value, made before the caller can change it; raises ConfigError if JSON would change it."""
+    """Copy a value, so that the caller cannot change it later.
+
+    Args:
+        what: The name of the value in an error.
+        value: The value.
+
+    Raises:
+        ConfigError: The value is not JSON, or JSON would change it.
+    """
     try:
         copy = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """Values by namespace and key, with the methods of the TypeScript package `deepagentsdk`'s `KeyValueStore`.
 
-Each value is the document of a thread. The thread's name begins with the length of the namespace, so a prefix of a
-namespace and a slash finds the keys of that namespace, and not those of longer ones.
+Each value is the document of a thread. The thread's name begins with the length of the namespace. So a namespace and a
+slash as a prefix find the keys of that namespace, and not those of longer namespaces.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ read_value = operation("read")(read_document)
 def put_value(
     d: SqlDialect, codec: Values, change: Attempt[None], thread_id: str, value: Mapping[str, Any]
 ) -> Steps[None]:
-    """Store the value of a key.
+    """Store the value of a key as a new version.
 
-    Trips: 3.
+    Round trips: 3.
     """
 
     def steps() -> Steps[None]:
@@ -109,10 +109,12 @@ def put_value(
 
 @operation("snapshot")
 def list_values(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Item]]:
-    """The keys and values of a namespace, as they are at one point in time.
+    """Return the keys and values of a namespace, as of one point in time.
 
-    Trips: 1 for 200 keys, and 1 for each key.
-    Raises: CorruptCheckpoint.
+    Round trips: 1 for 200 keys, and 1 for each key.
+
+    Raises:
+        CorruptCheckpoint: A stored value cannot be read.
     """
     items = []
     for thread in (yield from threads_under(d, codec, prefix).start()):

@@ -1,7 +1,8 @@
-"""Checkpoints of pydantic-deep: those of a session are the checkpoints of one thread.
+"""Checkpoints of pydantic-deep. Those of one session are the checkpoints of one thread.
 
-Each holds the messages, which share what is large with those of the checkpoint that was stored before; everything else
-is in its metadata, so that what only counts or chooses reads no message. Whoever changes a session locks its thread.
+The messages are a channel value. A large value shares chunks with that of the checkpoint stored before. Everything else
+is in the metadata, so operations that only count or choose checkpoints read no messages. Operations that change a
+session hold the lock of its thread.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ except ImportError as error:
 _MESSAGES = "messages"
 
 
-class _Told(NamedTuple):
-    """What the metadata tell of a checkpoint.
+class _Record(NamedTuple):
+    """A checkpoint without its messages: its key and what its metadata contain.
 
     Attributes:
-        key: Where it is; another place each time that it is saved.
-        id: The same each time.
-        first: Grows with the time at which that id was saved first.
-        pinned: Whether it was saved again with another label.
+        key: The key of the stored checkpoint; each save of the same id has a new one.
+        id: pydantic-deep's id, the same for each save.
+        first: The checkpoint id of the first save of this id. It grows with the time of that save.
+        pinned: Whether the id was saved again with another label.
     """
 
     key: Key
@@ -67,11 +68,11 @@ class _Told(NamedTuple):
 
     @property
     def location(self) -> tuple[datetime, str]:
-        """Where it is among the others, of which the oldest is the first."""
+        """The sort key; the oldest checkpoint comes first."""
         return self.created_at.replace(tzinfo=self.created_at.tzinfo or timezone.utc), self.first
 
 
-_NAMES = _Told._fields[1:]
+_NAMES = _Record._fields[1:]
 
 
 class DeepCheckpointStore:
@@ -96,12 +97,13 @@ class DeepCheckpointStore:
         self._runner = OperationRunner(saver)
         self._thread_id = thread_of("pydantic-deep", session_id)
         self._pin_labels = pin_labels
-        # The middleware counts and then removes. When several of them have counted one too many, each would remove one.
+        # By task, the last result of `count`. The middleware counts, then removes. Without this, several middlewares
+        # that counted the same excess checkpoint would each remove one.
         self._counted: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
     async def save(self, checkpoint: Checkpoint) -> None:
         """Save a checkpoint; one with the same id is replaced and keeps its place in the order."""
-        told = {
+        record = {
             "id": text("the id of a checkpoint", checkpoint.id, MAX_ID),
             "label": checkpoint.label,
             "turn": checkpoint.turn,
@@ -109,8 +111,8 @@ class DeepCheckpointStore:
             "created_at": checkpoint.created_at.isoformat(),
             "metadata": checkpoint.metadata,
         }
-        told = plain("what is told of a checkpoint", told)
-        await self._runner.arun(put_deep_checkpoint, attempt(), self._thread_id, told, _encoded(checkpoint.messages))
+        record = plain("what is told of a checkpoint", record)
+        await self._runner.arun(put_deep_checkpoint, attempt(), self._thread_id, record, _encoded(checkpoint.messages))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None."""
@@ -153,8 +155,8 @@ class DeepCheckpointStore:
         self._forget_count()
         await self._saver.adelete_thread(self._thread_id)
 
-    async def _read(self, **told: str) -> list[Checkpoint]:
-        return await self._runner.arun(read_deep_checkpoints, self._thread_id, wanted(told))
+    async def _read(self, **filter: str) -> list[Checkpoint]:
+        return await self._runner.arun(read_deep_checkpoints, self._thread_id, wanted(filter))
 
     def _forget_count(self) -> int:
         task = asyncio.current_task()
@@ -167,24 +169,24 @@ def put_deep_checkpoint(
     codec: Values,
     change: Attempt[None],
     thread_id: str,
-    told: Mapping[str, Any],
+    record: Mapping[str, Any],
     messages: list[str],
 ) -> Steps[None]:
-    """Store a checkpoint, instead of one with the same id if there is such.
+    """Store a checkpoint; it replaces one with the same id.
 
-    Trips: 4, or 6 if there is, and 2 for each label of it.
+    Round trips: 4. If there is one with the same id 6, and 2 for each of its labels.
     """
 
     def steps() -> Steps[None]:
         before = yield from replaced_document(d, codec, thread_id)
-        earlier = yield from tell_deep_checkpoints(d, codec, thread_id, wanted({"id": told["id"]})).start()
+        earlier = yield from tell_deep_checkpoints(d, codec, thread_id, wanted({"id": record["id"]})).start()
         first, pinned = change.checkpoint_id, False
         for one in earlier:
-            first, pinned = one.first, one.pinned or one.label != told["label"]
-        new = {**told, "first": first, "pinned": pinned}
+            first, pinned = one.first, one.pinned or one.label != record["label"]
+        new = {**record, "first": first, "pinned": pinned}
         key = yield from store_document(d, codec, change, (thread_id, ""), before, {_MESSAGES: messages}, new)
         for one in earlier:
-            for name in (yield from _labels(d, one.key)):  # They stay with what has the id.
+            for name in (yield from _labels(d, one.key)):  # Labels move to the new checkpoint with this id.
                 yield from unlabel(d, thread_id, name).start()
                 yield from label(d, key, name).start()
             yield from delete_checkpoint(d, one.key).start()
@@ -203,15 +205,15 @@ def remove_deep_checkpoint(
     pin: bool = False,
     at_least: int = 0,
 ) -> Steps[bool]:
-    """Remove the oldest checkpoint that matches, unless there are fewer than so many.
+    """Remove the oldest checkpoint that matches, if at least `at_least` match; return whether one was removed.
 
-    Without a filter, one that stays whatever comes is none of them.
+    Without a filter, only checkpoints that may be evicted match.
 
-    Trips: 2, or 3 if there is one; without a filter one more.
+    Round trips: 2, or 3 if one is removed; without a filter one more.
     """
     found = yield from tell_deep_checkpoints(d, codec, thread_id, filter).start()
     if change.result and change.result not in [one.key for one in found]:
-        return True  # By an earlier attempt.
+        return True  # An earlier attempt removed it.
     if not filter:
         found = list((yield from _evictable(d, thread_id, found, pin=pin)))
     if len(found) < max(at_least, 1):
@@ -222,16 +224,16 @@ def remove_deep_checkpoint(
 
 @operation("snapshot")
 def count_deep_checkpoints(d: SqlDialect, codec: Values, thread_id: str, *, pin: bool) -> Steps[int]:
-    """The number of checkpoints that may be evicted.
+    """Return the number of checkpoints that may be evicted.
 
-    Trips: 2 for 200 checkpoints.
+    Round trips: 2 for 200 checkpoints.
     """
     found = yield from tell_deep_checkpoints(d, codec, thread_id).start()
     return len((yield from _evictable(d, thread_id, found, pin=pin)))
 
 
-def _evictable(d: SqlDialect, thread_id: str, found: Sequence[_Told], *, pin: bool) -> Steps[Sequence[_Told]]:
-    """Those that are neither pinned nor labelled: whoever has labelled one in the saver wants to keep it."""
+def _evictable(d: SqlDialect, thread_id: str, found: Sequence[_Record], *, pin: bool) -> Steps[Sequence[_Record]]:
+    """Return the checkpoints without a label of the saver and, with `pin`, without those that are pinned."""
     labels = yield from labels_of_thread(d, thread_id).start()
     labelled = {key_of(config) for config in labels.values()}
     return [one for one in found if one.key not in labelled and not (pin and one.pinned)]
@@ -245,16 +247,16 @@ def _labels(d: SqlDialect, key: Key) -> Steps[Sequence[str]]:
 @operation("snapshot")
 def tell_deep_checkpoints(
     d: SqlDialect, codec: Values, thread_id: str, filter: Mapping[str, str] | None = None
-) -> Steps[list[_Told]]:
-    """What is told of the checkpoints that match, the oldest first; no message is read.
+) -> Steps[list[_Record]]:
+    """Return the checkpoints that match, oldest first, without reading messages.
 
-    Trips: 1 for 200 checkpoints.
+    Round trips: 1 for 200 checkpoints.
     """
-    found: list[_Told] = []
+    found: list[_Record] = []
     page: Page | None = first_page(thread_id, "", None, None, {}, RECORDS)
     while page is not None:
         reply = yield from history_page(d, codec, page, filter or {}).start()
-        found += (_told(key_of(record.config), record.metadata) for record in reply.records)
+        found += (_record(key_of(record.config), record.metadata) for record in reply.records)
         page = reply.after
     return sorted(found, key=lambda one: one.location)
 
@@ -263,41 +265,45 @@ def tell_deep_checkpoints(
 def read_deep_checkpoints(
     d: SqlDialect, codec: Values, thread_id: str, filter: Mapping[str, str]
 ) -> Steps[list[Checkpoint]]:
-    """The checkpoints that match, the oldest first.
+    """Return the checkpoints that match, oldest first, with their messages.
 
-    Trips: 1 for 50 checkpoints.
-    Raises: CorruptCheckpoint.
+    Round trips: 1 for 50 checkpoints.
+
+    Raises:
+        CorruptCheckpoint: A stored value cannot be read.
     """
-    found: list[tuple[_Told, Checkpoint]] = []
+    found: list[tuple[_Record, Checkpoint]] = []
     page: Page | None = first_page(thread_id, "", None, None, {}, PAGE)
     while page is not None:
         reply = yield from list_page(d, codec, no_version, page, filter).start()
         for one in reply.tuples:
-            told = _told(key_of(one.config), one.metadata)
-            found.append((told, _checkpoint(told, one.checkpoint["channel_values"])))
+            record = _record(key_of(one.config), one.metadata)
+            found.append((record, _checkpoint(record, one.checkpoint["channel_values"])))
         page = reply.after
     return [checkpoint for _, checkpoint in sorted(found, key=lambda pair: pair[0].location)]
 
 
-def _told(key: Key, metadata: Mapping[str, Any]) -> _Told:
+def _record(key: Key, metadata: Mapping[str, Any]) -> _Record:
     try:
         created_at = datetime.fromisoformat(metadata["created_at"])
-        return _Told(key, **{name: metadata[name] for name in _NAMES} | {"created_at": created_at})
+        return _Record(key, **{name: metadata[name] for name in _NAMES} | {"created_at": created_at})
     except (KeyError, TypeError, ValueError) as error:
         raise misshapen(key, "metadata", error) from error
 
 
 def _encoded(messages: Iterable[ModelMessage]) -> list[str]:
-    """Each message as JSON: as text, since JSON has integers that msgpack has not."""
+    """Encode each message as JSON text; msgpack cannot store all integers that JSON can."""
     try:
         return [ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode() for message in messages]
     except ValueError as error:
         raise ConfigError(f"the messages of a checkpoint cannot be stored: {error}") from error
 
 
-def _checkpoint(told: _Told, values: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(record: _Record, values: Mapping[str, Any]) -> Checkpoint:
     try:
         messages = ModelMessagesTypeAdapter.validate_json(f"[{','.join(values[_MESSAGES])}]")
     except (KeyError, TypeError, ValueError) as error:
-        raise misshapen(told.key, _MESSAGES, error) from error
-    return Checkpoint(told.id, told.label, told.turn, messages, told.message_count, told.created_at, told.metadata)
+        raise misshapen(record.key, _MESSAGES, error) from error
+    return Checkpoint(
+        record.id, record.label, record.turn, messages, record.message_count, record.created_at, record.metadata
+    )

@@ -1,4 +1,4 @@
-"""Where an adapter has its operations done: in the store of a saver, on connections of the saver's."""
+"""Runs an adapter's operations with the driver of a saver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Make = Callable[Concatenate[SqlDialect, Values, P], Operation[T]]
 
 
 class OperationRunner:
-    """Runs operations sync and async; what it is of stays the caller's to close."""
+    """Runs operations, sync and async; the caller closes the saver."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
         if not isinstance(saver, CheckpointSaver):
@@ -33,16 +33,16 @@ class OperationRunner:
         self._saver = saver
 
     def run(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do an operation here."""
+        """Run an operation and return its result."""
         dialect, driver, values = self._saver.backend
         return driver.run(make(dialect, values, *args, **kwargs))
 
     async def arun(self, make: Make[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do an operation in this event loop."""
+        """Async version of `run`."""
         dialect, driver, values = self._saver.backend
         return await driver.arun(make(dialect, values, *args, **kwargs))
 
 
 def attempt() -> Attempt[Any]:
-    """A change that is about to be made."""
+    """Return a new `Attempt`, with a new checkpoint id and the current time."""
     return Attempt(str(uuid6()), datetime.now(timezone.utc).isoformat())

@@ -91,7 +91,7 @@ class SessionEvent(NamedTuple):
     messages: int
 
 
-# The async methods await one that is async.
+# It may be an async function; only the async methods can await one.
 OnSession = Callable[[SessionEvent], object]
 
 
@@ -181,11 +181,11 @@ class SessionStore:
 
     def history(self, thread_id: str) -> Sequence[SessionVersion]:
         """Return the versions of a session, newest first, without reading their content."""
-        return [_told(found) for found in self._saver.history(_config(self._thread_id(thread_id)))]
+        return [_session_version(found) for found in self._saver.history(_config(self._thread_id(thread_id)))]
 
     async def ahistory(self, thread_id: str) -> Sequence[SessionVersion]:
         """Async version of `history`."""
-        return [_told(found) async for found in self._saver.ahistory(_config(self._thread_id(thread_id)))]
+        return [_session_version(found) async for found in self._saver.ahistory(_config(self._thread_id(thread_id)))]
 
     def restore(self, thread_id: str, version: str) -> SessionCheckpoint:
         """Save the content of a version as the newest version.
@@ -220,16 +220,16 @@ def save_session(
     change: Attempt[None],
     thread_id: str,
     values: Mapping[str, Any],
-    told: Mapping[str, Any],
+    metadata: Mapping[str, Any],
 ) -> Steps[None]:
-    """Store a session as it is now.
+    """Store a session as a new version.
 
-    Trips: 3.
+    Round trips: 3.
     """
 
     def steps() -> Steps[None]:
         before = yield from replaced_document(d, codec, thread_id)
-        yield from _store(d, codec, change, thread_id, before, values, told)
+        yield from _store(d, codec, change, thread_id, before, values, metadata)
 
     yield from once(d, change, steps())
 
@@ -238,10 +238,13 @@ def save_session(
 def restore_session(
     d: SqlDialect, codec: Values, change: Attempt[Document], thread_id: str, version: str
 ) -> Steps[Document]:
-    """Store a version of a session as the newest one.
+    """Store an earlier version of a session as the newest one; return it with its new metadata.
 
-    Trips: 4.
-    Raises: CheckpointNotFound.
+    Round trips: 4.
+
+    Raises:
+        CheckpointNotFound: The session does not have this version.
+        CorruptCheckpoint: The version cannot be read; nothing is stored.
     """
 
     def steps() -> Steps[Document]:
@@ -249,10 +252,10 @@ def restore_session(
         old = yield from read_document(d, codec, thread_id, "", version)
         if old is None:
             raise CheckpointNotFound(f"session {session!r} has no version {version!r}, or it was pruned; see history()")
-        _decoded(session, old)  # It raises before anything is stored.
+        _decoded(session, old)  # Raises if it cannot be read, before anything is stored.
         before = yield from replaced_document(d, codec, thread_id)
-        told = yield from _store(d, codec, change, thread_id, before, old.values, old.metadata)
-        return old._replace(metadata=told)
+        metadata = yield from _store(d, codec, change, thread_id, before, old.values, old.metadata)
+        return old._replace(metadata=metadata)
 
     return (yield from once(d, change, steps()))
 
@@ -264,17 +267,17 @@ def _store(
     thread_id: str,
     before: Document | None,
     values: Mapping[str, Any],
-    told: Mapping[str, Any],
+    metadata: Mapping[str, Any],
 ) -> Steps[Mapping[str, Any]]:
-    """Store all values of a version; returns what is told of it."""
+    """Store all values of a version; return its metadata."""
     created_at = before and before.metadata.get("created_at")
-    told = {**told, "created_at": created_at or told["created_at"] or change.at, "updated_at": change.at}
-    yield from store_document(d, codec, change, (thread_id, ""), before, values, told)
-    return told
+    metadata = {**metadata, "created_at": created_at or metadata["created_at"] or change.at, "updated_at": change.at}
+    yield from store_document(d, codec, change, (thread_id, ""), before, values, metadata)
+    return metadata
 
 
 def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of a session by channel, and what is told of it."""
+    """Return the values of a session by channel, and its metadata."""
     messages = plain("a session's messages", checkpoint.messages)
     state = plain("a session's state", checkpoint.state)
     interrupt = plain("a session's interrupt", checkpoint.interrupt)
@@ -288,30 +291,30 @@ def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, A
 
 
 def _decoded(thread_id: str, found: Document) -> SessionCheckpoint:
-    values, told = found.values, found.metadata
+    values, metadata = found.values, found.metadata
     try:
         return SessionCheckpoint(
             thread_id,
-            told["at_step"],
+            metadata["at_step"],
             values["messages"],
             {name[len(_STATE) :]: value for name, value in values.items() if name.startswith(_STATE)},
             values["interrupt"],
-            datetime.fromisoformat(told["created_at"]),
-            datetime.fromisoformat(told["updated_at"]),
+            datetime.fromisoformat(metadata["created_at"]),
+            datetime.fromisoformat(metadata["updated_at"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise misshapen(found.key, "checkpoint", error) from error
 
 
-def _told(found: CheckpointRecord) -> SessionVersion:
-    told = found.metadata
+def _session_version(found: CheckpointRecord) -> SessionVersion:
+    metadata = found.metadata
     try:
         return SessionVersion(
             found.checkpoint_id,
-            told["at_step"],
-            told["messages"],
-            told["interrupted"],
-            datetime.fromisoformat(told["updated_at"]),
+            metadata["at_step"],
+            metadata["messages"],
+            metadata["interrupted"],
+            datetime.fromisoformat(metadata["updated_at"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise misshapen(key_of(found.config), "metadata", error) from error
@@ -330,8 +333,9 @@ def _event(checkpoint: SessionCheckpoint) -> SessionEvent:
 
 
 def _sync(name: str, hook: OnSession | None) -> OnSession | None:
-    """A hook that the sync methods can call."""
-    if iscoroutinefunction(hook) or iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004  # Its code.
+    """Return a hook that sync methods can call; raise ConfigError if it is an async function."""
+    # `__call__` is looked up for its code, not to see whether the hook can be called.
+    if iscoroutinefunction(hook) or iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004
         raise ConfigError(f"{name} is an async function, which only asave, aload and arestore can await")
     return hook
 
@@ -340,7 +344,7 @@ def _call(hook: OnSession | None, event: SessionEvent) -> None:
     try:
         if hook is not None:
             hook(event)
-    except Exception:  # The user's code: what was stored is stored.
+    except Exception:  # The user's code. The session is stored or loaded all the same.
         _LOG.exception("a session's hook failed")
 
 
@@ -348,15 +352,15 @@ async def _acall(hook: OnSession | None, event: SessionEvent) -> None:
     try:
         if hook is not None and isawaitable(found := hook(event)):
             await found
-    except Exception:  # The user's code: what was stored is stored.
+    except Exception:  # As in `_call`.
         _LOG.exception("a session's hook failed")
 
 
 def _moment(created_at: datetime | str | None) -> str | None:
-    """When a session was saved first, in ISO 8601; JSON has that as text."""
+    """Return the time of the first save as ISO 8601 text; a session from JSON has it as such text already."""
     try:
         if isinstance(created_at, str):
-            # Python 3.10 does not know the Z.
+            # Python 3.10 cannot parse the Z.
             created_at = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", created_at))
         return None if created_at is None else created_at.isoformat()
     except (AttributeError, TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """The command line: `langgraph-checkpoint`, or `python -m langgraph_checkpoint_custom`.
 
-`common.py` has the options that commands share, `output.py` how they speak; each other module has a group of commands.
-Nothing here knows SQL: what is not a method of the saver is in `operations/`.
+`common.py` has the options that commands share, `output.py` prints. Each other module has a group of commands. Nothing
+here knows SQL: what is not a method of the saver is in `operations/`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0; 1 for an error, one line on stderr, or a problem that was found; 2 for arguments that cannot
-        be understood, and without the extra `cli`; 130 after Ctrl-C.
+        The exit code: 0; 1 after an error, which is one line on stderr, or if a command has found a problem; 2 if the
+        arguments are invalid or the extra `cli` is missing; 130 after Ctrl-C.
     """
     try:
-        import rich  # noqa: F401  # Some commands need it in the middle of their work.
+        import rich  # noqa: F401  # Imported here so that no command fails for lack of it after it has begun.
 
         from langgraph_checkpoint_custom.cli.app import run
     except ModuleNotFoundError as error:

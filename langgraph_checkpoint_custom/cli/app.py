@@ -1,4 +1,4 @@
-"""All commands together, and what becomes of their errors."""
+"""The app with all commands; turns their errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from langgraph_checkpoint_custom.cli.output import complain
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
-# psycopg's pool logs each attempt to connect; the error that comes in the end says it once.
+# psycopg's pool logs each failed attempt to connect. The command's own error reports it once, so the log is silenced.
 _SILENCE = logging.NullHandler()
 
-# What typer raises for arguments that it cannot understand, whether it is click's own or the one that typer brings.
+# The exception for invalid arguments: click's, or that of the click which newer versions of typer contain.
 _Refusal = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 
-# What a command cannot be given as a serializer.
+# A hint for errors of encrypted values. An error of the saver names its argument `serde`, which no command has.
 _KEYS = f"Here, {KEYS} names the variables that have the keys; without it, the key is in {SERVERS_KEY}"
 
 app = typer.Typer(
@@ -32,14 +32,14 @@ app = typer.Typer(
     no_args_is_help=False,
     add_completion=False,
     rich_markup_mode=None,
-    pretty_exceptions_enable=False,  # They show local variables, and so passwords.
+    pretty_exceptions_enable=False,  # They print local variables, which can contain passwords.
 )
 for _group in (trying, tables, reading, counting, health, changing, sweeping, moving):
     app.add_typer(_group.commands)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command; gives the exit code."""
+    """Run a command; return the exit code."""
     logging.getLogger("psycopg.pool").addHandler(_SILENCE)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -47,17 +47,17 @@ def run(argv: Sequence[str]) -> int:
     try:
         code = app(list(argv), prog_name="langgraph-checkpoint", standalone_mode=False)
         sys.stdout.flush()
-        if code == 130:  # typer makes that of Ctrl-C.
+        if code == 130:  # typer's code for Ctrl-C.
             raise KeyboardInterrupt
         return int(code or 0)
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
-    except typer.Abort:  # An older one makes this of it.
+    except typer.Abort:  # Older versions of typer raise this for Ctrl-C.
         complain("interrupted")
         return 130
     except BrokenPipeError:
-        # Whoever read has gone, `head` say. Python would complain when it flushes at the end.
+        # The reading process has ended, for example `head`. Without this, Python's flush at exit would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (
@@ -69,6 +69,6 @@ def run(argv: Sequence[str]) -> int:
         complain(f"{error}. {_KEYS}" if encrypted else str(error))
         return 2 if isinstance(error, Refused) else 1
     except _Refusal as error:
-        # Without what may be a URL, and so have a password.
+        # Whatever may be a URL is removed, since a URL can contain a password.
         complain(re.sub(r"\S*(://|=)\S*", "(a URL)", error.format_message()))
         return 2

@@ -1,7 +1,7 @@
-"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`: threads that are changed.
+"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`: the commands that change threads.
 
-What destroys something can be tried with `--dry-run`, which does it in a transaction and takes it back, so what it
-tells is what would happen; and it asks first.
+Commands that destroy something ask first. Their `--dry-run` executes the operation in a transaction and rolls it back,
+so it reports exactly what would happen.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def copy(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a thread with its whole history, inside the database."""
+    """Copy a thread with its complete history, inside the database."""
     with opened(url, tenant) as saver:
         _must_be_there(saver, source)
         saver.copy_thread(source, target)
@@ -82,12 +82,12 @@ def fork(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Start a thread from a checkpoint of another one, with all that it needs and nothing after it."""
+    """Start a new thread from a checkpoint of another, with all that the checkpoint needs and nothing after it."""
     with opened(url, tenant) as saver:
         config = saver.fork_thread(source, target, checkpoint_id=checkpoint, run_id=run)
     where = config["configurable"]["checkpoint_id"]
-    told = {"source": source, "target": target, "checkpoint_id": where}
-    _done(told, f"Thread {target} starts from checkpoint {where} of {source}.", as_json)
+    result = {"source": source, "target": target, "checkpoint_id": where}
+    _done(result, f"Thread {target} starts from checkpoint {where} of {source}.", as_json)
 
 
 @commands.command()
@@ -102,9 +102,9 @@ def prune(
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
-    """Keep the newest checkpoints of each namespace, those with labels, and what they need; delete the others.
+    """Delete all checkpoints but the newest ones of each namespace, those with labels, and what these need.
 
-    With --all, threads of other frameworks are left alone: there an older checkpoint can be a record of its own.
+    With --all, threads of other frameworks are not changed: there an older checkpoint can be a record of its own.
     """
     _on_threads(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
@@ -125,7 +125,7 @@ def delete(
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
-    """Delete everything of threads."""
+    """Delete threads completely."""
     _on_threads(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
         lambda saver, one: delete_thread(saver.backend.dialect, one),
@@ -143,7 +143,7 @@ def rollback(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Make a checkpoint the newest: all that came behind it goes, in all namespaces, and will not be applied again."""
+    """Make a checkpoint the newest: delete everything after it, in all namespaces, and its own pending writes."""
     key = Key(thread_text(thread), "", text("checkpoint_id", checkpoint, MAX_ID))
     check_kind("rollback", key.thread_id)
     _on_threads(
@@ -154,7 +154,7 @@ def rollback(
 
 
 class _Asked(NamedTuple):
-    """What the options of a command say that changes threads."""
+    """The options of a command that changes threads."""
 
     threads: list[str] | None
     every: bool
@@ -169,7 +169,14 @@ class _Asked(NamedTuple):
 def _on_threads(
     asked: _Asked, operation: Callable[[CheckpointSaver, str], Operation[Any]], question: str, *, but: str | None = None
 ) -> None:
-    """Run an operation on each thread, or tell what it would do; --all are those that do not begin with `but`."""
+    """Run an operation on each thread, or report what it would do.
+
+    Args:
+        asked: The options.
+        operation: Makes the operation for a saver and a thread id.
+        question: What to ask before; {} is where the threads are named.
+        but: With --all, threads whose ids begin with this are left out.
+    """
     named = asked.threads or []
     if asked.every == bool(named):
         raise Refused("name threads, or say --all")
@@ -181,9 +188,9 @@ def _on_threads(
         def total() -> int:
             if named:
                 return len(named)
-            whose = everybody(saver, tenants)
-            left_out = 0 if but is None else sum(own.count_threads(prefix=but) for own in whose)
-            return sum(own.count_threads() for own in whose) - left_out
+            savers = everybody(saver, tenants)
+            left_out = 0 if but is None else sum(own.count_threads(prefix=but) for own in savers)
+            return sum(own.count_threads() for own in savers) - left_out
 
         def found() -> Iterator[_Thread]:
             if named:
@@ -197,7 +204,7 @@ def _on_threads(
         if asked.every:
             mention_tenants(saver, asked.tenant, are_in=tenants)
         if asked.dry_run:
-            _rehearse(found(), operation, total, asked.as_json)
+            _dry_run(found(), operation, total, asked.as_json)
             return
         if not asked.yes:
             confirm(question.format(_named(named, total())), yes=False)
@@ -210,18 +217,18 @@ def _on_threads(
 
 
 class _Thread(NamedTuple):
-    """A thread, and the saver of whose it is."""
+    """A thread, and the saver of its tenant."""
 
     saver: CheckpointSaver
     thread_id: str
 
     @property
     def tenant(self) -> str | None:
-        """Whose it is."""
+        """The tenant of the thread, if it has one."""
         return self.saver.backend.dialect.tenant or None
 
 
-def _rehearse(
+def _dry_run(
     threads: Iterable[_Thread],
     operation: Callable[[CheckpointSaver, str], Operation[Any]],
     total: Callable[[], int | None],
@@ -235,8 +242,8 @@ def _rehearse(
                 one.saver.backend.driver.run(
                     dry_run_of(one.saver.backend.dialect, thread_id, operation(one.saver, thread_id))
                 )
-            except DryRunResult as told:
-                sizes.append((one.tenant, told.before, told.after))
+            except DryRunResult as result:
+                sizes.append((one.tenant, result.before, result.after))
             report(number, "dry run")
     if as_json:
         rows = [
@@ -257,7 +264,7 @@ def _rehearse(
 
 
 def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
-    """All threads by their ids, each looked up by itself: what is deleted meanwhile does no harm."""
+    """Yield the ids of all threads in order. Each is looked up separately, so concurrent deletions do no harm."""
     from langgraph_checkpoint_custom.operations.export_rows import next_thread
 
     thread_id: str | None = ""
@@ -270,7 +277,7 @@ def _named(threads: list[str], number: int) -> str:
 
 
 def _must_be_there(saver: CheckpointSaver, thread: str) -> None:
-    """Whatever there is of it: writes can be left without a checkpoint."""
+    """Raise CheckpointNotFound if a thread has no rows at all; writes without a checkpoint count."""
     thread_id = thread_text(thread)
     if not any(saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [thread_id]))[thread_id][1:]):
         raise CheckpointNotFound(f"there is no thread {thread!r}")
@@ -288,7 +295,7 @@ def label(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Give a checkpoint a name; no prune takes it then."""
+    """Give a checkpoint a name, so that no prune deletes it."""
     with opened(url, tenant) as saver:
         found = saver.label(config_of(thread, namespace, checkpoint or ""), name)["configurable"]["checkpoint_id"]
     _done({"label": name, "checkpoint_id": found}, f"Checkpoint {found} has the label {name}.", as_json)
@@ -302,15 +309,15 @@ def unlabel(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Take a name from its checkpoint, which a prune may take then."""
+    """Remove a name from its checkpoint, so that a prune may delete the checkpoint."""
     with opened(url, tenant) as saver:
         if not saver.unlabel(thread, name):
             raise ConfigError(f"no checkpoint of thread {thread!r} has the label {name!r}")
     _done({"label": name}, f"No checkpoint of {thread} has the label {name} any more.", as_json)
 
 
-def _done(told: dict[str, Any], words: str, as_json: bool) -> None:
+def _done(result: dict[str, Any], sentence: str, as_json: bool) -> None:
     if as_json:
-        tell(told)
+        tell(result)
     else:
-        say(words)
+        say(sentence)

@@ -1,4 +1,4 @@
-"""The options that commands share, and the saver that they make."""
+"""The options that commands share, and the saver that is made from them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
 
-# Tenants that are named.
+# A note about tenants names at most this many.
 TENANTS = 5
 
-# As `safe` shows it.
-_SHOWN_MARK = repr(KIND_MARK)[1:-1]
+# `KIND_MARK` as `safe` prints it.
+_PRINTED_MARK = repr(KIND_MARK)[1:-1]
 _FILE = "sqlite:///"
 
 
 def thread_as_typed(text: str) -> str:
-    r"""The id of a thread: that of another framework's can be typed as it is shown, beginning with \x1e."""
-    return KIND_MARK + text.removeprefix(_SHOWN_MARK) if text.startswith(_SHOWN_MARK) else text
+    r"""Return the id of a thread. For another framework's thread, the text may begin with \x1e, as it is printed."""
+    return KIND_MARK + text.removeprefix(_PRINTED_MARK) if text.startswith(_PRINTED_MARK) else text
 
 
 Url = Annotated[
@@ -67,14 +67,14 @@ Namespace = Annotated[
 
 
 class Refused(CheckpointError):
-    """A command that cannot be meant as it was said; nothing was done."""
+    """The arguments contradict each other or are not enough; nothing was done. The exit code is 2."""
 
 
 S = TypeVar("S", bound=CheckpointSaver)
 
 
 def given(url: str | None) -> str:
-    """The URL of the database."""
+    """Return the URL of the database, from `--url` or the environment."""
     url = url or os.environ.get(URL, "").strip()
     if not url:
         raise ConfigError(f"no database is given; use --url or set {URL}")
@@ -90,14 +90,14 @@ def opened(
     may_be_anothers: bool = False,
     schema: str | None = None,
 ) -> Iterator[CheckpointSaver]:
-    """The saver that the options and the environment ask for.
+    """Open the saver that the options and the environment describe, until the end of the block.
 
     Args:
-        url: What came as `--url`.
-        tenant: What came as `--tenant`.
-        may_be_new: Whether a SQLite file that is not there is to be made.
-        may_be_anothers: Whether it is all right if there are no tables, since nothing makes any.
-        schema: What came as `--schema`.
+        url: The value of `--url`.
+        tenant: The value of `--tenant`.
+        may_be_new: Whether to create a SQLite file that does not exist.
+        may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
+        schema: The value of `--schema`.
     """
     where = given(url)
     if not may_be_new:
@@ -111,27 +111,36 @@ def opened(
 
 
 def must_exist(url: str) -> None:
-    """Refuse to look into a SQLite file that looking would make."""
+    """Raise ConfigError if the URL names a SQLite file that does not exist; opening it would create it."""
     path = unquote(url[len(_FILE) :])
     if url.lower().startswith(_FILE) and path != ":memory:" and not Path(path).exists():
         raise ConfigError(f"there is no file {path!r}; setup makes one")
 
 
 def must_have_tables(saver: CheckpointSaver) -> None:
-    """Refuse a database without tables of ours: on SQLite to look would make them, in the file of another program."""
-    with suppress(SchemaOutdated):  # Those are made current by whatever comes, or it says so.
+    """Raise an error if the database does not have our tables.
+
+    Otherwise a read on SQLite would create them, possibly in the file of another program.
+    """
+    with suppress(SchemaOutdated):  # The command migrates outdated tables, or raises this error itself.
         saver.backend.driver.look(check_schema(saver.backend.dialect))
 
 
 def whether_all(tenant: str | None, no_tenants: bool) -> bool:
-    """Whether a command is about the threads of all tenants."""
+    """Return whether a command includes the threads of all tenants."""
     if tenant is not None and no_tenants:
         raise Refused("--tenant is about one tenant, and --no-tenants about none; use one of them")
     return tenant is None and not no_tenants
 
 
 def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool = False) -> None:
-    """Say whose threads are not among those that a command is about, and that a tenant has none."""
+    """Print a note if the command leaves out tenants, or if its own tenant has no threads.
+
+    Args:
+        saver: The saver that the command uses.
+        tenant: The value of `--tenant`.
+        are_in: Whether the command includes all tenants.
+    """
     from langgraph_checkpoint_custom.cli.output import counted, note
 
     if tenant is not None and saver.backend.driver.run(next_thread(saver.backend.dialect, "")) is None:
@@ -142,25 +151,25 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
 
 
 def without_classes(saver: S) -> S:
-    """The same saver, reading values without importing or making anything."""
+    """Return a copy of the saver that reads values without importing classes or making objects."""
     clone = copy(saver)
     clone.serde = raw_reader(saver.serde)
     return clone
 
 
 def everybody(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:
-    """The saver, and, if tenants are meant, those of them all."""
+    """Return the saver and, with `tenants`, a saver for each tenant."""
     names = saver.tenants() if tenants else ()
     return [saver, *map(saver.for_tenant, names)]
 
 
 def count_all(saver: CheckpointSaver, tenants: bool, filter: dict[str, Any] | None = None) -> int:
-    """The number of threads, for a bar."""
+    """Return the number of threads, for a progress bar."""
     return sum(own.count_threads(filter=filter) for own in everybody(saver, tenants))
 
 
 def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
-    """The rows of all tables, for a bar."""
+    """Return the number of rows of all tables, for a progress bar."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_store
 
     found = (own.backend.driver.run(sizes_of_store(own.backend.dialect, 1)) for own in everybody(saver, tenants))
@@ -168,7 +177,7 @@ def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if somebody says so: on the command line, or here."""
+    """Ask on the terminal, unless `--yes` was given; raise an error if the answer is no or there is no terminal."""
     from langgraph_checkpoint_custom.cli.output import safe
 
     if yes:

@@ -1,4 +1,4 @@
-"""`stats`: how much there is of everything."""
+"""`stats`: rows, bytes and growth."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def stats(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Count rows and bytes: of the tables, the largest threads and channels, or of one thread by namespace and channel.
+    """Count rows and bytes of tables, the largest threads and channels, or of one thread by namespace and channel.
 
-    Bytes are those of values as they are stored. Growth is told per checkpoint, and per day from the first to the last.
+    Bytes are those of values as they are stored. Growth is per checkpoint, and per day from the first checkpoint to the
+    last.
     """
     with opened(url, tenant) as saver:
         if thread is None:
@@ -51,7 +52,7 @@ def stats(
 
 
 def _growth(one: LargeThread | NamespaceSize) -> tuple[int | None, int | None]:
-    """Bytes for each checkpoint, and for each day."""
+    """Return the bytes per checkpoint and per day; None where there is no checkpoint, or less than a day."""
     first, last = (time_of(each) if each else None for each in (one.first_id, one.last_id))
     days = (last - first).total_seconds() / 86_400 if first and last else 0
     return one.bytes // one.checkpoints if one.checkpoints else None, int(one.bytes / days) if days >= 1 else None

@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong in the tables."""
+"""`doctor`: finds and deletes what is wrong in the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()
 
-# Of each check, how many are told.
+# Examples that are printed for each check.
 EXAMPLES = 5
 
 
@@ -31,7 +31,7 @@ def doctor(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Look for what is wrong: orphans, references to nothing, ids out of order, bloat, missing indexes."""
+    """Check the tables: orphaned rows, missing values and chunks, ids out of order, bloat, missing indexes."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
     with opened(url, tenant, may_be_anothers=True) as saver:
@@ -59,10 +59,10 @@ def doctor(
 def _look_through(
     saver: CheckpointSaver, counts: Counter[str], examples: dict[str, list[Finding]], *, fix: bool
 ) -> int:
-    """Count what is wrong in all tables; gives the rows that were deleted.
+    """Check all tables and, with `fix`, delete orphaned rows; return the number of deleted rows.
 
-    The parts of a value that goes are nobody's only then, and sort before or behind it: so with `fix` the blobs are
-    looked through again.
+    The chunks of a value become orphans only when the value is deleted, and sort before or after it. So after deleting
+    a value, the blobs are checked again.
     """
     fixed = 0
     with progress("rows", lambda: rows_of(saver)) as report:
@@ -79,29 +79,29 @@ def _look_through(
                     if first:
                         done += page.rows
                         report(done, "doctor")
-                    mended = [one for one in page.findings if NAMES[one.check].mended]
-                    told = page.findings if first else mended
-                    counts.update(one.check for one in told)
-                    for one in told:
+                    repairable = [one for one in page.findings if NAMES[one.check].mended]
+                    new = page.findings if first else repairable
+                    counts.update(one.check for one in new)
+                    for one in new:
                         if len(examples.setdefault(one.check, [])) < EXAMPLES:
                             examples[one.check].append(one)
-                    if fix and mended:
-                        went = saver.backend.driver.run(repair(saver.backend.dialect, mended))
-                        fixed += went
-                        again = again or (went > 0 and any(one.check == "value of nobody" for one in mended))
+                    if fix and repairable:
+                        deleted = saver.backend.driver.run(repair(saver.backend.dialect, repairable))
+                        fixed += deleted
+                        again = again or (deleted > 0 and any(one.check == "value of nobody" for one in repairable))
                 first = False
     return fixed
 
 
 def _wrong(shape: Verified, counts: Counter[str], fixed: int) -> bool:
-    """Whether something is left that is wrong."""
-    mendable = sum(counts[check.name] for check in CHECKS if check.mended)
+    """Return whether something wrong is left."""
+    repairable = sum(counts[check.name] for check in CHECKS if check.mended)
     rest = any(counts[check.name] for check in CHECKS if check.wrong and not check.mended)
-    return rest or mendable > fixed or bool(shape.missing)
+    return rest or repairable > fixed or bool(shape.missing)
 
 
 def _shape_only(shape: Verified, as_json: bool) -> None:
-    """The tables are not those that could be looked through."""
+    """Report that tables are missing or are those of another version, so that nothing can be checked; exit with 1."""
     if as_json:
         tell({"ok": False, "version": shape.version, "shipped": shape.shipped, "missing": shape.missing, "checks": {}})
     else:

@@ -1,4 +1,4 @@
-"""`export`, `import`, `migrate`, `rekey`: everything, on its way from somewhere to somewhere."""
+"""`export`, `import`, `migrate`, `rekey`: the commands that move or store all threads again."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from langgraph_checkpoint_custom.url import open_saver
 
 commands = typer.Typer()
 
-# Problems that are told one by one.
-TOLD = 20
+# Problems that are printed one by one.
+LISTED = 20
 
 
 @commands.command("export")
@@ -49,7 +49,7 @@ def export(
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
-    """Write all threads to a file, while runs go on; one that was interrupted goes on where it was."""
+    """Write all threads to a file, while runs go on; continues an interrupted export."""
     from langgraph_checkpoint_custom.tools.exchange import export_file
 
     tenants = whether_all(tenant, no_tenants)
@@ -69,7 +69,7 @@ def import_(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Store the threads of a file, each checked after that; a thread that has gone on by itself stays as it is."""
+    """Store the threads of a file, and check each one; a thread with other rows in the target stays as it is."""
     from langgraph_checkpoint_custom.tools.exchange import count_exported, import_file
 
     if not file.exists():
@@ -107,10 +107,10 @@ def migrate(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Move in from LangGraph's own savers, or from tables of ours in another database; the source is only read.
+    """Copy everything from LangGraph's own savers, or from our tables in another database; the source is only read.
 
-    It may run beside live traffic, and again: it takes what is new. The tables are made if there are none. With
-    --dry-run everything is moved to a temporary file, and classes that cannot be found here are told.
+    You can run it during live traffic and more than once: it copies what is new. It creates the tables if there are
+    none. With --dry-run it copies everything to a temporary file, and reports classes that cannot be found here.
     """
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
@@ -127,8 +127,8 @@ def migrate(
         missing = _missing(target) if dry_run else []
     problems = moved.pop("problems")
     if as_json:
-        told = {"tables": kind, **moved, "problems": problems}
-        tell({"dry_run": True, **told, "missing_classes": missing} if dry_run else told)
+        result = {"tables": kind, **moved, "problems": problems}
+        tell({"dry_run": True, **result, "missing_classes": missing} if dry_run else result)
     else:
         numbers = ", ".join(f"{number:,} {what}" for what, number in moved.items())
         say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
@@ -141,13 +141,13 @@ def migrate(
 
 @contextmanager
 def _dry_target(serde: Any) -> Iterator[CheckpointSaver]:
-    """A saver on a file that is thrown away; what was encrypted is encrypted there, too."""
+    """Open a saver on a temporary file; what is encrypted in the source is encrypted there too."""
     with TemporaryDirectory() as folder, SqliteSaver(Path(folder) / "dry-run.db", serde=serde) as saver:
         yield saver
 
 
 def _missing(saver: CheckpointSaver) -> list[str]:
-    """The classes in a store that cannot be imported."""
+    """Return the classes in the store that cannot be imported."""
     from langgraph_checkpoint_custom.encoding.objects import UnreadableValue
     from langgraph_checkpoint_custom.encoding.restored import find
 
@@ -192,7 +192,7 @@ def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants:
 
 
 def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
-    """Whose tables there are."""
+    """Return whose tables the source has, "official" or "own"."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from langgraph_checkpoint_custom.operations.verify import verify
@@ -236,7 +236,7 @@ def rekey(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Store everything anew with another key, or encrypted for the first time, while runs go on.
+    """Store everything again with another key, or encrypted for the first time, while runs go on.
 
     Without options the keys are those of CHECKPOINT_ENCRYPTION_KEYS: the first one encrypts, the others are old ones.
     """
@@ -265,8 +265,8 @@ def rekey(
             )
         mention_tenants(saver, tenant, are_in=tenants)
     if as_json:
-        told = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
-        tell({"dry_run": True, **told} if dry_run else told)
+        result = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
+        tell({"dry_run": True, **result} if dry_run else result)
     else:
         done = "would be stored anew. Nothing was changed" if dry_run else "were stored anew"
         say(f"{counted(rows, 'row')}, of which {renewed:,} {done}.")
@@ -281,10 +281,10 @@ def _serde(variable: str) -> Any:
 
 
 def _end(problems: Mapping[str, str]) -> None:
-    """Tell the problems; with any, the exit code is 1."""
-    for thread_id, problem in list(problems.items())[:TOLD]:
+    """Print the problems; if there are any, exit with 1."""
+    for thread_id, problem in list(problems.items())[:LISTED]:
         complain(f"thread {thread_id!r}: {problem}")
-    if len(problems) > TOLD:
-        complain(f"and {counted(len(problems) - TOLD, 'thread')} more; --json has all of them")
+    if len(problems) > LISTED:
+        complain(f"and {counted(len(problems) - LISTED, 'thread')} more; --json has all of them")
     if problems:
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
-"""How commands speak: tables, JSON, progress. What comes from the database never reaches a terminal as it is.
+"""Prints tables, JSON and progress. Text from the database is never sent to a terminal unchecked.
 
-Control characters, marks that turn the direction of text and the like are shown as Python writes them, and nothing is
-taken for markup.
+Characters that are not printable, such as control characters and marks that change the direction of text, are printed
+as Python's escapes. Nothing is interpreted as markup.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ _STYLES: Mapping[Style, str] = {"good": "green", "bad": "bold red", "dim": "dim"
 
 
 def safe(text: str) -> str:
-    """Text that does nothing to a terminal."""
+    """Escape what is not printable, so that a text cannot affect a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def complain(message: str) -> None:
-    """An error, in one line."""
+    """Print an error to stderr, in one line."""
     print(f"error: {safe(message)}", file=sys.stderr)
 
 
 def note(message: str) -> None:
-    """Something that people should know and programs need not, in one line."""
+    """Print a note for people to stderr, in one line."""
     print(f"note: {safe(message)}", file=sys.stderr)
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Print a line for people."""
     print(safe(text))
 
 
 def tell(what: Any) -> None:
-    """One JSON document. Text that is not ASCII is escaped, so none of it does anything to a terminal."""
+    """Print one JSON document. What is not ASCII is escaped, so it cannot affect a terminal."""
     print(json.dumps(what, indent=2, default=str))
 
 
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = (), styles: Sequence[Style] = ()
 ) -> None:
-    """A table; it is as wide as it has to be unless it goes to a terminal.
+    """Print a table. Unless stdout is a terminal, its lines are not wrapped.
 
     Args:
         head: The names of the columns.
-        rows: Their cells; numbers get thousands separators.
-        right: The columns to align to the right.
-        styles: The style of each row, if they are not all plain.
+        rows: The cells of each row; numbers get thousands separators.
+        right: The names of the columns to align to the right.
+        styles: The style of each row; without it, all are plain.
     """
     from rich import box
     from rich.table import Table
@@ -85,7 +85,7 @@ def _cell(cell: object) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes for people."""
+    """Format a number of bytes for people."""
     if number < 1000:
         return f"{number} B"
     amount = float(number)
@@ -97,14 +97,14 @@ def size(number: int) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things: "1 thread", "2 threads"."""
+    """Format a number of things: "1 thread", "2 threads"."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 def _console() -> Console:
     from rich.console import Console
 
-    # A terminal decides about colours, and no variable of the environment.
+    # Colors depend only on whether stdout is a terminal, not on environment variables.
     terminal = sys.stdout.isatty()
     return Console(
         file=sys.stdout,
@@ -119,16 +119,16 @@ def _console() -> Console:
 
 
 Report = Callable[[int, str], None]
-"""Told how many are done, and of what."""
+"""Called with the number that is done, and the name of the bar, such as "export"."""
 
 
 @contextmanager
 def progress(unit: str, total: Callable[[], int | None] = lambda: None) -> Iterator[Report]:
-    """A bar on stderr, with a rate and the time that is left, if that is a terminal.
+    """Display a progress bar on stderr, with rate and remaining time, if stderr is a terminal.
 
     Args:
         unit: What is counted: "threads".
-        total: Tells how many there will be, if that is known; asked only for a terminal.
+        total: Returns the number at the end, or None if it is not known. Called only if stderr is a terminal.
     """
     if not sys.stderr.isatty():
         yield lambda done, what: None

@@ -1,6 +1,6 @@
-"""`threads`, `tenants`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`: what is there.
+"""`threads`, `tenants`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`: the commands that only read.
 
-Nothing is imported or made.
+They import no stored class and make no stored object.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from langgraph_checkpoint_custom.tools.display import NOTHING, brief, difference
 
 commands = typer.Typer()
 
-# Characters of a value that are shown unless all of it is asked for.
+# Characters of a value that are displayed without `--full`.
 SHORT = 200
 
-# Seconds; a search that takes longer is told how it would not.
+# Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
 
 Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="how many at most")]
@@ -67,7 +67,7 @@ def threads(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List threads, the newest activity first, with what they hold; a page at a time."""
+    """List a page of threads, the newest activity first, with their checkpoints, writes and bytes."""
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 
     wanted = wanted_of(where)
@@ -103,7 +103,7 @@ def threads(
 
 @commands.command()
 def tenants(url: Url = None, as_json: Json = False) -> None:
-    """List the tenants that have threads; --tenant of the other commands names one."""
+    """List the tenants that have threads; in other commands, --tenant selects one."""
     with opened(url) as saver:
         found = saver.tenants()
     if as_json:
@@ -113,7 +113,7 @@ def tenants(url: Url = None, as_json: Json = False) -> None:
 
 
 def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
-    """How to find threads by such a filter sooner, unless an index finds them already."""
+    """Return a hint how to make this search faster; None if an index serves it already."""
     from langgraph_checkpoint_custom.operations.searchable import missing_searchable
     from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
@@ -181,7 +181,7 @@ def history(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List the checkpoints of a thread, the newest first, without their values."""
+    """List the checkpoints of a thread, newest first, without their values."""
     part = {"thread_id": thread} | ({} if namespace is None else {"checkpoint_ns": namespace})
     older: Any = {"configurable": {"checkpoint_id": before}} if before else None
     with opened(url, tenant) as opener:
@@ -241,9 +241,9 @@ def show(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Show a checkpoint: state, pending writes, interrupts, and the tasks that are next as far as the rows tell.
+    """Show a checkpoint: state, pending writes, interrupts and, as far as the rows tell, the next tasks.
 
-    Classes are shown by their names, and not imported.
+    Classes are shown by name and are not imported.
     """
     from langgraph_checkpoint_custom.operations.interrupts import open_among
 
@@ -298,7 +298,7 @@ def show(
 
 
 def _rebuilt(found: CheckpointTuple) -> list[str]:
-    """The `DeltaChannel`s that have no value in a checkpoint."""
+    """Return the `DeltaChannel`s that have no value in a checkpoint."""
     counters = found.metadata.get("counters_since_delta_snapshot")
     return [name for name in counters or () if name not in found.checkpoint["channel_values"]]
 
@@ -336,7 +336,7 @@ def diff(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Show where two states differ: the newest of two threads, or those of two checkpoints of one."""
+    """Show where two states differ: the newest states of two threads, or those of two checkpoints of one thread."""
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
@@ -373,7 +373,7 @@ def diff(
 
 
 def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
-    """How often each class is in the store, by module and name, and what was not looked into."""
+    """Count each class in the store, by module and name; return this, and the values not examined, by type."""
     from langgraph_checkpoint_custom.operations.reencrypt import TABLES
     from langgraph_checkpoint_custom.tools.types import types_page
 
@@ -433,7 +433,7 @@ def interrupts(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List the threads that wait for a human, those that have waited longest first, and what they ask."""
+    """List the threads that wait for a human, the longest waiting first, with their questions."""
     with opened(url, tenant) as opener:
         found = without_classes(opener).interrupts(prefix=prefix)
     if as_json:
@@ -463,7 +463,7 @@ def interrupts(
 
 @commands.command()
 def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
-    """List the labels of a thread, and the checkpoints that have them."""
+    """List the labels of a thread, with their checkpoints."""
     with opened(url, tenant) as saver:
         found = {name: config["configurable"] for name, config in saver.labels(thread).items()}
     if as_json:
@@ -475,14 +475,14 @@ def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json
         table(("label", "checkpoint", "namespace"), rows)
 
 
-# Times. The package never decides anything by what an id says; people like to see it.
+# Times in ids. They are only displayed: nothing in the package depends on them.
 
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def time_of(checkpoint_id: str) -> datetime | None:
-    """When a checkpoint was made, if its id is a UUIDv6, a UUIDv7 or a ULID."""
+    """Return when a checkpoint was made, if its id is a UUIDv6, a UUIDv7 or a ULID; otherwise None."""
     try:
         if len(checkpoint_id) == 26:
             milliseconds = 0
@@ -501,7 +501,7 @@ def time_of(checkpoint_id: str) -> datetime | None:
 
 
 def when(checkpoint_id: str | None) -> str:
-    """The time of a checkpoint, in UTC, for a table."""
+    """Format the time of a checkpoint, in UTC, for a table."""
     time = time_of(checkpoint_id) if checkpoint_id else None
     return time.strftime("%Y-%m-%d %H:%M:%S") if time else ""
 

@@ -1,4 +1,4 @@
-"""`sweep`: what is too old, too many or too much goes."""
+"""`sweep`: deletes what a retention does not keep."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sweep(
     no_tenants: NoTenants = False,
     as_json: Json = False,
 ) -> None:
-    """Delete idle threads, all but the newest checkpoints, or what is beyond a size, while runs go on."""
+    """Delete idle threads, all but the newest checkpoints, or what exceeds a size, while runs go on."""
     if older_than is None and keep_last is None and max_bytes is None:
         raise Refused("say what may go: --older-than, --keep-last or --max-bytes")
     keep = Retention(
@@ -72,7 +72,7 @@ def sweep(
             def run(op: Operation[Any]) -> Any:
                 nonlocal seen, last
                 if op.name == "kept_places" and (thread := op.arguments()["thread_id"]) != last:
-                    seen, last = seen + 1, thread  # One that is pruned is looked at again.
+                    seen, last = seen + 1, thread  # The operation runs twice for a thread that is pruned.
                     report(seen, "dry run" if dry_run else "work")
                 return saver.backend.driver.run(op)
 

@@ -1,4 +1,4 @@
-"""`setup`, `verify`, `schema`."""
+"""`setup`, `verify`, `schema`: the commands about the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.url import open_saver
 
 commands = typer.Typer()
 
-# What the comparison does not look at.
+# What `verify` does not compare.
 NOT_CHECKED = {
     "postgresql": ("owners", "settings of tables", "partitions"),
     "sqlite": ("expressions of generated columns",),
@@ -67,7 +67,7 @@ def setup(
 
 @commands.command()
 def verify(url: Url = None, as_json: Json = False) -> None:
-    """Compare the tables with those that this package ships, and see what this role may do; changes nothing."""
+    """Compare the tables with those that this package ships, and check this role's privileges; changes nothing."""
     with opened(url, may_be_anothers=True) as saver:
         found = saver.backend.driver.look(verify_tables(saver.backend.dialect))
         database, location = saver.backend.dialect.system, saver.backend.dialect.location
@@ -81,7 +81,7 @@ def verify(url: Url = None, as_json: Json = False) -> None:
 
 
 def _of_file(url: str) -> list[Privilege]:
-    """What the process may do with a SQLite file; its log lies beside it."""
+    """Return what this process may do with a SQLite file and, for its WAL file, with the folder."""
     if not url.startswith("sqlite:///"):
         return []
     path = Path(unquote(url.removeprefix("sqlite:///")))
@@ -158,12 +158,12 @@ def schema(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the SQL of setup, for people who migrate with tools of their own; opens no database."""
+    """Print the SQL of setup, for other migration tools, without opening a database."""
     if database is None:
         database = "sqlite" if os.environ.get(URL, "").strip().lower().startswith("sqlite:") else "postgresql"
     if database not in ("postgresql", "sqlite"):
         raise ConfigError("there is SQL for postgresql and for sqlite")
-    # A saver opens nothing until it is used.
+    # A saver opens no connection until it is used.
     settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
     with open_saver(settings.url, **dict(settings.options)) as saver:
         d = saver.backend.dialect

@@ -1,4 +1,4 @@
-"""`demo`."""
+"""`demo`, and the hidden command that its child processes run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def demo(
         str | None, typer.Option(help="the database; by default a new SQLite file in this folder", show_default=False)
     ] = None,
 ) -> None:
-    """Kill an agent in the middle of its work and see what checkpoints are good for; needs no key, no network."""
+    """Kill an agent in the middle of its work and see what checkpoints are good for, without a key or a network."""
     try:
         from langgraph_checkpoint_custom.demo import run
     except ModuleNotFoundError as error:
-        # `langgraph` itself is there without LangGraph: langgraph-checkpoint brings `langgraph.checkpoint`.
+        # The package `langgraph` exists even without LangGraph: langgraph-checkpoint installs `langgraph.checkpoint`.
         if not (error.name or "").startswith("langgraph."):
             raise
         raise ConfigError("the demo runs a real graph, which needs LangGraph 1.2: pip install langgraph") from error
@@ -32,8 +32,8 @@ def demo(
 
 @commands.command("_worker", hidden=True)
 def _worker(phase: str, thread_id: str, journal: str) -> None:
-    """The demo's child processes."""
+    """Run a child process of the demo."""
     from langgraph_checkpoint_custom.demo import work
 
-    # The URL does not come as an argument, since the process list would show its password.
+    # The URL is not an argument: the list of processes would show its password.
     work(phase, os.environ[URL], thread_id, journal)

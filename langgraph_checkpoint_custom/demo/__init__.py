@@ -1,9 +1,9 @@
-"""The demo: an agent is killed in the middle of its work, and the database is all that is left of it.
+"""The demo: it kills an agent in the middle of its work, and continues from the database alone.
 
-A real compiled graph: an agent loop with a tool, a fan-out with `Send`, an approval with `interrupt`, and a
-`DeltaChannel`. Only the model is a stand-in, which decides from the state alone, so that neither a key nor a network is
-needed and every run is the same. The graph cannot count its own executions, so each call of the tool leaves a line in a
-journal, a file outside of the database.
+The graph is a real compiled one: an agent loop with a tool, a fan-out with `Send`, an approval with `interrupt`, and a
+`DeltaChannel`. Only the model is a stand-in. It decides from the state alone, so the demo needs no key and no network,
+and every run is the same. The graph cannot count its own executions, so each tool call appends a line to a journal, a
+file outside of the database.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from langgraph_checkpoint_custom.url import open_saver
 
 __all__ = ["DemoFailed", "build_graph", "run", "work"]
 
-# Seconds for the other suppliers' results to arrive in the database; they take a few milliseconds.
-PATIENCE = 10.0
-# What subprocess gives for a process that ended by SIGKILL; Windows has no signals and TerminateProcess gives 1.
+# Seconds to wait until the database has the other suppliers' results. Usually they take a few milliseconds.
+RESULTS_TIMEOUT = 10.0
+# The return code of a process that SIGKILL ended. Windows has no signals; TerminateProcess makes it 1.
 KILLED = 1 if os.name == "nt" else -9
 
 
@@ -55,7 +55,14 @@ class DemoFailed(CheckpointError):
 
 
 def work(phase: str, url: str, thread_id: str, journal: str) -> None:
-    """A child process: phase "start" runs the task until it is killed, "finish" goes on where the database says."""
+    """Do the work of a child process.
+
+    Args:
+        phase: "start" runs the task until the process is killed; "finish" continues from the database to the end.
+        url: The database.
+        thread_id: The thread.
+        journal: The path of the journal.
+    """
     config = of_thread(thread_id)
     with tracing_context(enabled=False), open_saver(url) as saver:
         if phase == "start":
@@ -68,7 +75,7 @@ def work(phase: str, url: str, thread_id: str, journal: str) -> None:
 
 
 def start_child(phase: str, url: str, thread_id: str, journal: Path) -> subprocess.Popen[str]:
-    """A process that runs `work`; its errors come out on the stderr of this one."""
+    """Start a process that runs `work`; it prints its errors to the stderr of this process."""
     command = [sys.executable, "-m", "langgraph_checkpoint_custom", "_worker", phase, thread_id, str(journal)]
     return subprocess.Popen(
         command,
@@ -117,7 +124,7 @@ def run(url: str | None) -> None:
 class Demo:
     """The steps of the demo on one thread; each prints its row or raises `DemoFailed`."""
 
-    url: str = field(repr=False)  # It may hold a password.
+    url: str = field(repr=False)  # It may contain a password.
     thread_id: str
     journal: Path
     saver: CheckpointSaver
@@ -130,11 +137,11 @@ class Demo:
 
     @property
     def copy_id(self) -> str:
-        """The thread that the demo's thread is copied to."""
+        """The id of the copy of the demo's thread."""
         return f"{self.thread_id}-copy"
 
     def crash(self) -> None:
-        """Kill a process while one of its four parallel tasks is at work."""
+        """Kill a process while one of its four parallel tasks is running."""
         with start_child("start", self.url, self.thread_id, self.journal) as child:
             try:
                 ready = child.stdout is not None and child.stdout.readline()
@@ -158,7 +165,7 @@ class Demo:
         )
 
     def resume(self) -> None:
-        """Let a second process go on, answer the approval and finish."""
+        """Let a second process continue, answer the approval and finish."""
         with start_child("finish", self.url, self.thread_id, self.journal) as child:
             child.communicate()
         prove(child.returncode == 0, f"the second process ended with exit code {child.returncode}")
@@ -184,7 +191,7 @@ class Demo:
         )
 
     def history(self) -> list[StateSnapshot]:
-        """All the checkpoints, newest first."""
+        """Return all checkpoints, newest first."""
         history = list(self.graph.get_state_history(self.config))
         steps = [snapshot.metadata["step"] for snapshot in history if snapshot.metadata]
         prove(steps == sorted(steps, reverse=True), f"the history is not in order: {steps}")
@@ -196,7 +203,7 @@ class Demo:
         return history
 
     def travel(self, history: Sequence[StateSnapshot]) -> None:
-        """Go back to the question and answer it differently, on a branch of its own."""
+        """Go back to the question and answer it differently, in a new branch of the thread."""
         calls = self._calls()
         asked = self._asked()
         self.graph.invoke(None, asked.config, durability="sync")
@@ -214,7 +221,7 @@ class Demo:
         )
 
     def copy(self) -> None:
-        """Copy the thread with its whole history."""
+        """Copy the thread with its complete history."""
         self.saver.copy_thread(self.thread_id, self.copy_id)
         original = list(self.graph.get_state_history(self.config))
         copied = list(self.graph.get_state_history(of_thread(self.copy_id)))
@@ -228,7 +235,7 @@ class Demo:
         )
 
     def prune(self) -> None:
-        """Drop the thread's history and compare its state, read anew, with what it was."""
+        """Prune the thread, read its state with a new saver and compare it with the state before."""
         before = self.graph.get_state(self.config)
         count_before = self._count(self.thread_id)
         self.saver.prune([self.thread_id], strategy="keep_latest")
@@ -237,8 +244,8 @@ class Demo:
             after = graph.get_state(self.config)
             copied = graph.get_state(of_thread(self.copy_id))
         count_after = self._count(self.thread_id)
-        kept = self.saver.get_tuple(self.config)
-        prove(kept is not None and "messages" not in kept.checkpoint["channel_values"], "the messages are no delta")
+        left = self.saver.get_tuple(self.config)
+        prove(left is not None and "messages" not in left.checkpoint["channel_values"], "the messages are no delta")
         prove(count_after == 1, f"pruning left {count_after} checkpoints instead of 1")
         prove(self._count(self.copy_id) == count_before, "pruning the original has changed the history of the copy")
         prove_equal("the state after pruning", before.values, after.values)
@@ -252,24 +259,24 @@ class Demo:
         )
 
     def _wait_for_results(self, number: int) -> list[str]:
-        """The prices that are in the database as soon as there are so many, seen from outside of the child."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until the database has so many prices, and return them; reads it from outside of the child process."""
+        deadline = time.monotonic() + RESULTS_TIMEOUT
         while True:
             tasks = self.graph.get_state(self.config).tasks
             stored = [price for task in tasks if task.result for price in task.result["prices"]]
             if len(stored) >= number:
                 return stored
-            prove(time.monotonic() < deadline, f"after {PATIENCE:g} s only these results were stored: {stored}")
+            prove(time.monotonic() < deadline, f"after {RESULTS_TIMEOUT:g} s only these results were stored: {stored}")
             time.sleep(0.02)
 
     def _asked(self) -> StateSnapshot:
-        """The checkpoint at which the approval was asked for first."""
+        """Return the checkpoint at which the agent asked for approval the first time."""
         asked = [snapshot for snapshot in self.graph.get_state_history(self.config) if snapshot.interrupts]
         prove(bool(asked), "no checkpoint has a question in it")
         return asked[-1]
 
     def _calls(self) -> Counter[str]:
-        """How often each supplier was asked, in all processes."""
+        """Count how often each supplier was asked, in all processes."""
         return Counter(line for line in self.journal.read_text(encoding="utf-8").split() if line in PRICES)
 
     def _count(self, thread_id: str) -> int:
@@ -277,7 +284,7 @@ class Demo:
 
 
 def undisturbed() -> dict[str, Any]:
-    """The final state of the same task without a crash, in memory."""
+    """Run the same task without a crash, in memory, and return the final state."""
     graph = build_graph(InMemorySaver())
     graph.invoke(TASK, of_thread("undisturbed"))
     graph.invoke(Command(resume="yes"), of_thread("undisturbed"))
@@ -286,17 +293,20 @@ def undisturbed() -> dict[str, Any]:
 
 
 def new_file() -> str:
-    """The name of a file that this call has made, in the current folder; no file that exists is touched."""
+    """Create a file in the current folder and return its name; never changes an existing file."""
     names = chain(["checkpoints-demo.db"], (f"checkpoints-demo-{number}.db" for number in count(2)))
     return next(name for name in names if make(name))
 
 
 def make(name: str) -> bool:
-    """Make an empty file; False if there is one already, or a log that SQLite left beside one and would throw away."""
+    """Create an empty file; return False if there is one already.
+
+    It also returns False if SQLite has left a log for a file of that name; SQLite would delete the log.
+    """
     if any(os.path.lexists(name + suffix) for suffix in ("-wal", "-shm", "-journal")):
         return False
     try:
-        # Conversations are nobody else's business.
+        # Only the owner may read the file, since it has conversations in it.
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return False
@@ -311,13 +321,13 @@ def make(name: str) -> bool:
 
 
 def prove(holds: bool, otherwise: str) -> None:
-    """Go on only if something holds."""
+    """Raise DemoFailed unless a condition holds."""
     if not holds:
         raise DemoFailed(f"the demo failed: {otherwise}")
 
 
 def prove_equal(what: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Go on only if two states are equal in all channels."""
+    """Raise DemoFailed unless two states are equal in all channels."""
     for channel in sorted(expected.keys() | found.keys()):
         left, right = (repr(state[channel]) if channel in state else "nothing" for state in (expected, found))
         equal = channel in expected and channel in found and expected[channel] == found[channel]
@@ -325,15 +335,15 @@ def prove_equal(what: str, expected: Mapping[str, Any], found: Mapping[str, Any]
 
 
 def counted(calls: Counter[str]) -> str:
-    """For example "Aroma 1, Crema 2"."""
+    """Format the counts, for example "Aroma 1, Crema 2"."""
     return ", ".join(f"{name} {times}" for name, times in sorted(calls.items())) or "none"
 
 
 def id_of(snapshot: StateSnapshot) -> str:
-    """The checkpoint's id."""
+    """Return the id of a checkpoint."""
     return str(snapshot.config["configurable"]["checkpoint_id"])
 
 
 def result(snapshot: StateSnapshot) -> str:
-    """The last thing that the agent said."""
+    """Return the text of the last message."""
     return str(snapshot.values["messages"][-1]["text"])

@@ -23,17 +23,17 @@ Call: TypeAlias = "dict[str, str]"
 
 KILOS = 20
 PRICES = {"Aroma": 14, "Barista": 13, "Crema": 12, "Doppio": 15}
-# The cheapest one, so that the order would be another one if this result got lost.
+# The cheapest supplier: without its result, the agent would order from another one.
 SLOW = "Crema"
 
 
 def extend(messages: list[Message], updates: Sequence[list[Message]]) -> list[Message]:
-    """The reducer of the messages: what the tasks of a superstep wrote is appended in order."""
+    """Append what the tasks of a superstep wrote, in order; this is the reducer of the messages."""
     return [*messages, *(message for update in updates for message in update)]
 
 
 class State(TypedDict, total=False):
-    """What the agent knows: three channels of different kinds."""
+    """The state of the agent: three channels of different kinds."""
 
     messages: Annotated[list[Message], DeltaChannel(extend, snapshot_frequency=3)]
     prices: Annotated[dict[str, int], operator.or_]
@@ -47,25 +47,25 @@ Graph: TypeAlias = "CompiledStateGraph[State, None, State, State]"
 
 @dataclass(frozen=True)
 class Tools:
-    """What the agent can call.
+    """The tools of the agent.
 
     Attributes:
-        journal: A file where each call leaves a line.
-        stuck_on: A supplier that does not answer as long as the demo's parent process lives.
+        journal: A file to which each call appends a line.
+        stuck_on: A supplier that does not answer while the demo's parent process exists.
     """
 
     journal: Path | None = None
     stuck_on: str | None = None
 
     def run(self, call: Call) -> State:
-        """The node of a single call."""
+        """Run a tool; the node of one tool call."""
         argument = call["argument"]
         if self.journal is not None:
             with self.journal.open("a", encoding="utf-8") as journal:
                 journal.write(f"{argument}\n")
         if argument == self.stuck_on:
             print("stuck", flush=True)
-            sys.stdin.read()  # Ends only when the parent is gone, so that no process is left behind.
+            sys.stdin.read()  # Returns only when the parent process has ended, so no child process stays.
             os._exit(1)
         if call["tool"] == "find_suppliers":
             return {"messages": [{"by": "tool", "text": ", ".join(PRICES)}]}
@@ -74,7 +74,7 @@ class Tools:
 
 
 def agent(state: State) -> State:
-    """The node of the model, a stand-in: asks for suppliers, then for prices, then for approval."""
+    """Ask for suppliers, then for prices, then for approval; the node of the model, which is a stand-in."""
     last = state["messages"][-1]
     prices = state["prices"]
     calls: list[Call] = []
@@ -95,13 +95,13 @@ def agent(state: State) -> State:
 
 
 def approve(state: State) -> State:
-    """The node of the approval: the graph stops here until somebody answers."""
+    """Interrupt the graph until a person answers; the node of the approval."""
     answer = interrupt(state["messages"][-1]["text"])
     return {"messages": [{"by": "user", "text": answer}], "approved": answer == "yes"}
 
 
 def route(state: State) -> list[Send] | str:
-    """What comes after the agent: its tool calls in parallel, the approval, or the end."""
+    """Return what comes after the agent: its tool calls in parallel, the approval, or the end."""
     last = state["messages"][-1]
     if last["calls"]:
         return [Send("tool", call) for call in last["calls"]]
@@ -109,10 +109,10 @@ def route(state: State) -> list[Send] | str:
 
 
 def build_graph(saver: BaseCheckpointSaver[Any], tools: Tools | None = None) -> Graph:
-    """The agent on a saver."""
+    """Compile the agent's graph with a saver."""
     builder = StateGraph(State)
     builder.add_node("agent", agent)
-    # A `Send` may carry anything; the type of `add_node` asks for a state.
+    # A `Send` may have any argument, but the type of `add_node` demands a state.
     builder.add_node("tool", (tools or Tools()).run)  # type: ignore[arg-type]
     builder.add_node("approve", approve)
     builder.add_edge(START, "agent")
@@ -123,5 +123,5 @@ def build_graph(saver: BaseCheckpointSaver[Any], tools: Tools | None = None) -> 
 
 
 def of_thread(thread_id: str) -> RunnableConfig:
-    """The config that names a thread."""
+    """Return the config of a thread."""
     return {"configurable": {"thread_id": thread_id}}

@@ -1,4 +1,4 @@
-"""What the demo shows: its table, the list of checkpoints, and what to try next."""
+"""Prints the demo's table, the list of checkpoints, and what to try next."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ A checkpoint is the whole state of the agent after a step. A thread is one conve
 
 
 def print_rule() -> None:
-    """A line between two rows."""
+    """Print a line between two rows."""
     print("-+-".join("-" * width for width in WIDTHS))
 
 
 def print_row(*cells: str) -> None:
-    """A row of the table, wrapped, as soon as it is known; a rule goes before all but the first."""
+    """Print a row of the table, wrapped; before every row but the head, print a rule."""
     if cells[0] != "step":
         print_rule()
     columns = [wrap(cell, width) for cell, width in zip(cells, WIDTHS, strict=True)]
@@ -41,7 +41,7 @@ def print_row(*cells: str) -> None:
 
 
 def print_history(history: Sequence[StateSnapshot]) -> None:
-    """A line for each checkpoint."""
+    """Print a line for each checkpoint."""
     print("\nThe history of step 5, newest first (source: what made the checkpoint; next: what was to run after it):\n")
     print(f"{'no.':>4}  {'source':7} {'next':9} what is in it")
     for snapshot in history:
@@ -58,9 +58,9 @@ def print_history(history: Sequence[StateSnapshot]) -> None:
 
 
 def print_ending(url: str, thread_id: str) -> None:
-    """Where everything is, and three commands to go on with."""
+    """Print where the database is, and three commands to try next."""
     print(f"\nDatabase: {shown(url)}  (threads {thread_id} and {thread_id}-copy)")
-    # A plain SQLite URL can stand in a command as it is; any other may hold a password or characters of the shell.
+    # A simple SQLite URL needs no quoting in a command. Any other may contain a password or characters of the shell.
     plain = re.fullmatch(r"sqlite:[\w:/.@+-]+", url)
     source = repr(url) if plain else "os.environ['CHECKPOINT_URL']"
     prelude = "" if plain else "import os; "
@@ -71,7 +71,7 @@ def print_ending(url: str, thread_id: str) -> None:
 
 
 def next_steps(source: str, thread_id: str) -> Iterator[tuple[str, str]]:
-    """Titles and lines of Python, with single quotes only."""
+    """Yield titles and lines of Python, which have single quotes only."""
     opened = f"from langgraph_checkpoint_custom import open_saver; s = open_saver({source}); "
     config = "{{'configurable': {{'thread_id': '{}'}}}}".format
     yield (
@@ -91,10 +91,10 @@ def next_steps(source: str, thread_id: str) -> Iterator[tuple[str, str]]:
 
 
 def python() -> str:
-    """How to call this Python in a shell."""
+    """Return the command that runs this Python in a shell."""
     for name in ("python", "python3"):
         found = shutil.which(name)
-        # The folder tells a virtual environment from the Python that it links to.
+        # The folders differ between a virtual environment and the Python that it links to.
         if (
             found
             and os.path.dirname(found) == os.path.dirname(sys.executable)
@@ -105,7 +105,7 @@ def python() -> str:
 
 
 def shown(url: str) -> str:
-    """A database for people's eyes: a path, or a URL without user, password and options."""
+    """Return how to display a database: a path, or a URL without user, password and options."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return str(Path(unquote(url[len("sqlite:///") :])).absolute())

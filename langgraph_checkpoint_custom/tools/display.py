@@ -1,4 +1,4 @@
-"""Stored values for people's eyes: read by `raw_reader`, with the names of their classes, and nothing imported or made.
+"""Displays stored values to people: as `raw_reader` returns them, with class names. Imports no class, makes no object.
 
 Must not know: SQL, connections, checkpoints, terminals.
 """
@@ -31,12 +31,20 @@ from langgraph_checkpoint_custom.encoding.raw import Raw, unpacked
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK
 from langgraph_checkpoint_custom.tools.foreign import same
 
-# Levels of a value that are shown; what is deeper is left out.
+# Levels of nesting that are displayed; deeper ones are left out.
 DEEPEST = 60
 
 
 class Object(NamedTuple):
-    """An object that nobody has made: its class, how it would be made, and of what."""
+    """A stored object that is not created.
+
+    Attributes:
+        module: The module of its class.
+        name: The name of its class.
+        code: The code of the msgpack extension, which says how to create it.
+        content: What to create it from.
+        method: The classmethod that creates it, if one does.
+    """
 
     module: str
     name: str
@@ -46,12 +54,12 @@ class Object(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The class by its module and name."""
+        """The module and name of the class."""
         return f"{self.module}.{self.name}"
 
 
 def object_of(extension: Extension) -> Object | None:
-    """What an extension stands for; None if it is of an unknown form."""
+    """Return the object that an extension stores; None if the form is unknown."""
     code, data = extension.code, extension.data
     try:
         content = unpacked(data)
@@ -68,7 +76,7 @@ def object_of(extension: Extension) -> Object | None:
 
 
 def plain(value: Any) -> Any:
-    """A value that was kept as bytes, as far as it can be taken apart."""
+    """Decode a value that `raw_reader` left as bytes; return it unchanged if it cannot be decoded."""
     if type(value) is Raw:
         try:
             if value.type == MSGPACK:
@@ -81,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def kind(value: Any) -> str:
-    """What a value is, in a word or two: "list of 12", "my_app.state.Plan"."""
+    """Return what a value is, in a word or two: "list of 12", "my_app.state.Plan"."""
     value = plain(value)
     if type(value) is Extension:
         found = object_of(value)
@@ -96,7 +104,7 @@ def kind(value: Any) -> str:
 
 
 def brief(value: Any, limit: int) -> str:
-    """A value as Python might write it, cut behind so many characters. A text may hold any character, escaped."""
+    """Return a value much as `repr` would, cut after `limit` characters; control characters in texts are escaped."""
     size = 0
     found = []
     for piece in _pieces(value, limit, 0):
@@ -163,7 +171,7 @@ def _elements(elements: list[Any] | tuple[Any, ...], limit: int, depth: int) -> 
 
 
 def json_of(value: Any, depth: int = 0) -> Any:
-    """A value as JSON has it; what JSON has no word for is an object with a key that says what it is."""
+    """Convert a value for JSON; a type that JSON does not have becomes an object whose key names it."""
     value = plain(value)
     if depth > DEEPEST:
         return {"text": brief(value, 1000)}
@@ -192,7 +200,7 @@ def json_of(value: Any, depth: int = 0) -> Any:
 
 
 class Difference(NamedTuple):
-    """Where two values differ; `left` or `right` is `NOTHING` where there is none."""
+    """A path at which two values differ; `left` or `right` is `NOTHING` if that value has nothing at the path."""
 
     path: str
     left: Any
@@ -208,7 +216,7 @@ NOTHING = _Nothing()
 
 
 def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterator[Difference]:
-    """Where two values differ, as deep as dicts and lists go."""
+    """Yield the differences of two values, inside nested dicts and lists too."""
     left, right = plain(left), plain(right)
     if left is not NOTHING and right is not NOTHING and same(left, right):
         return
@@ -226,7 +234,7 @@ def differences(left: Any, right: Any, path: str = "", depth: int = 0) -> Iterat
 
 
 def tasks(values: Mapping[str, Any]) -> list[str]:
-    """The nodes that are to be started next, as far as channel values tell it."""
+    """Return the nodes that start next, as far as the channel values say."""
     found = [name.removeprefix("branch:to:") for name in values if name.startswith("branch:to:")]
     if "__start__" in values:
         found.append("__start__")
@@ -238,10 +246,10 @@ def tasks(values: Mapping[str, Any]) -> list[str]:
     return found
 
 
-# Classes in bytes of msgpack. They are found without making values of them: msgpack is a row of tokens, and what is in
-# an array or a map are the tokens behind its own.
+# Finding classes in msgpack without decoding values: msgpack is a sequence of tokens, and the elements of an array or a
+# map are the tokens after its own.
 
-# By the first byte: how many bytes behind it tell a length; the others have a fixed length, or none.
+# By first byte: the number of bytes after it that hold a length. Other tokens have a fixed length, or no content.
 _LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 _FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8, 0xDC: 2, 0xDD: 4}
 _FIXED |= {0xDE: 2, 0xDF: 4}
@@ -249,9 +257,10 @@ _EXTENSIONS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 
 
 def classes(data: bytes) -> Iterator[tuple[str, str]]:
-    """The module and name of each class in values that follow one another, those inside of others too.
+    """Yield the module and name of each class in a sequence of msgpack values, nested ones too.
 
-    Raises: ValueError if that is no msgpack.
+    Raises:
+        ValueError: The data ends in the middle of a value.
     """
     at = 0
     while at < len(data):
@@ -280,6 +289,6 @@ def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
         return
     content = ormsgpack.unpackb(data, ext_hook=lambda *_: None, option=ormsgpack.OPT_NON_STR_KEYS)
     module, name = islice(content, 2)
-    if code != METHOD:  # A method is of one of the few classes that are always allowed.
+    if code != METHOD:  # Only a few classes are stored with a method; those are always allowed.
         yield str(module), str(name)
     yield from classes(data)

@@ -44,15 +44,15 @@ FORMAT = "langgraph-checkpoint-custom"
 VERSION = 2
 READABLE = (1, 2)
 END = b'{"end":'
-# Bytes of lines after which a frame ends at the end of its thread. A resumed export writes at most this again, plus the
-# thread. Smaller frames compress less.
+# A frame ends with the first thread that brings its lines to this many bytes. A resumed export writes at most this and
+# one thread again. Smaller frames compress less.
 FRAME = 4_000_000
 LEVEL = 3
 # Bytes of a thread that are held in memory until all of it is read; a larger one goes to a temporary file.
 SPOOL = 32_000_000
-# The largest row of a file, in bytes: a few bytes can unpack to any number, so there has to be a limit.
+# The largest row of a file, in bytes. A few compressed bytes can unpack to any number, so there must be a limit.
 LARGEST_ROW = 256_000_000
-# Why a thread may not be stored while the others are.
+# If one of these is raised for a thread, the other threads are stored nevertheless.
 REFUSALS = (ThreadExists, ThreadBusy)
 
 # Called after each thread with the number of threads that are done.
@@ -85,7 +85,7 @@ def export_file(
     progress: Progress = lambda threads: None,
     tenants: bool = True,
 ) -> Exchanged:
-    """Write all threads of a saver to a file; runs may continue meanwhile.
+    """Write all threads of a saver to a file; runs may continue during the export.
 
     Until the file is complete, its name ends with `.part`. If the export was killed, the next call continues where that
     file ends.
@@ -108,7 +108,7 @@ def export_file(
     if path.exists():
         raise ConfigError(f"{path} is there already; move it away, or choose another name")
     part = path.with_name(f"{path.name}.part")
-    last, done = _whole_threads(part)
+    last, done = _complete_threads(part)
     with (
         part.open("ab") as out,
         ZstdCompressor(level=LEVEL).stream_writer(out, closefd=False) as packed,
@@ -118,14 +118,14 @@ def export_file(
         if last is None:
             packed.write(_line({FORMAT: VERSION}))
         for own, thread_id in _threads(saver, tenants, last or ("", "")):
-            end = _told(own, thread_id, spool)
+            end = _write_thread(own, thread_id, spool)
             size += spool.tell()
             spool.seek(0)
-            # The export of a tenant's saver does not name the tenant: its threads may become another's.
-            whose = {} if saver is own else {"tenant": own.backend.dialect.tenant}
-            packed.write(_line({"thread": thread_id, **whose}))
+            # The export of a tenant's saver does not name the tenant, so that another tenant can import it.
+            tenant = {} if saver is own else {"tenant": own.backend.dialect.tenant}
+            packed.write(_line({"thread": thread_id, **tenant}))
             copyfileobj(spool, packed)
-            packed.write(_line(end | whose))
+            packed.write(_line(end | tenant))
             if size >= FRAME:
                 packed.flush(FLUSH_FRAME)
                 size = 0
@@ -148,7 +148,7 @@ def import_file(
 ) -> Exchanged:
     """Store the threads of a file; each is checked, and stored completely or not at all.
 
-    If the import was killed, call it again. A thread that has other rows in the target, or that somebody has claimed,
+    If the import was killed, call it again. A thread that has other rows in the target, or that is claimed there,
     stays as it is and is in `problems`. A thread that the file assigns to a tenant is stored for that tenant; the saver
     of another tenant does not store it, and it is in `problems`.
 
@@ -168,13 +168,13 @@ def import_file(
     """
     done = Exchanged()
     lines = _Lines(Path(path), largest_row)
-    head = lines.told(next(lines, b"null"))
+    head = lines.parse(next(lines, b"null"))
     if FORMAT not in head:
         raise BrokenExport(f"{path} is no export of {FORMAT}")
     if head[FORMAT] not in READABLE:
         raise BrokenExport(f"{path} has form {head[FORMAT]!r}, which this version does not know; upgrade {FORMAT}")
     for line in lines:
-        what = lines.told(line)
+        what = lines.parse(line)
         if "threads" in what:
             if what["threads"] != done.threads + len(done.problems):
                 raise BrokenExport(f"{path} has lost some of its {what['threads']} threads")
@@ -199,7 +199,7 @@ def import_file(
 
 
 def count_exported(path: str | Path) -> int:
-    """Return the number of threads in a file; reads the whole file."""
+    """Return the number of threads in a file; reads the file to its end."""
     return sum(line.startswith(b'{"thread":') for line in _Lines(Path(path), LARGEST_ROW))
 
 
@@ -236,7 +236,7 @@ def transfer(
         for own, thread_id in _threads(source, tenants):
             tenant = "" if own is source else own.backend.dialect.tenant
             to = target.for_tenant(tenant) if tenant else target
-            end = _told(own, thread_id, spool)
+            end = _write_thread(own, thread_id, spool)
             try:
                 _store(to, thread_id, end, lambda: _rows(spool), replace=True)
                 done.threads += 1
@@ -258,7 +258,7 @@ def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bo
 def _threads(
     saver: CheckpointSaver, tenants: bool, after: tuple[str, str] = ("", "")
 ) -> Iterator[tuple[CheckpointSaver, str]]:
-    """The threads after a tenant and thread id, each with the saver of its tenant; without one, the saver."""
+    """Yield the threads after a tenant and thread id, each with the saver of its tenant; without one, with `saver`."""
     names = sorted(saver.tenants()) if tenants and not saver.backend.dialect.tenant else []
     for name in ["", *names]:
         if name >= after[0]:
@@ -269,7 +269,7 @@ def _threads(
 
 
 def _named(thread_id: str, tenant: str) -> str:
-    """The name of a thread among those of all tenants."""
+    """Return how a report names a thread: with its tenant, if it has one."""
     return f"{thread_id} (tenant {tenant})" if tenant else thread_id
 
 
@@ -282,7 +282,7 @@ def _import(
 ) -> int:
     """Store the thread whose lines come next; return the number of its rows.
 
-    `number` is that of the line before.
+    `number` is the number of the line before them.
     """
     with SpooledTemporaryFile(SPOOL) as spool:
         rows, digest = 0, sha256()
@@ -296,7 +296,7 @@ def _import(
             raise BrokenExport(f"the file ends in the middle of thread {thread_id!r}")
         end = _end(thread_id, rows, digest.hexdigest())
         if line not in (_line(end), _line({**end, "tenant": saver.backend.dialect.tenant})):
-            for _ in _rows(spool, broken, number):  # If one of them cannot be read, this names it.
+            for _ in _rows(spool, broken, number):  # Raises an error with the line's number if a line cannot be read.
                 pass
             raise BrokenExport(f"the lines of thread {thread_id!r} are not those that were exported")
         _store(saver, thread_id, end, lambda: _rows(spool, broken, number))
@@ -320,13 +320,13 @@ def _broken_row(number: int, error: Exception) -> BrokenExport:
 def _rows(
     spool: IO[bytes], broken: Callable[[int, Exception], BrokenExport] = _broken_row, number: int = 0
 ) -> Iterator[ImportedRow]:
-    """The rows of a thread, from its first line."""
+    """Yield the rows of a thread; `number` is the number of the line before the first."""
     spool.seek(0)
-    for location, line in enumerate(spool, number + 1):
+    for line_number, line in enumerate(spool, number + 1):
         try:
             yield read_row(line)
         except (ValueError, RecursionError) as error:
-            raise broken(location, error) from error
+            raise broken(line_number, error) from error
 
 
 def _line(what: dict[str, Any]) -> bytes:
@@ -337,8 +337,8 @@ def _end(thread_id: str, rows: int, digest: str) -> dict[str, Any]:
     return {"end": thread_id, "rows": rows, "sha256": digest}
 
 
-def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) -> dict[str, Any]:
-    """Read a thread and write its lines to `out`; return its last line."""
+def _write_thread(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) -> dict[str, Any]:
+    """Write the lines of a thread's rows to `out`, which is emptied first; return the thread's last line."""
     rows = 0
     digest = sha256()
 
@@ -348,9 +348,9 @@ def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) 
         if out is not None:
             out.seek(0)
             out.truncate()
-        return tell
+        return add
 
-    def tell(text: str) -> None:
+    def add(text: str) -> None:
         nonlocal rows
         line = text.encode() + b"\n"
         rows += 1
@@ -363,7 +363,7 @@ def _told(saver: CheckpointSaver, thread_id: str, out: IO[bytes] | None = None) 
 
 
 class _Lines:
-    """The lines of a file; `number` is that of the last one, counted from 1."""
+    """Iterates over the lines of a file; `number` is the number of the last line it returned, counted from 1."""
 
     def __init__(self, path: Path, largest: int) -> None:
         self.number = 0
@@ -379,8 +379,8 @@ class _Lines:
         self.number += 1
         return line
 
-    def told(self, line: bytes) -> dict[str, Any]:
-        """The content of a line between threads."""
+    def parse(self, line: bytes) -> dict[str, Any]:
+        """Return the content of a line that is not a row."""
         try:
             what = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -388,19 +388,19 @@ class _Lines:
         return what if isinstance(what, dict) else {}
 
     def broken(self, number: int, error: Exception) -> BrokenExport:
-        """The error for a line that no export writes."""
+        """Return the error for a line that no export writes."""
         return BrokenExport(f"{self._path}, line {number}: {error or type(error).__name__}")
 
     def _read(self) -> Iterator[bytes]:
-        begun: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
         with self._path.open("rb") as file, ZstdDecompressor().stream_reader(file, read_across_frames=True) as unpacked:
             while chunk := _chunk(unpacked, self._path):
-                for location, piece in enumerate(chunk.split(b"\n")):
-                    if location:
-                        yield b"".join((*begun, b"\n"))
-                        begun, size = [], 0
-                    begun.append(piece)
+                for index, piece in enumerate(chunk.split(b"\n")):
+                    if index:
+                        yield b"".join((*pieces, b"\n"))
+                        pieces, size = [], 0
+                    pieces.append(piece)
                     size += len(piece)
                     if size > self._largest:
                         raise BrokenExport(
@@ -416,19 +416,19 @@ def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
         raise BrokenExport(f"{path} is not compressed with Zstandard, or damaged: {error}") from error
 
 
-def _whole_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
-    """Cut a file after its last complete frame; return the last tenant and thread in it, and the counts."""
+def _complete_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
+    """Truncate a file after its last complete frame; return the last tenant and thread in it, and the counts."""
     done = Exchanged()
     last: tuple[str, str] | None = None
     if not part.exists():
         return None, done
-    whole = 0
+    complete = 0
     with part.open("r+b") as file:
         while True:
             frame = _frame(file)
             if frame is None:
                 break
-            whole = file.tell()
+            complete = file.tell()
             last = last or ("", "")
             for line in frame.splitlines():
                 if line.startswith(END):
@@ -436,12 +436,12 @@ def _whole_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:
                     last = end.get("tenant", ""), end["end"]
                     done.threads += 1
                     done.rows += end["rows"]
-        file.truncate(whole)
+        file.truncate(complete)
     return last, done
 
 
 def _frame(file: BinaryIO) -> bytes | None:
-    """The content of the frame that begins here, and the file is then after it; None if it is not complete."""
+    """Read the frame that begins at the file's position and move to its end; return None if it is not complete."""
     unpacker = ZstdDecompressor().decompressobj()
     content = []
     try:

@@ -1,6 +1,6 @@
-"""Checkpoints on their way from another saver: what is stored of them, and whether it is the same in the end.
+"""Converts checkpoints of another saver to rows, and compares the two after a move.
 
-Must not know: SQL, connections, where they come from.
+Must not know: SQL, connections, where the checkpoints come from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS
 
 
 class HeldWrite(NamedTuple):
-    """A write as the other store has it."""
+    """A write of the other saver."""
 
     task_id: str
     task_path: str
@@ -46,7 +46,7 @@ class HeldWrite(NamedTuple):
 
 
 class HeldCheckpoint(NamedTuple):
-    """A checkpoint as the other store has it, with its values and writes."""
+    """A checkpoint of the other saver, with its values and writes."""
 
     thread_id: str
     checkpoint_ns: str
@@ -58,11 +58,11 @@ class HeldCheckpoint(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Where it is."""
+        """The key of the checkpoint."""
         return Key(self.thread_id, self.checkpoint_ns, self.checkpoint_id)
 
     def as_tuple(self) -> CheckpointTuple:
-        """What a saver returns of it."""
+        """Return the checkpoint in the form in which a saver returns it."""
         return CheckpointTuple(
             config_of(self.thread_id, self.checkpoint_ns, self.checkpoint_id),
             cast("Checkpoint", self.checkpoint),
@@ -82,17 +82,20 @@ class HeldCheckpoint(NamedTuple):
 
     @property
     def delta_channels(self) -> Sequence[str]:
-        """The channels that may have to be rebuilt from writes."""
+        """The `DeltaChannel`s: their values may have to be rebuilt from writes."""
         counted = self.metadata.get("counters_since_delta_snapshot")
         names = set(counted) if isinstance(counted, Mapping) else set()
         values = self.checkpoint["channel_values"].items()
         return sorted(names | {channel for channel, value in values if isinstance(value, _DeltaSnapshot)})
 
     def new_versions(self, parent: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The versions that are not the parent's, given what `versions` were there.
+        """Return `new_versions` for `put`: the versions that differ from the parent's.
 
-        And those of `DeltaChannel`s without a value: to `put` they are channels that have none here, where it would
-        else look for a snapshot of the same version.
+        The versions of `DeltaChannel`s without a value are included. They tell `put` that the channel has no value in
+        this checkpoint; otherwise it would look for a delta snapshot with the same version.
+
+        Args:
+            parent: The `versions` of the parent; None if they are unknown or there is no parent.
         """
         stated = self.checkpoint.get("channel_versions") or {}
         new = {channel: stated[channel] for channel in self.delta_channels if channel in stated.keys() - self.versions}
@@ -104,10 +107,10 @@ class HeldCheckpoint(NamedTuple):
 
 
 def held(found: CheckpointTuple) -> HeldCheckpoint:
-    """What a saver has returned.
+    """Convert what a saver returned.
 
-    It does not tell the paths of tasks, which decide in what order writes are applied; so these have paths that put
-    them into the order in which they came.
+    A saver does not return the paths of tasks, by which writes are ordered. So this makes up paths that keep the writes
+    in the order in which they were returned.
     """
     part = found.config["configurable"]
     parent = (found.parent_config or {}).get("configurable") or {}
@@ -134,7 +137,7 @@ def held(found: CheckpointTuple) -> HeldCheckpoint:
 
 
 def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> Iterable[Sequence[WriteRow]]:
-    """The writes of a checkpoint by task and path, each at the place it had."""
+    """Encode the writes of a checkpoint; return them by task and path, each with its original index."""
     tasks: dict[tuple[str, str], list[WriteRow]] = {}
     for task_id, task_path, idx, channel, value in writes:
         text("task_id", task_id, MAX_ID)
@@ -146,7 +149,7 @@ def encode_held_writes(codec: Values, key: Key, writes: Iterable[HeldWrite]) -> 
 
 
 def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
-    """What is not the same in a checkpoint that was moved, or None."""
+    """Return how a checkpoint that was moved differs from the original; None if it does not."""
     if found is None:
         return "it is missing"
     other = held(found)
@@ -161,7 +164,7 @@ def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
     if values.keys() != expected.keys():
         return f"it has values of {sorted(values)}, not of {sorted(expected)}"
     for channel, value in expected.items():
-        if not same(_whole(values[channel]), _whole(value)):
+        if not same(_without_snapshot(values[channel]), _without_snapshot(value)):
             return f"its value of channel {channel!r} is another"
     if not same(found.pending_writes, of.as_tuple().pending_writes):
         return "its writes are others"
@@ -169,33 +172,34 @@ def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are stored alike; the order of keys does not matter in a dict, nor whether NaN is NaN."""
+    """Return whether two values are stored alike; the order of a dict's keys does not matter, and NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if pack(one) == pack(other):
         return True
-    with suppress(TypeError):  # LangGraph's serializer does not know which fields of an object were given.
-        return _in_langgraphs_words(one) == _in_langgraphs_words(other)
+    with suppress(TypeError):  # LangGraph's serializer does not store which fields of an object were set.
+        return _in_langgraphs_format(one) == _in_langgraphs_format(other)
     return False
 
 
-def _in_langgraphs_words(value: Any) -> bytes:
-    def word(part: Any) -> Any:
+def _in_langgraphs_format(value: Any) -> bytes:
+    def extension_of(part: Any) -> Any:
         return ormsgpack.Ext(part.code, part.data) if type(part) is Extension else jsonplus._msgpack_default(part)
 
-    return ormsgpack.packb(value, default=word, option=jsonplus._option)
+    return ormsgpack.packb(value, default=extension_of, option=jsonplus._option)
 
 
-def _whole(value: Any) -> Any:
-    """The value of a channel, a snapshot or not: one version has one form here.
+def _without_snapshot(value: Any) -> Any:
+    """Return the value of a channel, taken out of a delta snapshot if it is in one.
 
-    The official SQLite saver can have the other one, where a channel has become a `DeltaChannel` between two runs.
+    Here all checkpoints with one channel version have one form of the value. The official SQLite saver can have the
+    other form, if a channel became a `DeltaChannel` between two runs.
     """
     return value.value if isinstance(value, _DeltaSnapshot) else value
 
 
 def _without_sends(checkpoint: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint of an old format without the sends that reading has added to it."""
+    """Remove the sends that reading added to a checkpoint of an old format, unless `like` has them too."""
     found = dict(checkpoint)
     if found.get("v", FORMAT_WITH_SENDS) < FORMAT_WITH_SENDS:
         for part in ("channel_values", "channel_versions"):

@@ -62,7 +62,7 @@ class Moved:
     problems: dict[str, str] = field(default_factory=dict)
 
     def count(self, one: HeldCheckpoint) -> None:
-        """Count a checkpoint that was stored with its writes."""
+        """Count a checkpoint that was stored, and its writes."""
         self.checkpoints += 1
         self.writes += len(one.writes)
 
@@ -169,7 +169,7 @@ def _oldest_first(tuples: Iterable[CheckpointTuple]) -> Sequence[HeldCheckpoint]
 
 
 class _Known:
-    """The channel versions of the checkpoints that were stored last: a version that the parent does not have is new."""
+    """Remembers the channel versions of the last stored checkpoints. A version that the parent does not have is new."""
 
     def __init__(self) -> None:
         self._versions: OrderedDict[tuple[str, str | None], Mapping[str, Any]] = OrderedDict()
@@ -181,11 +181,11 @@ class _Known:
             self._versions.popitem(last=False)
 
     def has_parent(self, one: HeldCheckpoint) -> bool:
-        """Whether the parent is remembered."""
+        """Return whether the parent is remembered."""
         return (one.checkpoint_ns, one.parent_id) in self._versions
 
     def put_of(self, one: HeldCheckpoint) -> tuple[RunnableConfig, Any, Any, Any]:
-        """The arguments of `put` for a checkpoint, which is remembered."""
+        """Return the arguments of `put` for a checkpoint, and remember the checkpoint."""
         new = one.new_versions(self._versions.get((one.checkpoint_ns, one.parent_id)))
         config: RunnableConfig = {"configurable": {"thread_id": one.thread_id, "checkpoint_ns": one.checkpoint_ns}}
         if one.parent_id:
@@ -199,10 +199,11 @@ _Ours = Mapping[tuple[str, str], int]
 
 
 def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
-    """The checkpoints that may differ in the target, older ones first, and whether each certainly does.
+    """Return the checkpoints that may differ in the target, older ones first, and whether each certainly differs.
 
-    One that may only differ is the newest of its namespace: there, a question, an answer or an error may have
-    replaced another one.
+    A checkpoint differs for certain if the target does not have it or has another number of its writes. With the same
+    number, only the newest checkpoint of a namespace may differ: there an interrupt, a resume or an error may have
+    replaced an earlier one.
     """
     heads = dict(theirs.keys())
     found = {}
@@ -214,7 +215,7 @@ def _to_do(theirs: Places, ours: _Ours) -> dict[tuple[str, str], bool]:
 
 
 def _is_key(thread_id: str) -> bool:
-    """Whether the target can have a thread of that id."""
+    """Return whether the id can be the id of a thread in the target."""
     try:
         thread_text(thread_id)
     except ConfigError:
@@ -223,11 +224,11 @@ def _is_key(thread_id: str) -> bool:
 
 
 class _Move:
-    """A migration from an official saver's database."""
+    """One call of `migrate`."""
 
     def __init__(self, source: OfficialStore, target: CheckpointSaver, progress: Progress) -> None:
         self._source = source
-        # Copies share connections and caches.
+        # A shallow copy of a saver shares its connections and caches.
         self._target = copy(target)
         self._target.serde = raw_reader(target.serde)
         self._target._concurrent_writers = "allow"
@@ -235,7 +236,7 @@ class _Move:
         self._moved = Moved()
 
     def run(self, *, verify: bool) -> Moved:
-        """Copy, copy again what came meanwhile, and compare."""
+        """Copy, copy again what was stored during the first pass, and compare."""
         self._pass("copy", self._copy, self._changed)
         if self._moved.checkpoints:
             self._pass("catch up", self._copy, self._changed)
@@ -244,8 +245,8 @@ class _Move:
         return self._moved
 
     def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
-        """Do some work for the chosen threads of each page."""
-        self._moved.problems = {}  # A later pass finds them again if they remain.
+        """Call `work` with each thread that `chosen` returns of a page of ids."""
+        self._moved.problems = {}  # A later pass finds a problem again if it is still there.
         number = 0
         for page in self._source.threads():
             concerned = chosen(page)
@@ -262,7 +263,7 @@ class _Move:
         self._moved.threads = number
 
     def _changed(self, thread_ids: Sequence[str]) -> set[str]:
-        """The threads that the target may not have completely; this reads no value."""
+        """Return the threads of which the target may lack something; reads no values."""
         theirs, ours = self._source.locations(thread_ids), self._ours(thread_ids)
         return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
 
@@ -284,7 +285,7 @@ class _Move:
                     self._put_writes(one.key, one.writes)
 
     def _replaced(self, location: tuple[str, str, str], writes: Sequence[HeldWrite]) -> Sequence[HeldWrite]:
-        """The writes that have replaced others since these were stored; checking costs no commit."""
+        """Return the writes that have replaced others since the target stored them; comparing costs no commit."""
         found = self._target.get_tuple(config_of(*location))
         ours = {(task_id, channel): value for task_id, channel, value in (found and found.pending_writes) or ()}
         return [
@@ -321,7 +322,7 @@ class _Move:
         self._moved.problems[thread_id] = problem or ""
 
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
-        """The number of checkpoints that are the same, or a description of what differs."""
+        """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""
         with self._source.snapshot():
             missing = dict(self._source.locations([thread_id]).get(thread_id, {}))
             count = len(missing)

@@ -1,8 +1,8 @@
 """Reads the tables of LangGraph's own PostgreSQL and SQLite savers, in every form that their current release reads.
 
-Nothing is written, and nothing of those packages is needed. Values are decoded by the serializer that is given: with
-one from `raw_reader` no object is made. A thread is read in one read snapshot, so a run that goes on meanwhile is seen
-up to one point.
+It writes nothing and does not import the official savers' packages. The given serializer decodes the values; one from
+`raw_reader` makes no objects. A thread is read in one read snapshot, so of a concurrent run it has what was stored up
+to one point in time.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import HeldCheckpoint, HeldWrite
 
-# Threads whose ids are read together: a round trip for them takes less time than reading the ids of their checkpoints.
+# Thread ids in a page. With so many, the round trip takes less time than reading the ids of their checkpoints.
 PAGE = 100
 
 
 class Counted(NamedTuple):
-    """How many writes a checkpoint has, and how many of them another one may replace: questions, answers, errors."""
+    """The number of a checkpoint's writes, and of those that a later one may replace: interrupts, resumes, errors."""
 
     writes: int
     replaceable: int
 
 
-# By namespace and id.
+# The checkpoints of a thread, by namespace and id.
 Places = Mapping[tuple[str, str], Counted]
 
 
 class OfficialStore(Protocol):
-    """The threads of an official saver."""
+    """Reads the threads of an official saver."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -49,15 +49,16 @@ class OfficialStore(Protocol):
 
 
 def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
-    """The official saver's tables in a database.
+    """Open the tables of an official saver.
 
     Args:
-        url: `sqlite:///file.db` or `postgresql://…`; PostgreSQL's `search_path` decides about the schema.
-        serde: What decodes the values.
+        url: `sqlite:///file.db` or `postgresql://…`; PostgreSQL's `search_path` decides the schema.
+        serde: Decodes the values.
 
     Raises:
-        ConfigError: The URL names no database that the official savers use.
-        SchemaForeign: There are no such tables.
+        ConfigError: The URL is not one of SQLite or PostgreSQL, or the SQLite file cannot be read.
+        SchemaForeign: The database does not have the tables of an official saver.
+        StorageError: No connection to PostgreSQL.
     """
     if url.startswith("sqlite:///"):
         return OfficialSqlite(unquote(url.removeprefix("sqlite:///")), serde)
@@ -67,7 +68,7 @@ def open_official(url: str, serde: SerializerProtocol) -> OfficialStore:
 
 
 class OfficialSqlite:
-    """A file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
+    """Reads a file of the official `SqliteSaver` or `AsyncSqliteSaver`."""
 
     def __init__(self, path: str, serde: SerializerProtocol) -> None:
         self._serde = serde
@@ -89,16 +90,16 @@ class OfficialSqlite:
         self._file.close()
 
     def count(self) -> int:
-        """The number of threads."""
+        """Return the number of threads."""
         return sum(map(len, self.threads()))
 
     def threads(self) -> Iterator[Sequence[str]]:
-        """Their ids, in order, a page at a time; nothing is held meanwhile."""
+        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
         return _pages(lambda sql, after: self._file.execute(sql.format("?"), [after]).fetchall())
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """What is read inside is of one point in time."""
+        """Read everything in the block from one read snapshot."""
         self._file.execute("BEGIN")
         try:
             yield
@@ -106,7 +107,7 @@ class OfficialSqlite:
             self._file.execute("ROLLBACK")
 
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
-        """The checkpoints of threads with the number of their writes, older ones first."""
+        """Return the checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._file.execute(
                 """
@@ -123,7 +124,7 @@ class OfficialSqlite:
         )
 
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
-        """A checkpoint with its values and writes."""
+        """Return a checkpoint with its values and writes; None if there is none."""
         key = (thread_id, checkpoint_ns, checkpoint_id)
         where = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
         row = self._file.execute(
@@ -140,7 +141,7 @@ class OfficialSqlite:
         )
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
-        """The writes of a checkpoint."""
+        """Return the writes of a checkpoint."""
         sql = f"""
             SELECT task_id, {self._path}, idx, channel, type, value FROM writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
@@ -149,17 +150,17 @@ class OfficialSqlite:
 
 
 class OfficialPostgres:
-    """The tables of the official `PostgresSaver` or `AsyncPostgresSaver`."""
+    """Reads the tables of the official `PostgresSaver` or `AsyncPostgresSaver`."""
 
     def __init__(self, url: str, serde: SerializerProtocol) -> None:
-        import psycopg  # An extra brings it.
+        import psycopg  # Only the extra `postgres` installs it.
 
         self._serde = serde
         try:
             self._connection = psycopg.connect(
                 url, autocommit=True, prepare_threshold=1, fallback_application_name="langgraph-checkpoint-custom"
             )
-        except psycopg.ProgrammingError:  # Its words may hold the password.
+        except psycopg.ProgrammingError:  # Its message may contain the password.
             raise ConfigError("the source's URL cannot be read; %-encode special characters in it") from None
         except psycopg.Error as error:
             raise StorageError(f"no connection to the source: {str(error).strip()}", operation="migrate") from None
@@ -188,21 +189,21 @@ class OfficialPostgres:
         self._connection.close()
 
     def count(self) -> int:
-        """The number of threads."""
+        """Return the number of threads."""
         return sum(map(len, self.threads()))
 
     def threads(self) -> Iterator[Sequence[str]]:
-        """Their ids, in order, a page at a time; nothing is held meanwhile."""
+        """Yield the thread ids in order, in pages; no cursor or transaction stays open between pages."""
         return _pages(lambda sql, after: self._connection.execute(sql.format("%s").encode(), [after]).fetchall())
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """What is read inside is of one point in time."""
+        """Read everything in the block from one read snapshot."""
         with self._connection.transaction():
             yield
 
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
-        """The checkpoints of threads with the number of their writes, older ones first."""
+        """Return the checkpoints of threads with the number of their writes, older ones first."""
         return _by_thread(
             self._connection.execute(
                 """
@@ -219,7 +220,7 @@ class OfficialPostgres:
         )
 
     def read(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> HeldCheckpoint | None:
-        """A checkpoint with its values and writes."""
+        """Return a checkpoint with its values and writes; None if there is none."""
         key = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
         where = "thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s"
         row = self._one(
@@ -245,7 +246,7 @@ class OfficialPostgres:
             """,
             {**key, "channels": list(versions), "versions": [_text(version) for version in versions.values()]},
         )
-        # A value that is not in the document leaves `true` there if it is a snapshot of a DeltaChannel.
+        # The document has `true` for a delta snapshot whose value is a blob; the blob's value replaces it.
         checkpoint["channel_values"] = {
             **(checkpoint.get("channel_values") or {}),
             **{channel: self._serde.loads_typed((type_, data)) for channel, type_, data in blobs},
@@ -261,7 +262,7 @@ class OfficialPostgres:
         )
 
     def read_writes(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> Sequence[HeldWrite]:
-        """The writes of a checkpoint."""
+        """Return the writes of a checkpoint."""
         rows = self._one(
             f"""
             SELECT task_id, {self._path}, idx, channel, type, blob FROM checkpoint_writes
@@ -275,7 +276,7 @@ class OfficialPostgres:
         return self._connection.execute(sql, params, binary=True).fetchall()
 
 
-# From one to the next by the primary key: a thread may have any number of checkpoints.
+# Each step of the recursion looks the next thread up in the primary key, so it skips a thread's other checkpoints.
 _THREADS = f"""
     WITH RECURSIVE t (thread_id, number) AS (
         SELECT (SELECT thread_id FROM checkpoints WHERE thread_id {{order}} {{{{}}}} ORDER BY thread_id LIMIT 1), 1
@@ -289,7 +290,10 @@ _THREADS = f"""
 
 
 def _pages(ask: Callable[[str, str], Sequence[tuple[str]]]) -> Iterator[Sequence[str]]:
-    """The ids of all threads; `ask` takes a statement, in which {} is the parameter, and that."""
+    """Yield the ids of all threads in pages.
+
+    `ask` runs a statement. Its arguments are the statement, with {} where the parameter is, and the parameter.
+    """
     order, after = ">=", ""
     while rows := ask(_THREADS.format(order=order), after):
         yield [row[0] for row in rows]
@@ -311,5 +315,5 @@ def _writes(serde: SerializerProtocol, rows: Iterable[tuple[Any, ...]]) -> list[
 
 
 def _text(version: Any) -> str:
-    """A version as the official saver's JSON has it."""
+    """Return a version as the official saver's JSON contains it."""
     return version if isinstance(version, str) else json.dumps(version)

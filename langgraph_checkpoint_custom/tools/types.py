@@ -1,4 +1,4 @@
-"""Which classes there are in the store, without importing one.
+"""Finds the classes in the store without importing them.
 
 Must not know: SQL, connections.
 """
@@ -28,13 +28,14 @@ from langgraph_checkpoint_custom.tools.display import classes
 
 
 class TypesPage(NamedTuple):
-    """What was found in a page of rows.
+    """The classes in a page of rows.
 
     Attributes:
-        rows: How many there were.
-        classes: How often each class, by module and name.
-        unseen: How many values of a kind were not looked into: pickles, say, or what no key decrypts.
-        after: The key to go on behind, or None if it was the last.
+        rows: The number of rows.
+        classes: By module and name, how often each class occurs.
+        unseen: By type, the number of values that were not examined, such as pickles. Type "unreadable" is for values
+            that no key decrypts, or that are damaged.
+        after: The key after which the next page begins; None if this was the last one.
     """
 
     rows: int
@@ -45,9 +46,9 @@ class TypesPage(NamedTuple):
 
 @operation("read")
 def types_page(d: SqlDialect, codec: Values, table: Table, after: Mapping[str, Any]) -> Steps[TypesPage]:
-    """The classes in a page of a table.
+    """Return the classes in a page of a table.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.stored_rows(table.name, after, PAGE)
     size = sum(len(cell) for row in rows for cell in row if isinstance(cell, (bytes, memoryview)))
@@ -61,13 +62,13 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     for row in rows:
         for type_, data, location in _values(table, row):
             try:
-                unsealed_if_closed = codec.unsealed_if_closed(type_, bytes(data), location)
+                unsealed = codec.unsealed_if_closed(type_, bytes(data), location)
             except UnreadableValue:
                 unseen["unreadable"] += 1
                 continue
-            if unsealed_if_closed is None:
+            if unsealed is None:
                 continue
-            own, plain = unsealed_if_closed
+            own, plain = unsealed
             if own != MSGPACK:
                 if own not in ("null", "bytes", "bytearray"):
                     unseen[own] += 1

@@ -1,4 +1,4 @@
-"""CubeLoop's `Checkpointer` protocol."""
+"""`CubeLoopCheckpointer`, which implements CubeLoop's `Checkpointer` protocol."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CubeLoopCheckpointer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing was opened."""
+        """Do nothing: entering opened nothing."""
 
     async def load(self, thread_id: str) -> base.CheckpointData | None:
         """Return the messages and the extra of a thread; None if it has neither."""
@@ -150,22 +150,22 @@ class CubeLoopCheckpointer:
         self, thread_id: str, question_ids: Iterable[str] | None = None, *, run_id: str | None = None
     ) -> None:
         """Delete the answers to some questions of a run, or to all."""
-        gone, run = None if question_ids is None else set(question_ids), run_id or ""
+        chosen, run = None if question_ids is None else set(question_ids), run_id or ""
 
         def forget(channels: Channels) -> Channels | None:
             answers = channels.get("answers", {})
             before = answers.get(run, {})
-            kept = {key: answer for key, answer in before.items() if gone is not None and key not in gone}
-            if len(kept) == len(before):
+            left = {key: answer for key, answer in before.items() if chosen is not None and key not in chosen}
+            if len(left) == len(before):
                 return None
             others = {key: value for key, value in answers.items() if key != run}
-            return {"answers": {**others, run: kept} if kept else others}
+            return {"answers": {**others, run: left} if left else others}
 
-        if gone is None or gone:
+        if chosen is None or chosen:
             await self._change(thread_id, forget)
 
     async def claim_run(self, thread_id: str, run_id: str) -> None:
-        """Begin a run that nobody else has begun."""
+        """Begin a run; raise an error if it was begun before."""
         _check_run(run_id)
 
         def claim(channels: Channels) -> Channels:
@@ -215,7 +215,7 @@ class CubeLoopCheckpointer:
         return await self._do(change_thread, attempt(), stored(thread_id), revise, entries)
 
     async def _do(self, make: Make[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do an operation; its errors become the framework's where that has one."""
+        """Run an operation; raise its errors as the framework's, where that has such an error."""
         try:
             return await self._runner.arun(make, *args, **kwargs)
         except Contention as error:
@@ -229,29 +229,29 @@ class CubeLoopCheckpointer:
 
 def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
     messages = []
-    for location, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         try:
-            # Not `validate_json`, which takes a dict in a tool's details for a model without fields.
+            # Not `validate_json`: it makes a model without fields of a dict in a tool's details.
             messages.append(_MESSAGE.validate_python(_read(entry["message"])))
         except ValueError as error:
-            raise corrupt(thread_id, f"message {location}", error) from error
+            raise corrupt(thread_id, f"message {index}", error) from error
     return messages
 
 
 def _check_run(run_id: object) -> None:
-    if not isinstance(run_id, str):  # None would be that of all messages without a run.
+    if not isinstance(run_id, str):  # Messages without a run have None.
         raise ConfigError(f"run_id is text, not {type(run_id).__name__}; begin a run with an id of its own")
 
 
 def _json(value: object) -> str:
-    plain = to_jsonable_python(value)  # `to_json` would make null of an infinite number.
+    plain = to_jsonable_python(value)  # `to_json` would turn infinity into null.
     text = json.dumps(plain, ensure_ascii=False)
-    # Half a surrogate pair, as models stream them, is text in JSON only where it is escaped.
+    # A lone surrogate, which models can stream, is valid in JSON text only if it is escaped.
     return text if text.isascii() or not _SURROGATE.search(text) else json.dumps(plain)
 
 
 def _read(text: str) -> Any:
-    return json.loads(text) if "\\ud" in text else from_json(text)  # The latter refuses half a surrogate pair.
+    return json.loads(text) if "\\ud" in text else from_json(text)  # `from_json` rejects lone surrogates.
 
 
 def _by_key(extra: Channels) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""CubeLoop, or the cubepi that it was until 0.13, which has the same modules."""
+"""Imports CubeLoop, or cubepi, its name until 0.13, which has the same modules."""
 
 from __future__ import annotations
 

@@ -2,18 +2,19 @@
 
 Must not know: SQL, connections, the clock.
 
-The log has an entry for each message, with its run. The document's channels, of which each is there from its first use
-on:
+The log has an entry for each message, with its run. The document has these channels, each from its first use on:
 
-- `extra`: what was saved as such, by key
+- `extra`: the values of `save_extra`, by key
 - `parent`: the thread that this one is a fork of
-- `claimed`, `completed`: the ids of runs, those that go on and the others; the completion sequence is their order
+- `claimed`, `completed`: the ids of the runs that were begun but not completed, and of the completed ones in the order
+  of their completion
 - `pending`: the request that waits for an answer, with its question and its run, or None
-- `answers`: by run and question
-- `log`: the id of the log's checkpoint; the number of a batch there is the step of the document that came with it
+- `answers`: the answers, by run and question
+- `log`: the id of the log's checkpoint; a batch in the log has as its number the step of the document that was stored
+  with it
 
-What is the framework's own is stored as text, the JSON of what pydantic makes of it: that has integers of any size,
-which msgpack has not.
+The framework's objects are stored as text: the JSON of pydantic's `to_jsonable_python`. JSON has integers of any size,
+and msgpack does not.
 """
 
 from __future__ import annotations
@@ -38,21 +39,22 @@ from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 Channels = Mapping[str, Any]
-# What changes in a document, by what is in it; None if nothing is to be stored.
+# Takes the channels of a document and returns those that change; None if nothing is to be stored.
 Revise = Callable[[Channels], Channels | None]
 
 KIND = "cubeloop"
 LOG = "messages"
-# How many of a document's versions are kept, and after how many the rest is deleted. `once` looks for the version of a
-# change whose answer was lost; a hundred changes of one thread take longer than the first tries to reconnect.
+# The number of versions of a document that stay when the others are deleted, and of changes between two such deletions.
+# After a lost reply, `once` looks for the version that the change stored. It is still there: 100 other changes of the
+# thread take longer than the first attempts to reconnect.
 VERSIONS = 100
 
 
 @operation("read")
 def read_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Channels]:
-    """The channels of a thread's document.
+    """Return the channels of a thread's document.
 
-    Trips: 1.
+    Round trips: 1.
     """
     found = yield from read_document(d, codec, thread_id)
     return found.values if found else {}
@@ -60,9 +62,9 @@ def read_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Channels]
 
 @operation("snapshot")
 def read_messages(d: SqlDialect, codec: Values, thread_id: str) -> Steps[tuple[Channels, Sequence[Any]] | None]:
-    """The channels of a thread's document and the entries of its log; None if there is no such thread.
+    """Return the channels of a thread's document and the entries of its log; None if there is no such thread.
 
-    Trips: 2, or 1 without messages.
+    Round trips: 2, or 1 without messages.
     """
     found = yield from read_document(d, codec, thread_id)
     return (found.values, (yield from _entries(d, codec, thread_id, found.values))) if found else None
@@ -72,9 +74,9 @@ def read_messages(d: SqlDialect, codec: Values, thread_id: str) -> Steps[tuple[C
 def change_thread(
     d: SqlDialect, codec: Values, change: Attempt[bool], thread_id: str, revise: Revise, entries: Sequence[Any] = ()
 ) -> Steps[bool]:
-    """Change a thread's document and append to its log; returns whether there was something to change.
+    """Change a thread's document and append to its log; return whether `revise` changed something.
 
-    Trips: 3, one more with entries, one more for the first ones, and one more each `VERSIONS` changes.
+    Round trips: 3, one more with entries, one more for the first entries, and one more every `VERSIONS` changes.
     """
 
     def steps() -> Steps[bool]:
@@ -91,9 +93,9 @@ def change_thread(
 def fork_thread(
     d: SqlDialect, codec: Values, change: Attempt[None], source: str, target: str, until: str, extra: Channels
 ) -> Steps[None]:
-    """Copy what a thread was when a run was completed, and more extra, to a new one.
+    """Copy a thread as it was when the run `until` was completed to a new thread, and add `extra` to its extra.
 
-    Trips: 4, or 7 with messages.
+    Round trips: 4, or 7 with messages.
     """
 
     def steps() -> Steps[None]:
@@ -119,7 +121,7 @@ def _store(
     changed: Channels,
     entries: Sequence[Any],
 ) -> Steps[None]:
-    """Store the next version of a thread's document, and entries in its log."""
+    """Store the next version of a thread's document, and append entries to its log."""
     step = before.step + 1 if before else 0
     log = before.values.get("log") if before else None
     if entries and log is None:
@@ -133,7 +135,7 @@ def _store(
 
 
 def _entries(d: SqlDialect, codec: Values, thread_id: str, channels: Channels) -> Steps[Sequence[Any]]:
-    """What is in the log of a thread."""
+    """Return the entries of a thread's log."""
     if "log" not in channels:
         return ()
     log = yield from read_document(d, codec, thread_id, LOG, channels["log"])
@@ -143,7 +145,7 @@ def _entries(d: SqlDialect, codec: Values, thread_id: str, channels: Channels) -
 
 
 def completed_until(thread_id: str, channels: Channels, until: str) -> list[str]:
-    """The runs that were completed up to one, in order."""
+    """Return the runs that were completed up to one, in the order of their completion."""
     completed: list[str] = channels.get("completed", [])
     if until not in completed:
         raise exceptions.RunNotCompletedError(f"run {until!r} of thread {thread_id!r} is not completed")
@@ -151,28 +153,28 @@ def completed_until(thread_id: str, channels: Channels, until: str) -> list[str]
 
 
 def of_runs(runs: Sequence[str], entries: Sequence[Any]) -> list[Any]:
-    """The entries of some runs and of none."""
+    """Return the entries of some runs, and those without a run."""
     chosen = {None, *runs}
     return [entry for entry in entries if entry["run"] in chosen]
 
 
 def not_found(thread_id: str) -> exceptions.ThreadNotFoundError:
-    """The error for a thread that is not there."""
+    """Return the error for a thread that does not exist."""
     return exceptions.ThreadNotFoundError(f"there is no thread {thread_id!r}")
 
 
 def corrupt(thread_id: str, where: str, cause: Exception) -> exceptions.CheckpointCorruptionError:
-    """The error for something in a thread that cannot be read."""
+    """Return the error for a part of a thread that cannot be read."""
     return exceptions.CheckpointCorruptionError(
         thread_id=thread_id, backend="langgraph_checkpoint_custom", row_ref=where, cause=cause
     )
 
 
 def stored(thread_id: str) -> str:
-    """The id that a thread is stored under."""
+    """Return the id under which a thread is stored."""
     return thread_of(KIND, thread_id)
 
 
 def name(thread_id: str) -> str:
-    """CubeLoop's id of a stored thread."""
+    """Return CubeLoop's id of a stored thread."""
     return name_of(thread_id)[0]
