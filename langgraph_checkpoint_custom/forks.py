@@ -30,7 +30,7 @@ class Forked(Protocol):
 _ALL: weakref.WeakSet[Forked] = weakref.WeakSet()
 _ONE_AT_A_TIME = threading.Lock()  # Guards `_ALL`; held during a fork.
 _HELD: list[Generator[None, None, None]] = []  # Each holds a lock until the fork is over.
-_INTERRUPTED: list[int] = []  # SIGINT if it came before the fork; it is raised after it.
+_INTERRUPTED: list[int] = []  # SIGINT if it came during `_before`; it is raised after the fork.
 
 
 def tell_of_forks(what: Forked) -> None:

@@ -1,6 +1,6 @@
-"""The options of savers, for type checkers and for callers without one: each is checked when it is given.
+"""The options of savers, for type checkers; each value is also checked when it is given.
 
-Otherwise a mistake would only appear in the middle of a run, or in a worker that it stops.
+Otherwise a mistake would only appear in the middle of a run, or in a worker, which would end.
 """
 
 from __future__ import annotations

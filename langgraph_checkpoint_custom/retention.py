@@ -30,7 +30,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
 PAGE = 200
-# Minimum seconds until another process may sweep, if the sweeping one stops renewing its claim.
+# Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
 SWEEPER_TTL = 60.0
 # The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
@@ -155,7 +155,7 @@ def _sweep_thread(
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
         left = staying(locations, 1 if idle else keep.keep_last)
-        # Checkpoints of subgraph calls are deleted with the root checkpoint that started the call.
+        # `staying` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
         calls = any(":" in location.checkpoint_ns for location in locations)
         if not dry_run and (len(left) < len(locations) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)

@@ -61,8 +61,8 @@ from langgraph_checkpoint_custom.forks import tell_of_forks
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
 
-# Returns the id of the server process that answers. If it is the one that the connection was told at its start, and the
-# connection is ours, then no one else uses the session, and these settings are made in it:
+# Returns the id of the server process that answers. If it is the one that was reported when the connection was made,
+# and the connection is ours, then no other client uses the session, and these settings are made in it:
 # - plan_cache_mode: generic plans. Otherwise PostgreSQL plans the put statement each time, because it estimates ten
 #   rows for each array and so considers the generic plan expensive. That took 440 of 700 µs.
 # - random_page_cost: index scans. In a generic plan PostgreSQL estimates that a range of ids is a 200th of a thread. By
@@ -145,7 +145,7 @@ class PostgresDriver:
         self._ready = False
         self._closed = False
         self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
-        self._given_up: set[Process] = set()  # Processes to end: they may not have read yet what they were sent.
+        self._given_up: set[Process] = set()  # To be ended: they may not have read yet what they were sent.
         self._workers: ThreadPoolExecutor | None = None
         self._reset_batching()
         tell_of_forks(self)
@@ -481,7 +481,7 @@ class PostgresDriver:
             raise closed()
 
     def _rechecks(self, op: Operation[Any]) -> bool:
-        """Whether to check the tables again after an operation did not find the ones that it needs."""
+        """Whether to check the tables again after an operation has failed to find the ones that it needs."""
         return op is not self._check and op.access != "migrate" and self._connections.replaceable
 
     def _pause(self, failed: int, started: float) -> float | None:
@@ -496,7 +496,8 @@ class PostgresDriver:
     def _note_session(self, connection: AnyConnection, answer: Row | None) -> None:
         """Remember what `_INSPECT` has found out about the session of a connection.
 
-        A session is direct if the server process that answers is the one that the connection was told at its start.
+        A session is direct if the server process that answers is the one that was reported when the connection was
+        made.
 
         Raises:
             ConfigError: The session would not return texts or lists as they were stored.
@@ -609,7 +610,7 @@ def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: boo
 
 
 def _timeout_for(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
-    """Wait without a timeout for a migration, which may take long."""
+    """Turn the answer timeout off for a migration, which may take long."""
     return no_timeout(connection) if op.access == "migrate" else nullcontext()
 
 

@@ -16,7 +16,7 @@ Address = str | Callable[[], str] | Callable[[], Awaitable[str]]
 
 
 def checked(conninfo: object) -> str:
-    """Return a connection string if it is one.
+    """Check and return a connection string.
 
     The error contains neither the string nor libpq's message, because both can contain the password.
     """

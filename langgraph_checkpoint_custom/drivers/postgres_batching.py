@@ -1,6 +1,6 @@
 """How concurrent calls are sent together, sync and async; `engine/batching.py` decides which calls form a batch.
 
-A call that finds no other one in flight makes its round trip itself. If the server refuses a batch, each of its calls
+A call that does not have to wait makes its round trip itself. If the server refuses a batch, each of its calls
 makes a round trip of its own, so that each fails or succeeds separately. A batch without an answer counts as refused:
 one of its calls may have waited for a lock that the others do not need. If the connection was lost, or there was none,
 each call gets that error and retries by its own count.
@@ -63,8 +63,8 @@ class LoopBatching:
         """Make a round trip, perhaps in a batch."""
         kind = name, batchable.kind
         loop = asyncio.get_running_loop()
-        # If the last batch was crowded, the call only reserves a place for the next batch. It waits itself, with its
-        # key.
+        # After a batch of several calls, this only reserves the place of the next batch, without a key. The call itself
+        # waits for that batch, which includes all calls of this pass of the loop.
         if alone := self._queue.enter(kind, batchable._replace(key=None) if self._crowded else batchable):
             if not self._crowded:
                 try:

@@ -13,9 +13,9 @@ is then reported immediately, in the server's words. After the first connection,
 them connects, and if that fails, all of them fail: on a network that drops packets, each would take `connect_timeout`,
 one after the other.
 
-If the server answers the one that is tried after a timeout, there are two cases. Either the pool is in a pause between
-two attempts and connects soon. Or it makes no more connections: an interrupt while psycopg_pool hands a connection out
-or takes it back loses that connection, but the pool counts it forever.
+If that attempt after a timeout succeeds, there are two cases. Either the pool is in a pause between two attempts and
+connects soon. Or it makes no more connections: an interrupt while psycopg_pool hands a connection out or takes it back
+loses that connection, but the pool counts it forever.
 
 When a connection breaks, the pool drops those that are as old, as soon as they are idle: a restarted server has broken
 all of them, and on a network that drops packets, checking each one would take `answer_timeout`.
@@ -114,7 +114,7 @@ class OwnPools:
             if len(self._lent) >= pool.max_size:  # All are busy, and one more would be too many.
                 raise
             self._connect().close()
-            with _spent_if_lost(pool, self._lent):
+            with _detect_spent_pool(pool, self._lent):
                 connection = pool.getconn(RECONNECT_TIMEOUT)
         self._lent.add(connection)
         try:
@@ -155,7 +155,7 @@ class OwnPools:
             if len(entry.lent) >= entry.pool.max_size:
                 raise
             await (await self._aconnect()).close()
-            with _spent_if_lost(entry.pool, entry.lent):
+            with _detect_spent_pool(entry.pool, entry.lent):
                 connection = await entry.pool.getconn(RECONNECT_TIMEOUT)
         entry.lent.add(connection)
         try:
@@ -268,7 +268,7 @@ class PoolSpent(PoolTimeout):
 
 
 @contextmanager
-def _spent_if_lost(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: Collection[Any]) -> Iterator[None]:
+def _detect_spent_pool(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: Collection[Any]) -> Iterator[None]:
     """Raise `PoolSpent` instead of `PoolTimeout` for a pool that has lost its connections.
 
     That is so if it gives none although the server answers and not all are busy.

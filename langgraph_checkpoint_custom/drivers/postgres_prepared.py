@@ -2,7 +2,7 @@
 
 A prepared statement exists in one server process. A pooler such as PgBouncer lends that process to others. So
 statements are prepared only in sessions that are known to be direct: the server process that answers has the id that
-the connection was told at its start. This is checked once for each connection.
+was reported when the connection was made. This is checked once for each connection.
 
 In a caller's session psycopg prepares the statements, because it notices when the caller makes the server forget them
 (with `DISCARD ALL`, for example). In our own sessions, the statements that a run repeats go directly to libpq. A cursor

@@ -1,7 +1,7 @@
 """Connections that do not wait forever, for a server that no longer answers or for the confirmation of a cancellation.
 
 psycopg waits in steps of a tenth of a second, and resumes the generator that it runs even if nothing came. A generator
-around that one counts the time. It costs no round trip, no timer, and about one microsecond for a call of 100 and more.
+around that one counts the time. It costs no round trip, no timer, and about one microsecond per call, of 100 and more.
 """
 
 from __future__ import annotations

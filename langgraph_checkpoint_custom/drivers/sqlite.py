@@ -180,7 +180,7 @@ class SqliteDriver:
         self._workers = {}
         self._queue = WriteQueue()
         self._held.readers.clear()
-        if self._of_caller:  # It is open in the child, too, which can use neither it nor its file.
+        if self._of_caller:  # That connection is open in the child, too, which can use neither it nor its file.
             self._held.writer = None
             self._of_parent = True
 
@@ -501,7 +501,7 @@ class SqliteDriver:
         except sqlite3.Error as error:
             raise self._wrapped(error, operation, None) from error
         finally:
-            self._held.readers.discard(opening)  # An error that references this frame may be referenced for long.
+            self._held.readers.discard(opening)  # An error may keep this frame alive for long.
         return connection
 
     def _take_back(self, connection: sqlite3.Connection) -> None:
@@ -673,7 +673,7 @@ class _Held:
 
     def close_readers(self) -> None:
         """Close the readers that still read, which then fail: a connection that is open in two processes loses data."""
-        if getattr(sqlite3, "threadsafety", None) != 3:  # Only the OS thread that uses a connection may close it.
+        if getattr(sqlite3, "threadsafety", None) != 3:  # Then only the OS thread that uses it may close it.
             return
         for reader in list(self.readers):
             if isinstance(reader, sqlite3.Connection):
@@ -687,14 +687,14 @@ class _Held:
     def close(self) -> None:
         self.closed = True
         self.close_idle()
-        # The last connection to close copies the WAL into the file.
+        # SQLite copies the WAL into the file when the last connection closes.
         if self.writer is not None:
             self.writer.close()
             self.writer = None
 
 
 class _LeavesQueue(Exception):
-    """A write has to do work for which neither other waiting writes nor other processes should wait."""
+    """A write has to do work that neither other waiting writes nor other processes should wait for."""
 
 
 def _is_atomic(op: Operation[Any], round_trip: RoundTrip) -> bool:

@@ -1,7 +1,7 @@
-"""A caller's connection to a SQLite database: of one to a file only the path is used, one in memory is used itself.
+"""Connections that a caller gives to `SqliteSaver`.
 
-For a file, the driver opens its own connections. A database in memory exists only on the connection that created it, so
-all calls use that one, one after the other.
+For a file, only its path is taken from the connection: the driver opens connections of its own. A database in memory
+exists only on the connection that created it, so all calls use that one, one after the other.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 # Maximum number of writes in a transaction. A step of a small state takes 324 µs with 8, 245 with 32 and 238 with 64.
 MOST = 64
-# Seconds after which nothing more joins: other processes wait for the file, and calls for their answers. 64 small reads
-# take 7 ms, 64 small writes 4.
+# Seconds after which no further call is started before the previous ones are committed and answered: other processes
+# wait for the file, and callers for their answers. 64 small reads take 7 ms, 64 small writes 4.
 LONGEST = 0.01
 # Seconds after which a waiting OS thread checks its turn without a wake-up. It needs that only if the thread before it
-# was interrupted, or if a signal handler stops that one in this same OS thread.
+# was interrupted, or is this same OS thread, in which a signal handler runs now.
 PATIENCE = 1.0
 
 

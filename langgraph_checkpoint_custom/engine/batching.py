@@ -2,8 +2,8 @@
 
 Must not know: databases, event loops, OS threads, the clock.
 
-A call that finds no other one in flight is sent immediately and alone. So no call waits for a batch to fill up: a batch
-consists of the calls that arrived while others were in flight.
+A call is sent immediately and alone if fewer than `BATCHES` of its kind are in flight, none of them with its key. So no
+call waits for a batch to fill up: a batch consists of the calls that arrived while others were in flight.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ M = TypeVar("M", bound=Waiter)
 class Batch(Generic[M]):
     """Calls in flight together; a call that is sent alone is a batch without waiters.
 
-    The caller that makes the round trip holds the only strong reference. So a batch that an interrupt has dropped at an
-    unexpected moment no longer counts as in flight.
+    Only the caller or task that makes the round trip has a strong reference. So a batch that an interrupt has dropped
+    at an unexpected moment no longer counts as in flight.
     """
 
     def __init__(self, keys: Collection[Hashable], waiters: Sequence[M] = ()) -> None:
