@@ -1,8 +1,8 @@
-"""What happens to connections when the process is forked: none of them is used by two processes.
+"""What happens to connections when the process forks (`os.fork`): no connection is used by two processes.
 
-SQLite's locks are those of a process, and what the library remembers of them goes wrong in a child even for a new
-connection; so its files are closed before the fork, and opened again when they are needed. PostgreSQL's connections
-stay the parent's: the child forgets them, without a word to the server, and makes its own.
+SQLite's locks belong to a process, and what the SQLite library remembers about them is wrong in a child, even for a new
+connection. So files are closed before the fork, and opened again when they are needed. PostgreSQL's connections remain
+the parent's: the child forgets them, sends nothing to the server, and makes its own.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Protocol
 
 
 class Forked(Protocol):
-    """What has something that a fork must not share."""
+    """An object with something that a fork must not share."""
 
     def before_fork(self) -> None:
-        """Close it; a lock that nobody else may have meanwhile is taken with `hold`."""
+        """Close it before the fork; use `hold` for a lock that must stay taken until the fork is over."""
 
     def after_fork(self) -> None:
-        """Begin anew, in the child; this may be called twice."""
+        """Start over in the child; this may be called twice."""
 
 
 _ALL: weakref.WeakSet[Forked] = weakref.WeakSet()
-_ONE_AT_A_TIME = threading.Lock()  # Guards it; held during a fork.
-_HELD: list[Generator[None, None, None]] = []  # Each has a lock until the fork is over.
-_INTERRUPTED: list[int] = []  # The signal whose interrupt is for who forks.
+_ONE_AT_A_TIME = threading.Lock()  # Guards `_ALL`; held during a fork.
+_HELD: list[Generator[None, None, None]] = []  # Each holds a lock until the fork is over.
+_INTERRUPTED: list[int] = []  # SIGINT if it came during `_before`; it is raised after the fork.
 
 
 def tell_of_forks(what: Forked) -> None:
-    """Call its methods at every fork from now on."""
+    """Call the methods of an object at every fork from now on."""
     with _ONE_AT_A_TIME:
         _ALL.add(what)
 
@@ -52,29 +52,29 @@ def hold(lock: threading.Lock) -> None:
 
 
 def _before() -> None:
-    """Tell all of them on an OS thread of its own, where no signal comes: each has to be told to its end.
+    """Call `before_fork` of all objects, on a new OS thread, which signals do not interrupt: each call has to complete.
 
-    Python lets no hook keep a fork from going on: it prints what one raises. Ctrl-C comes after the fork instead.
+    No hook can prevent a fork: Python only prints what the hook raises. Ctrl-C is raised after the fork instead.
     """
     interrupt: BaseException | None = None
     begun, done = threading.Lock(), threading.Event()
     while not done.is_set():
         try:
             if not begun.locked():
-                _thread.start_new_thread(_tell, (begun, done))
+                _thread.start_new_thread(_call_before_fork, (begun, done))
             done.wait()
-        except RuntimeError:  # The interpreter ends and makes no threads any more.
-            _tell(begun, done)
+        except RuntimeError:  # The interpreter is shutting down and starts no threads.
+            _call_before_fork(begun, done)
         except KeyboardInterrupt:
             _INTERRUPTED[:] = [signal.SIGINT]
-        except BaseException as error:  # What the handler of another signal raises.
+        except BaseException as error:  # The handler of another signal has raised it.
             interrupt = error
     if interrupt:
         raise interrupt
 
 
-def _tell(begun: threading.Lock, done: threading.Event) -> None:
-    if not begun.acquire(blocking=False):  # Whoever starts this may be interrupted, and starts it again.
+def _call_before_fork(begun: threading.Lock, done: threading.Event) -> None:
+    if not begun.acquire(blocking=False):  # An interrupted caller starts this again.
         return
     hold(_ONE_AT_A_TIME)
     failed: Exception | None = None
@@ -94,10 +94,10 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # An interrupt comes in Python code only, so what follows a fork is done by functions that are built in: one closes
-    # what has the locks, and one calls another for the signal, whose handler then runs where `os.fork` was called.
+    # Interrupts come only in Python code. So built-in functions do what follows a fork: one closes the generators that
+    # hold the locks, and one calls another to raise the signal, whose handler then runs where `os.fork` was called.
     os.register_at_fork(before=_before, after_in_parent=_HELD.clear, after_in_child=_HELD.clear)
     os.register_at_fork(after_in_parent=partial(_INTERRUPTED.sort, key=_thread.interrupt_main))
     os.register_at_fork(after_in_parent=_INTERRUPTED.clear, after_in_child=_INTERRUPTED.clear)
     os.register_at_fork(after_in_child=_in_child)
-    os.register_at_fork(after_in_child=_in_child)  # Again, since an interrupt may have ended the first one.
+    os.register_at_fork(after_in_child=_in_child)  # Again: an interrupt may have ended the first one.

@@ -1,10 +1,10 @@
-"""`Lease`: a claim on a thread whose heart beats in the background.
+"""`Lease`: a claim on a thread with a heartbeat in the background.
 
-The heart renews the claim three times in its life, so that one lost beat does not end it. A heart that is late loses
-nothing unless somebody else has taken the thread meanwhile.
+The heartbeat renews the claim three times in its lifetime, so that one failed renewal does not end the claim. A late
+renewal does no harm unless another owner has claimed the thread in the meantime.
 
-Whoever is interrupted or cancelled while the claim is taken or released cannot know whether that was done, so the claim
-is released then before the interruption goes on.
+An interrupt or cancellation while the claim is taken or released leaves it open whether that was done. So the claim is
+then released before the interrupt continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, MAX_NAMESPACE, tex
 from langgraph_checkpoint_custom.operations.leases import claim_lost, release_claim, renew_claim, take_claim
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-BEATS = 3
+RENEWALS = 3
 
 
 class Lease:
@@ -53,16 +53,16 @@ class Lease:
         self.config: RunnableConfig = {"configurable": {"thread_id": self._thread_id, CLAIM_KEY: self._token}}
         self.is_lost = False
         self._stopped = threading.Event()
-        self._heart: threading.Thread | asyncio.Task[None] | None = None
+        self._heartbeat: threading.Thread | asyncio.Task[None] | None = None
 
     # Sync
 
     def __enter__(self) -> Self:
         with self._released_if_interrupted():
             self._driver.run(self._take())
-            # A daemon: a program that ends does not wait for it, and its claim expires.
-            self._heart = threading.Thread(target=self._beat, name="checkpoint-claim", daemon=True)
-            self._heart.start()
+            # A daemon thread: a program that ends does not wait for it, and the claim expires.
+            self._heartbeat = threading.Thread(target=self._renew_until_stopped, name="checkpoint-claim", daemon=True)
+            self._heartbeat.start()
         return self
 
     def __exit__(
@@ -70,8 +70,8 @@ class Lease:
     ) -> None:
         self._stopped.set()
         with self._released_if_interrupted():
-            if isinstance(self._heart, threading.Thread):
-                self._heart.join()
+            if isinstance(self._heartbeat, threading.Thread):
+                self._heartbeat.join()
             held = self._driver.run(self._release())
         if not held and error is None:
             raise claim_lost(self._thread_id)
@@ -87,10 +87,10 @@ class Lease:
                 self._driver.run(self._release())
             raise
 
-    def _beat(self) -> None:
-        while not self._stopped.wait(self._ttl_seconds / BEATS):
+    def _renew_until_stopped(self) -> None:
+        while not self._stopped.wait(self._ttl_seconds / RENEWALS):
             try:
-                # The driver has tried for a while. The claim may hold all the same, and the next write will tell.
+                # The driver has already retried. The claim may still hold; the next write finds out.
                 with suppress(StorageError):
                     self._driver.run(self._renew())
             except ClaimLost:
@@ -99,7 +99,7 @@ class Lease:
             except ClosedError:
                 return
 
-    # Async, the same
+    # Async: the same
 
     async def __aenter__(self) -> Self:
         try:
@@ -108,7 +108,7 @@ class Lease:
             with suppress(CheckpointError):
                 await self._aend()
             raise
-        self._heart = asyncio.create_task(self._abeat())
+        self._heartbeat = asyncio.create_task(self._arenew_until_stopped())
         return self
 
     async def __aexit__(
@@ -118,7 +118,10 @@ class Lease:
             raise claim_lost(self._thread_id)
 
     async def _aend(self) -> bool:
-        """Stop the heart and release the claim, in a task of its own that nobody cancels; tells whether it was held."""
+        """Stop the heartbeat and release the claim; returns whether the claim was held.
+
+        That runs in a task of its own, which is never cancelled.
+        """
         end = asyncio.ensure_future(self._astop())
         cancelled = None
         while not end.done():
@@ -127,21 +130,21 @@ class Lease:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            end.exception()  # Nobody is told, and asyncio is not to say so.
+            end.exception()  # It is not raised, and asyncio must not log that.
             raise cancelled
         return end.result()
 
     async def _astop(self) -> bool:
-        if isinstance(self._heart, asyncio.Task):
-            # Before Python 3.12 `asyncio.wait_for`, by which a pool waits for a connection, may lose a cancellation.
+        if isinstance(self._heartbeat, asyncio.Task):
+            # Before Python 3.12 `asyncio.wait_for`, with which a pool waits for a connection, may lose a cancellation.
             self._stopped.set()
-            self._heart.cancel()
-            await asyncio.wait([self._heart])
+            self._heartbeat.cancel()
+            await asyncio.wait([self._heartbeat])
         return await self._driver.arun(self._release())
 
-    async def _abeat(self) -> None:
+    async def _arenew_until_stopped(self) -> None:
         while not self._stopped.is_set():
-            await asyncio.sleep(self._ttl_seconds / BEATS)
+            await asyncio.sleep(self._ttl_seconds / RENEWALS)
             try:
                 with suppress(StorageError):
                     await self._driver.arun(self._renew())
@@ -151,7 +154,7 @@ class Lease:
             except ClosedError:
                 return
 
-    # What both colours share
+    # Shared by sync and async
 
     def _take(self) -> Operation[None]:
         return take_claim(self._dialect, self._thread_id, self._token, self.owner, self._ttl_seconds)

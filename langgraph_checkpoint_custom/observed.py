@@ -1,4 +1,4 @@
-"""Observing: a driver that tells a hook about each operation, and what to make of that."""
+"""Observing: a driver that reports each operation to a hook, and a hook that logs slow operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
 
 class ObservedDriver:
-    """A driver that tells `hook` when an operation has ended; what the hook raises is logged and changes nothing."""
+    """A driver that calls `hook` when an operation has ended; an exception of the hook is only logged."""
 
     def __init__(self, driver: Driver, database: str, hook: OnOperation) -> None:
         self._driver = driver
@@ -27,7 +27,7 @@ class ObservedDriver:
         self._hook = hook
 
     def run(self, op: Operation[T]) -> T:
-        """Run an operation here."""
+        """Run an operation and report it."""
         counts, started = Counts(), time.perf_counter()
         error: BaseException | None = None
         try:
@@ -36,10 +36,10 @@ class ObservedDriver:
             error = raised
             raise
         finally:
-            self._tell(op, counts, time.perf_counter() - started, error)
+            self._report(op, counts, time.perf_counter() - started, error)
 
     async def arun(self, op: Operation[T]) -> T:
-        """Run an operation here."""
+        """Async version of `run`."""
         counts, started = Counts(), time.perf_counter()
         error: BaseException | None = None
         try:
@@ -48,22 +48,22 @@ class ObservedDriver:
             error = raised
             raise
         finally:
-            self._tell(op, counts, time.perf_counter() - started, error)
+            self._report(op, counts, time.perf_counter() - started, error)
 
     def look(self, op: Operation[T]) -> T:
-        """Read the tables as they are; not an operation of a run, and not told."""
+        """Read the tables as they are; this is not an operation of a run, and is not reported."""
         return self._driver.look(op)
 
     def setup(self) -> None:
-        """Create or migrate the tables; not an operation of a run, and not told."""
+        """Create or migrate the tables; this is not an operation of a run, and is not reported."""
         self._driver.setup()
 
     async def aoffload(self, request: Offload) -> Any:
-        """Work for the next operation; not told."""
+        """Run work for the next operation; it is not reported."""
         return await self._driver.aoffload(request)
 
     async def asetup(self) -> None:
-        """Create or migrate the tables; not an operation of a run, and not told."""
+        """Async version of `setup`."""
         await self._driver.asetup()
 
     def close(self) -> None:
@@ -71,14 +71,14 @@ class ObservedDriver:
         self._driver.close()
 
     async def aclose(self) -> None:
-        """Close the driver."""
+        """Async version of `close`."""
         await self._driver.aclose()
 
     def stats(self) -> Mapping[str, Any]:
-        """The driver's figures."""
+        """Return the driver's statistics."""
         return self._driver.stats()
 
-    def _tell(self, op: Operation[Any], counts: Counts, seconds: float, error: BaseException | None) -> None:
+    def _report(self, op: Operation[Any], counts: Counts, seconds: float, error: BaseException | None) -> None:
         thread_id, checkpoint_ns = place_of(op)
         event = OperationEvent(
             op.name,
@@ -94,7 +94,7 @@ class ObservedDriver:
         )
         try:
             self._hook(event)
-        except Exception:  # The user's code: an operation that has succeeded must not fail for it.
+        except Exception:  # The user's code; it must not make a successful operation fail.
             _LOG.exception("on_operation failed")
 
 

@@ -1,6 +1,6 @@
-"""The options of savers, for type checkers and for whoever has none: each is checked when it is given.
+"""The options of savers, for type checkers; each value is also checked when it is given.
 
-Otherwise a slip would come to light in the middle of a run, or in a worker that dies of it.
+Otherwise a mistake would only appear in the middle of a run, or in a worker, which would end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _SAVERS = {"SqliteSaver": SqliteOptions.__annotations__, "PostgresSaver": Postgr
 
 
 def check_options(saver: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a saver does not have, or that are of the wrong type; which numbers may be is not told here.
+    """Refuse options that a saver does not have or that have the wrong type; the drivers check the range of numbers.
 
     Raises:
         ConfigError: It names the option.
@@ -85,19 +85,19 @@ def check_options(saver: str, options: Mapping[str, Any]) -> None:
             raise ConfigError(f"{saver} has no option {name!r}{hint}")
         what, holds = _CHECKS[name]
         if not holds(value):
-            # What was taken for a serializer may be a key.
-            shown = f"a {type(value).__name__}" if "serde" in name else repr(value)
-            raise ConfigError(f"{name} is {what}, not {shown}")
+            # A key may have been passed as the serializer by mistake.
+            given = f"a {type(value).__name__}" if "serde" in name else repr(value)
+            raise ConfigError(f"{name} is {what}, not {given}")
 
 
 def check_strategy(strategy: object) -> None:
-    """Refuse what is no strategy of `prune`."""
+    """Refuse anything that is not a strategy of `prune`."""
     if strategy not in get_args(Strategy):
         raise ConfigError(f"unknown prune strategy {strategy!r}; use 'keep_latest' or 'delete'")
 
 
 def _is_serde(value: Any) -> bool:
-    """Whether it has LangGraph's methods, or those of its untyped serializers, which LangGraph wraps."""
+    """Whether it has LangGraph's methods, or those of untyped serializers, which LangGraph wraps."""
     pairs = ("dumps_typed", "loads_typed"), ("dumps", "loads")
     return any(all(callable(getattr(value, name, None)) for name in pair) for pair in pairs)
 
@@ -107,7 +107,7 @@ def _is_class(value: Any) -> bool:
 
 
 def _is_on_load(value: Any) -> bool:
-    """Whether it has functions that answer at once, or classes, by names with a module."""
+    """Whether it has sync functions or classes, by names with a module."""
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and "." in name and callable(load) and not iscoroutinefunction(load)
         for name, load in value.items()
@@ -120,7 +120,7 @@ def _one_of(words: Sequence[str]) -> tuple[str, Callable[[Any], bool]]:
 
 
 def _list_of(what: str, holds: Callable[[Any], bool]) -> tuple[str, Callable[[Any], bool]]:
-    """A text is none: it would be taken letter by letter."""
+    """A text is not a list: it would be read letter by letter."""
     return (
         f"a list of {what}",
         lambda value: (

@@ -1,8 +1,8 @@
-"""What is known of the values of checkpoints that were read or stored last.
+"""What is known about the values of the checkpoints that were read or stored last.
 
-The next version of a large value shares its parts, and a small one that did not change is stored by the same bytes.
-What is not known here is stored from the objects: whole, and as they are then. What is known but gone is noticed by
-`put`.
+The next version of a large value shares its chunks, and a small value that did not change is stored with the same
+bytes. A value that is not known here is stored from its object, in one piece and as the object is at that moment. If a
+value is known here but deleted in the database, `put` notices.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from langgraph_checkpoint_custom.encoding.known import KnownValues
 from langgraph_checkpoint_custom.forks import tell_of_forks
 from langgraph_checkpoint_custom.model.keys import Key
 
-# Parts with their names alone take about 300 bytes each, which is what samples are counted in.
+# Maximum number of chunks whose names, but not objects, are held: about 300 bytes each. Samples count in that unit.
 PARTS = 100_000
-# Bytes of the values whose objects are held, to see whether they have changed; the graph that goes on has them anyway.
+# Maximum bytes of the values whose objects are held, to detect changes; the running graph holds them anyway.
 OBJECTS = 64_000_000
-# Bytes that an entry takes besides.
+# Bytes that an entry takes in addition.
 ENTRY = 600
 
 
@@ -33,31 +33,31 @@ class _Entry(NamedTuple):
 
 
 class Recent:
-    """Values by checkpoint and channel; shared by all copies of a saver."""
+    """Values by checkpoint and channel; all copies of a saver share it."""
 
     def __init__(self) -> None:
         self.after_fork()
         tell_of_forks(self)
 
     def before_fork(self) -> None:
-        """Nothing has to be closed."""
+        """Do nothing: there is nothing to close."""
 
     def after_fork(self) -> None:
-        """Know nothing: an OS thread that is not in the child may have been inside."""
-        self._lock = threading.RLock()  # A signal handler may call the saver while its OS thread is inside.
+        """Forget everything: an OS thread that does not exist in the child may have been in the middle of a change."""
+        self._lock = threading.RLock()  # A signal handler may call the saver while its OS thread holds it.
         self._whole = _Newest(OBJECTS)
         self._names = _Newest(PARTS)
 
     def of(self, key: Key, cipher: CipherProtocol | None) -> KnownValues | None:
-        """What is known of the values of a checkpoint if the same cipher has stored them, or None."""
+        """Return what is known about the values of a checkpoint that the same cipher has stored, or None."""
         with self._lock:
             found = self._whole.get(key) or self._names.get(key)
         return found.values if found and found.cipher is cipher else None
 
     def note(self, key: Key, cipher: CipherProtocol | None, values: KnownValues, parent: Key | None = None) -> None:
-        """Keep in mind the values of a checkpoint; of its parent's only what needs no objects.
+        """Remember the values of a checkpoint, and of its parent only what needs no objects.
 
-        Another run may go on from the parent, whose small values are nowhere else by version.
+        Another run may continue from the parent, whose small values are not stored by version anywhere else.
         """
         entry = _Entry(cipher, values, ENTRY + values.size)
         with self._lock:
@@ -65,8 +65,8 @@ class Recent:
                 self._whole.take(parent)
                 self._forget_objects(parent, left)
             self._names.take(key)
-            if gone := self._whole.add(key, entry):
-                for old in gone:
+            if dropped := self._whole.add(key, entry):
+                for old in dropped:
                     self._forget_objects(*old)
 
     def _forget_objects(self, key: Key, entry: _Entry) -> None:
@@ -75,7 +75,7 @@ class Recent:
 
 
 class _Newest:
-    """Entries up to a sum of their weights; the oldest ones go first."""
+    """Entries up to a sum of weights; the oldest ones are dropped first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -84,7 +84,7 @@ class _Newest:
         self.get = self._entries.get
 
     def add(self, key: Key, entry: _Entry) -> Sequence[tuple[Key, _Entry]]:
-        """Add an entry, in place of one with the same key; returns those that had to go, perhaps the new one."""
+        """Add or replace an entry; returns the entries that were dropped, perhaps the new one."""
         if key in self._entries:
             self.take(key)
         if not self._entries:
@@ -93,14 +93,14 @@ class _Newest:
         self._sum += entry.weight
         if self._sum <= self._limit:
             return ()
-        gone = []
+        dropped = []
         while self._entries and self._sum > self._limit:
-            gone.append(self._entries.popitem(last=False))
-            self._sum -= gone[-1][1].weight
-        return gone
+            dropped.append(self._entries.popitem(last=False))
+            self._sum -= dropped[-1][1].weight
+        return dropped
 
     def take(self, key: Key) -> _Entry | None:
-        """Take an entry out, if it is there."""
+        """Remove and return an entry, or return None."""
         found = self._entries.pop(key, None)
         if found:
             self._sum -= found.weight

@@ -1,6 +1,6 @@
 """Retention: what `sweep` deletes, and a policy that a saver applies at regular intervals.
 
-A sweep goes from thread to thread, newest first, with a transaction for each. So it blocks nobody for longer than a
+A sweep goes from thread to thread, newest first, with a transaction for each. So it blocks no run for longer than a
 prune of one thread does. You can stop it and start it again at any time.
 """
 
@@ -31,9 +31,9 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
 PAGE = 200
-# Seconds for which a process stays the one that sweeps if it stops renewing its claim.
-TURN = 60.0
-# The thread whose claim says who sweeps; no thread of a caller or tenant can have this id.
+# Seconds; the claim of the sweeping process lasts at least this long. After that, another process may sweep.
+SWEEPER_TTL = 60.0
+# The sweeping process has a claim on this thread; no thread of a caller or tenant can have this id.
 _SWEEPER = f"{TENANT_MARK}{TENANT_MARK}sweep"
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
@@ -156,9 +156,8 @@ def _sweep_thread(
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
         left = staying(locations, 1 if idle else keep.keep_last)
-        calls = any(
-            ":" in location.checkpoint_ns for location in locations
-        )  # Subgraph calls may be deleted with their caller.
+        # `staying` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
+        calls = any(":" in location.checkpoint_ns for location in locations)
         if not dry_run and (len(left) < len(locations) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
@@ -176,7 +175,7 @@ def _sweep_thread(
         size = yield from _size(d, thread_id)
     if not dry_run:
         yield delete_idle(d, thread_id, newest.checkpoint_id)
-        if (yield kept_places(d, thread_id)):  # A run has gone on, or somebody has set a label.
+        if (yield kept_places(d, thread_id)):  # A run has continued, or a label was set.
             return
     swept.deleted_threads += 1
     swept.deleted_checkpoints += len(locations)
@@ -234,7 +233,7 @@ class Sweeper:
             try:
                 self._sweep(saver.backend)
             except ThreadBusy:
-                continue  # Another process does it.
+                continue  # Another process sweeps.
             except CheckpointError as error:
                 if not self._stopped.is_set():
                     _LOG.warning("a sweep has failed, and will be made again: %s", error)
@@ -244,7 +243,7 @@ class Sweeper:
     def _sweep(self, backend: Backend) -> None:
         d, driver, codec = backend
         token = secrets.token_hex(16)
-        ttl_seconds = max(TURN, self._keep.every / 2)
+        ttl_seconds = max(SWEEPER_TTL, self._keep.every / 2)
         driver.run(take_claim(d, _SWEEPER, token, "sweep", ttl_seconds))
 
         def run(op: Operation[Any]) -> Any:
@@ -259,6 +258,6 @@ class Sweeper:
             done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True), run)
             _LOG.info("a sweep has ended: %s", done)
         except _Stopped:
-            pass  # The saver is being closed; what is left goes with the next sweep.
+            pass  # The saver is being closed; the next sweep deletes what is left.
         finally:
             driver.run(release_claim(d, _SWEEPER, token))

@@ -1,4 +1,4 @@
-"""The settings in the environment, for the Agent Server's factory and for the command line."""
+"""The settings from environment variables, for the Agent Server's factory and for the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRICT = "CHECKPOINT_STRICT"
 ALLOW = "CHECKPOINT_ALLOW"
 KEYS = "CHECKPOINT_ENCRYPTION_KEYS"
 SCHEMA = "CHECKPOINT_SCHEMA"
-SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The server encrypts its own store with it.
+SERVERS_KEY = "LANGGRAPH_AES_KEY"  # The Agent Server encrypts its own store with it.
 UNENCRYPTED = "unencrypted"
 _Readers = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 
@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     strict: bool
     allow: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
-    """The variables with the keys; the first one encrypts. `unencrypted` stands for none."""
+    """The variables that contain the keys; the first one encrypts. `unencrypted` stands for no key."""
 
     def all_options(self) -> dict[str, Any]:
         """The options of `open_saver`, including the serializers with the keys."""
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
         }
 
 
-# An empty variable counts as one that is not set, except for KEYS: an empty variable must not turn encryption off.
+# An empty variable counts as not set, except for KEYS: an empty variable must not turn encryption off.
 
 
 def settings_of(environment: Mapping[str, str], url: str | None = None) -> Settings:
@@ -102,7 +102,7 @@ def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerPr
     if name == UNENCRYPTED:
         return plain
     key = os.environ.get(name, "").encode()
-    if not key:  # The message omits the name: somebody may have put a key there.
+    if not key:  # The message omits the name: it may be a key.
         raise ConfigError(
             f"{KEYS} has names of variables with keys in them, and name {number} there is of none that is set"
         )

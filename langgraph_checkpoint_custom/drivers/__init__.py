@@ -1,1 +1,1 @@
-"""How statements reach each database: connections, transactions, retry; sync next to async."""
+"""Connections, transactions, retries and batching for each database, sync next to async."""

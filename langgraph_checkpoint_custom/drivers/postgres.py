@@ -1,9 +1,11 @@
-"""PostgreSQL over psycopg 3: one round trip a trip, bounded retry.
+"""PostgreSQL over psycopg 3: sends round trips, retries a bounded number of times, wraps errors.
 
-A trip of one statement is sent as it is; several go as `BEGIN` … `COMMIT` in one pipeline, which is one round trip and
-one transaction (the implicit transaction of a bare pipeline is not atomic on every engine that speaks this protocol).
-On a caller's connection that is in a transaction, trips are savepoints in it. Without autocommit the first trip begins
-that transaction, as whatever is sent does in psycopg, and the caller ends it.
+A round trip with one statement is sent in autocommit. One with several statements is sent as `BEGIN` … `COMMIT` in one
+pipeline, which is one round trip and one transaction. (The implicit transaction of a bare pipeline is not atomic on
+every database that speaks this protocol.)
+
+On a caller's connection that is in a transaction, a round trip is a savepoint in it. Without autocommit, the first
+round trip begins that transaction, as any statement does in psycopg, and the caller ends it.
 """
 
 from __future__ import annotations
@@ -59,16 +61,19 @@ from langgraph_checkpoint_custom.forks import tell_of_forks
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
 
-# The process that answers, and if that is the expected one, so that the session is ours alone: generic plans, by
-# index, no compiler, NULL in the text of an array is none, and each statement sees what was committed before it. At a
-# higher isolation level, whoever has waited for a lock sees what was there before that. Without generic plans
-# PostgreSQL plans the put statement anew each time, since it guesses ten rows in each array and so finds the generic
-# plan dear; that was 440 of 700 µs. In a
-# generic plan it takes a range of ids for a 200th of a thread, so that to read and sort all of it can seem cheaper
-# than to follow the index, which is four times as dear a page by default, and each page of a list would read the
-# whole thread. And it compiles what seems dear since rows are guessed: where it comes with LLVM, as Debian's does, a
-# history of 200 steps took 70 ms instead of 3, and 1.5 s in partitions.
-_WHO = """
+# Returns the id of the server process that answers. If it is the one that was reported when the connection was made,
+# and the connection is ours, then no other client uses the session, and these settings are made in it:
+# - plan_cache_mode: generic plans. Otherwise PostgreSQL plans the put statement each time, because it estimates ten
+#   rows for each array and so considers the generic plan expensive. That took 440 of 700 µs.
+# - random_page_cost: index scans. In a generic plan PostgreSQL estimates that a range of ids is a 200th of a thread. By
+#   default a random page costs four times as much as a sequential one, so reading and sorting the complete thread can
+#   seem cheaper than following the index, and each page of a list would read the complete thread.
+# - jit: off. PostgreSQL compiles statements that seem expensive because of estimated rows. Where it has LLVM, as in
+#   Debian, a history of 200 steps took 70 ms instead of 3, and 1.5 s with partitions.
+# - array_nulls: on, so that NULL in the text of an array means NULL.
+# - default_transaction_isolation: read committed, so that each statement sees what was committed before it. At a higher
+#   level, a statement that has waited for a lock sees the state before the wait.
+_INSPECT = """
 SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     set_config('plan_cache_mode', 'force_generic_plan', false)
     || set_config('random_page_cost', '1', false)
@@ -80,34 +85,36 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
 FROM pg_backend_pid() AS pid
 """
 
-# The process of a session that was given up, and no other one that has its pid by now, or has it on another server:
-# that has not begun in the same microsecond. A function and not its view, which some servers keep from their users.
-_END = """
+# Ends the server process of a session that was given up. A different process may have the same pid by now, or on
+# another server; it did not start in the same microsecond. This calls the function instead of its view
+# pg_stat_activity, because some servers do not let their users read the view.
+_TERMINATE = """
 SELECT pg_terminate_backend(%(pid)s) FROM pg_stat_get_activity(%(pid)s)
 WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = %(began)s
 """
 
-# Encodings of a database. In SQL_ASCII, which is none, a text is the bytes that came; a pooler may not tell.
+# Encodings of a database that store every text. SQL_ASCII, which is not really an encoding, stores the bytes that it
+# gets. None: a pooler may not report the encoding.
 _HOLDS_ALL_TEXT = ("UTF8", "SQL_ASCII", None)
 
-# In a session that is not ours alone, no more than a transaction may be changed.
+# In a session that others use as well, only settings of the transaction may be changed.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_COMPILER = "SET LOCAL jit = off"
 
-# What nothing would be compiled for; it needs no transaction for that.
-_SMALL = (HOT | MANY) - {"select_delta_values", "delete_all_but_newest"}
+# Statements for which PostgreSQL would compile nothing, so they need no transaction to turn the compiler off.
+_NEVER_COMPILED = (HOT | MANY) - {"select_delta_values", "delete_all_but_newest"}
 
-# What has all its trips in one transaction.
-_TOGETHER = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
+# The accesses whose round trips are all in one transaction.
+_ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")
-_CONTENTION = ("40001", "40P01", "55P03", "22012")  # The last one is copy_thread's.
-# A table, column or schema that a statement names is not there.
+_CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the last one (division by zero).
+# A table, column or schema that a statement names does not exist.
 _OTHER_TABLES = ("42P01", "42703", "3F000")
-# Of what is not JSON, and of JSON that is no list.
+# A text is not JSON, or it is JSON but not a list.
 _NO_JSON_LIST = ("22P02", "22023")
 _WAY_OUT = {
     "25006": "the server is read-only; give the address of the primary",
@@ -118,13 +125,13 @@ _WAY_OUT = {
 
 
 class PostgresDriver:
-    """Connections to one database, shared by every copy of a saver.
+    """Runs operations on one PostgreSQL database; all copies of a saver share it.
 
     Args:
-        connections: Where they come from.
-        check: The operation that looks whether the tables are current; run once, before the first other one.
-        setup: The operation that makes them so.
-        prepare: Whether to prepare statements; None asks each connection whether it is direct.
+        connections: The source of the connections.
+        check: The operation that checks whether the tables are current; it runs once, before the first other operation.
+        setup: The operation that creates or migrates the tables.
+        prepare: Whether to prepare statements; None finds out for each connection whether it is direct.
     """
 
     def __init__(
@@ -138,16 +145,16 @@ class PostgresDriver:
         self._ready = False
         self._closed = False
         self._sessions: weakref.WeakKeyDictionary[AnyConnection, Session] = weakref.WeakKeyDictionary()
-        self._given_up: set[Process] = set()  # Still to be ended: they may not have read yet what they were sent.
+        self._given_up: set[Process] = set()  # To be ended: they may not have read yet what they were sent.
         self._workers: ThreadPoolExecutor | None = None
         self._reset_batching()
         tell_of_forks(self)
 
     def before_fork(self) -> None:
-        """Nothing has to be closed."""
+        """Do nothing: the connections stay open in the parent."""
 
     def after_fork(self) -> None:
-        """Leave the connections to the parent; its workers are not in the child either."""
+        """Leave the connections to the parent; the child does not have its workers either."""
         self._connections.forget()
         self._workers = None
         self._reset_batching()
@@ -155,14 +162,14 @@ class PostgresDriver:
     # Sync
 
     def setup(self, op: Operation[None] | None = None) -> None:
-        """Create or migrate the tables, in the usual way or in another one."""
+        """Create or migrate the tables; `op` replaces the usual operation for that."""
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self.asetup(op))
         self._retrying(op or self._setup)
         self._ready = True
 
     def run(self, op: Operation[T]) -> T:
-        """Run an operation here."""
+        """Run an operation and return its result."""
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self.arun(op))
         if not self._ready:
@@ -171,19 +178,19 @@ class PostgresDriver:
         return self._retrying(op)
 
     def look(self, op: Operation[T]) -> T:
-        """Run a read, whatever the tables are."""
+        """Run a read without a check of the tables."""
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self._aretrying(op))
         return self._retrying(op)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the connections and stop the workers; a caller's connection or pool stays open."""
         self._closed = True
         self._connections.close()
         self._stop_workers()
 
     def stats(self) -> Mapping[str, Any]:
-        """The pools' figures."""
+        """Return the statistics of the pools."""
         return self._connections.stats()
 
     def _retrying(self, op: Operation[T]) -> T:
@@ -196,25 +203,25 @@ class PostgresDriver:
                 unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
-                    _tell(op, error, unanswered)
+                    _note_unanswered(op, error, unanswered)
                     raise
                 if isinstance(error, ConnectionLost):
                     self._connections.distrust()
             except SchemaMissing:
-                if self._looks_again(op):
+                if self._rechecks(op):
                     self._retrying(self._check)
                 raise
             except CheckpointError as error:
-                _tell(op, error, unanswered)
+                _note_unanswered(op, error, unanswered)
                 raise
             time.sleep(pause)
 
     def _attempt(self, op: Operation[T]) -> T:
-        if op.access not in _TOGETHER:
+        if op.access not in _ONE_TRANSACTION:
             return drive(op, lambda request: self._perform(op.name, request))
-        with self._borrow(op.name, ()) as connection, _patience(op, connection):
+        with self._borrow(op.name, ()) as connection, _timeout_for(op, connection):
             settings = self._settings(op, connection)
-            with _whole(connection):
+            with _atomic(connection):
                 for setting in settings:
                     _cursor(connection).execute(setting, prepare=False)
                 return drive(op, lambda request: self._inside(connection, request))
@@ -222,7 +229,7 @@ class PostgresDriver:
     def _perform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
-        if self._shares(request.batchable):
+        if self._is_batchable(request.batchable):
             return self._worker_sharing.send(name, request, request.batchable)
         return self._send(name, request.statements, request)
 
@@ -237,20 +244,20 @@ class PostgresDriver:
             with self._connections.borrow() as connection:
                 try:
                     if connection not in self._sessions:
-                        asked = _cursor(connection).execute(_WHO, self._expected(connection), prepare=False)
-                        self._meet(connection, asked.fetchone())
+                        asked = _cursor(connection).execute(_INSPECT, self._expected(connection), prepare=False)
+                        self._note_session(connection, asked.fetchone())
                     for process in list(self._given_up):
                         with suppress(InsufficientPrivilege):
-                            _cursor(connection).execute(_END, process._asdict(), prepare=False)
+                            _cursor(connection).execute(_TERMINATE, process._asdict(), prepare=False)
                         self._given_up.discard(process)
                     yield connection
                 except BaseException as error:
-                    # Before the pool sees it: it rolls back, and a broken connection would look like a whole one.
+                    # Here, before the pool rolls back: after that, a broken connection would look like an intact one.
                     self._note_given_up(connection)
                     if not isinstance(error, psycopg.Error):
                         raise
-                    if (hidden := _hidden(error)) is not None:
-                        raise hidden from None
+                    if (interruption := _interruption(error)) is not None:
+                        raise interruption from None
                     raise self._wrapped(error, connection, name, statements) from error
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise self._wrapped(error, None, name, statements) from error
@@ -259,7 +266,7 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
-            with _whole(connection):
+            with _atomic(connection):
                 return self._inside(connection, request)
         session = self._sessions[connection]
         statements = request.sent()
@@ -283,9 +290,9 @@ class PostgresDriver:
                         cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
                     _cursor(connection).execute("COMMIT", prepare=False)
             except BaseException:
-                # The server skips what follows a failed statement, COMMIT included; a caller's connection has no pool
-                # that ends the transaction. Who is interrupted on the way into the pipeline or out of it stays in it,
-                # and the connection would wait for ever for an answer that nobody has asked for.
+                # The server skips everything after a failed statement, COMMIT included, and a caller's connection has
+                # no pool that ends the transaction. An interrupt on entering or leaving the pipeline leaves the
+                # connection in pipeline mode; it would then wait forever for a reply that was never requested.
                 try:
                     with suppress(psycopg.Error):
                         connection.rollback()
@@ -296,27 +303,27 @@ class PostgresDriver:
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
     def _inside(self, connection: Connection[Any], request: RoundTrip | Offload) -> Any:
-        """Send what is a part of a transaction that begins and ends elsewhere."""
+        """Send statements in a transaction that the caller of this function begins and ends."""
         if isinstance(request, Offload):
             return request.work()
         cursors = []
-        with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():  # Its end sends a sync.
+        with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():  # Leaving it sends a sync.
             for statement in request.sent():
                 cursors.append(_cursor(connection))
                 cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    # Async, the same
+    # Async: the same
 
     async def asetup(self, op: Operation[None] | None = None) -> None:
-        """Create or migrate the tables, in the usual way or in another one."""
+        """Async version of `setup`."""
         if self._connections.by_worker:
             return await asyncio.to_thread(self.setup, op)
         await self._aretrying(op or self._setup)
         self._ready = True
 
     async def arun(self, op: Operation[T]) -> T:
-        """Run an operation here."""
+        """Async version of `run`."""
         if self._connections.by_worker:
             return await asyncio.to_thread(self.run, op)
         if not self._ready:
@@ -325,11 +332,11 @@ class PostgresDriver:
         return await self._aretrying(op)
 
     async def aoffload(self, request: Offload) -> Any:
-        """Do work on a worker."""
-        return await self._aside(request)
+        """Run work on a worker and return its result."""
+        return await self._offload(request)
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Async version of `close`."""
         self._closed = True
         await self._connections.aclose()
         await asyncio.to_thread(self._stop_workers)
@@ -344,34 +351,34 @@ class PostgresDriver:
                 unanswered = unanswered or (isinstance(error, ConnectionLost) and error.unanswered)
                 pause = self._pause(failed, started)
                 if pause is None:
-                    _tell(op, error, unanswered)
+                    _note_unanswered(op, error, unanswered)
                     raise
                 if isinstance(error, ConnectionLost):
                     await self._connections.adistrust()
             except SchemaMissing:
-                if self._looks_again(op):
+                if self._rechecks(op):
                     await self._aretrying(self._check)
                 raise
             except CheckpointError as error:
-                _tell(op, error, unanswered)
+                _note_unanswered(op, error, unanswered)
                 raise
             await asyncio.sleep(pause)
 
     async def _aattempt(self, op: Operation[T]) -> T:
-        if op.access not in _TOGETHER:
+        if op.access not in _ONE_TRANSACTION:
             return await adrive(op, lambda request: self._aperform(op.name, request))
         async with self._aborrow(op.name, ()) as connection:
-            with _patience(op, connection):
+            with _timeout_for(op, connection):
                 settings = self._settings(op, connection)
-                async with _awhole(connection):
+                async with _aatomic(connection):
                     for setting in settings:
                         await _acursor(connection).execute(setting, prepare=False)
                     return await adrive(op, lambda request: self._ainside(connection, request))
 
     async def _aperform(self, name: str, request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
-            return request.work() if request.size < OFFLOAD_BYTES else await self._aside(request)
-        if self._shares(request.batchable):
+            return request.work() if request.size < OFFLOAD_BYTES else await self._offload(request)
+        if self._is_batchable(request.batchable):
             return await self._loop_sharing().send(name, request, request.batchable)
         return await self._asend(name, request.statements, request)
 
@@ -386,11 +393,11 @@ class PostgresDriver:
             async with self._connections.aborrow() as connection:
                 try:
                     if connection not in self._sessions:
-                        asked = await _acursor(connection).execute(_WHO, self._expected(connection), prepare=False)
-                        self._meet(connection, await asked.fetchone())
+                        asked = await _acursor(connection).execute(_INSPECT, self._expected(connection), prepare=False)
+                        self._note_session(connection, await asked.fetchone())
                     for process in list(self._given_up):
                         with suppress(InsufficientPrivilege):
-                            await _acursor(connection).execute(_END, process._asdict(), prepare=False)
+                            await _acursor(connection).execute(_TERMINATE, process._asdict(), prepare=False)
                         self._given_up.discard(process)
                     yield connection
                 except BaseException as error:
@@ -405,7 +412,7 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         if _in_transaction(connection):
-            async with _awhole(connection):
+            async with _aatomic(connection):
                 return await self._ainside(connection, request)
         session = self._sessions[connection]
         statements = request.sent()
@@ -429,7 +436,7 @@ class PostgresDriver:
                         await cursor.execute(statement.sql, statement.values(), prepare=session.how(statement))
                     await _acursor(connection).execute("COMMIT", prepare=False)
             except BaseException:
-                # As in `_reply`; a task may be cancelled there whenever the loop was busy.
+                # As in `_reply`; a task may be cancelled there whenever the event loop was busy.
                 try:
                     with suppress(psycopg.Error):
                         await connection.rollback()
@@ -449,7 +456,7 @@ class PostgresDriver:
                 await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    # What both colours share
+    # Shared by sync and async
 
     def _reset_batching(self) -> None:
         self._worker_sharing = WorkerBatching(self._send)
@@ -459,26 +466,26 @@ class PostgresDriver:
         loop = asyncio.get_running_loop()
         found = self._loops_sharing.get(loop)
         if found is None:
-            for other in list(self._loops_sharing):  # Other OS threads come and go meanwhile.
+            for other in list(self._loops_sharing):  # Other OS threads change it concurrently.
                 if other.is_closed():
                     self._loops_sharing.pop(other, None)
             found = self._loops_sharing[loop] = LoopBatching(self._asend)
         return found
 
-    def _shares(self, batchable: Batchable | None) -> TypeGuard[Batchable]:
-        """Whether a trip may be one with others: not on a caller's one connection."""
+    def _is_batchable(self, batchable: Batchable | None) -> TypeGuard[Batchable]:
+        """Whether a round trip can be batched with others; never on a caller's single connection."""
         return batchable is not None and batchable.size <= BATCH_BYTES and self._connections.replaceable
 
     def _check_open(self) -> None:
         if self._closed:
             raise closed()
 
-    def _looks_again(self, op: Operation[Any]) -> bool:
-        """Whether to see what became of the tables, where an operation has found others than it needs."""
+    def _rechecks(self, op: Operation[Any]) -> bool:
+        """Whether to check the tables again after an operation has failed to find the ones that it needs."""
         return op is not self._check and op.access != "migrate" and self._connections.replaceable
 
     def _pause(self, failed: int, started: float) -> float | None:
-        """Seconds until the next attempt, or None if there is none."""
+        """Return the seconds until the next attempt, or None to give up."""
         if not self._connections.replaceable:
             return None
         return self._retry.pause(failed, time.monotonic() - started)
@@ -486,11 +493,14 @@ class PostgresDriver:
     def _expected(self, connection: AnyConnection) -> dict[str, Any]:
         return {"expected": connection.info.backend_pid, "own": self._connections.own}
 
-    def _meet(self, connection: AnyConnection, answer: Row | None) -> None:
-        """Remember whether the server process that answers is the one that the connection was told of.
+    def _note_session(self, connection: AnyConnection, answer: Row | None) -> None:
+        """Remember what `_INSPECT` has found out about the session of a connection.
+
+        A session is direct if the server process that answers is the one that was reported when the connection was
+        made.
 
         Raises:
-            ConfigError: Texts or lists would not come back as they were.
+            ConfigError: The session would not return texts or lists as they were stored.
         """
         assert answer is not None
         pid, _, array_nulls, began = answer
@@ -512,19 +522,19 @@ class PostgresDriver:
         self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process)
 
     def _note_given_up(self, connection: AnyConnection) -> None:
-        """Have a session ended before anything else is done, if its connection was closed while it was at work."""
+        """Mark the server process of a session to be ended if its connection was closed during a call."""
         session = self._sessions.get(connection)
         if session is not None and session.process is not None and connection.closed:
             self._given_up.add(session.process)
 
     def _settings(self, op: Operation[Any], connection: AnyConnection) -> Sequence[str]:
-        """What to set in the transaction of an operation; nothing if that is the caller's."""
+        """Return the statements that set up the transaction of an operation; none in a caller's transaction."""
         if _in_transaction(connection) or op.access == "migrate":
             return ()
         level = _SNAPSHOT if op.access == "snapshot" else _COMMITTED
         return [level] if self._sessions[connection].own else [level, _NO_COMPILER]
 
-    async def _aside(self, request: Offload) -> Any:
+    async def _offload(self, request: Offload) -> Any:
         self._check_open()
         if self._workers is None:
             # Two: the work holds the GIL for most of its time.
@@ -538,7 +548,7 @@ class PostgresDriver:
     def _wrapped(
         self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
     ) -> CheckpointError:
-        """Our error for psycopg's; its message has the server's words but neither SQL nor a password."""
+        """Convert an error of psycopg's; the message has the server's words, but no SQL and no password."""
         statement = statements[0].name if len(statements) == 1 else None
         if isinstance(error, PoolClosed):
             if "not open" in str(error):
@@ -557,7 +567,7 @@ class PostgresDriver:
         state = error.sqlstate
         words = error.diag.message_primary or str(error).strip() or type(error).__name__
         details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
-        if wants_password:  # The one thing that libpq tells of a refused log-in without words, which are translated.
+        if wants_password:  # libpq has no other sign of a refused login than words, which are translated.
             return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
         broken = connection is not None and connection.closed
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
@@ -568,7 +578,7 @@ class PostgresDriver:
         if state in _CONTENTION:
             return Contention(f"{operation}: other transactions were in the way: {words}", **details)
         if state in _OTHER_TABLES:
-            self._ready = False  # The tables went away, or changed, while we ran: look again.
+            self._ready = False  # The tables were deleted or changed in the meantime: check again.
             return SchemaMissing(f"{operation}: {words}; the tables changed meanwhile, or are gone: run setup()")
         if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
             return no_list_of_names(operation)
@@ -577,21 +587,21 @@ class PostgresDriver:
 
 
 def _forget_password(error: psycopg.Error) -> None:
-    """Take the password out of what psycopg keeps of a connection that failed; it is our error's cause."""
-    kept: Any = error.pgconn
-    if dataclasses.is_dataclass(kept):  # Otherwise it is libpq's own, which cannot be read by chance.
+    """Remove the password from the connection data in psycopg's error, which becomes the cause of our error."""
+    failed: Any = error.pgconn
+    if dataclasses.is_dataclass(failed):  # Otherwise it is libpq's object, which nobody reads by accident.
         for name, nothing in (("password", b""), ("info", [])):
-            if hasattr(kept, name):
-                setattr(kept, name, nothing)
+            if hasattr(failed, name):
+                setattr(failed, name, nothing)
 
 
 def _result(op: Operation[T], result: T, unanswered: bool) -> T:
-    """What an attempt gives, where an earlier one may have been done without an answer."""
-    return True if unanswered and op.tells else result  # type: ignore[return-value]  # A bool, if it tells.
+    """Return the result of an attempt; True if an earlier attempt without a reply may have changed something."""
+    return True if unanswered and op.tells else result  # type: ignore[return-value]  # It is a bool if op.tells.
 
 
-def _tell(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
-    """Say in an error that an earlier attempt may have been done without an answer."""
+def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
+    """Note in an error that an earlier attempt without a reply may have succeeded."""
     if isinstance(error, ConnectionLost):
         error.unanswered = unanswered
     elif unanswered and op.access in ("write", "exclusive"):
@@ -599,22 +609,22 @@ def _tell(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:
         error.args = (words,)
 
 
-def _patience(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
-    """A migration may take its time."""
+def _timeout_for(op: Operation[Any], connection: AnyConnection) -> AbstractContextManager[None]:
+    """Turn the answer timeout off for a migration, which may take long."""
     return no_timeout(connection) if op.access == "migrate" else nullcontext()
 
 
 def _in_transaction(connection: AnyConnection) -> bool:
-    """Whether what is sent becomes part of a transaction, or of a pipeline, that somebody else ends."""
+    """Whether the next statement becomes part of a transaction or pipeline that the caller ends."""
     if connection.pgconn.pipeline_status:
         return True
     return not connection.autocommit or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE
 
 
 @contextmanager
-def _whole(connection: Connection[Any]) -> Iterator[None]:
-    """Do all that is sent, or nothing: in a transaction of its own, or as part of a caller's."""
-    if not _begins_by_itself(connection):
+def _atomic(connection: Connection[Any]) -> Iterator[None]:
+    """Make everything that is sent atomic: in a transaction of its own, or as part of a caller's transaction."""
+    if not _begins_implicitly(connection):
         with connection.transaction():
             yield
         return
@@ -627,8 +637,8 @@ def _whole(connection: Connection[Any]) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _awhole(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
-    if not _begins_by_itself(connection):
+async def _aatomic(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
+    if not _begins_implicitly(connection):
         async with connection.transaction():
             yield
         return
@@ -640,13 +650,13 @@ async def _awhole(connection: AsyncConnection[Any]) -> AsyncIterator[None]:
         raise
 
 
-def _begins_by_itself(connection: AnyConnection) -> bool:
-    """Whether the next statement begins a transaction, which the caller ends: `transaction()` would end it for him."""
+def _begins_implicitly(connection: AnyConnection) -> bool:
+    """Whether the next statement begins a transaction that the caller ends; `transaction()` would end it too early."""
     return not connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
 
 
-def _hidden(error: BaseException) -> BaseException | None:
-    """What has interrupted a wait, such as a time limit that a signal handler raises, behind what psycopg says then."""
+def _interruption(error: BaseException) -> BaseException | None:
+    """Return what interrupted a wait, such as a signal handler's timeout, if psycopg's error hides it."""
     context = error.__context__
     while isinstance(context, psycopg.Error):
         context = context.__context__
@@ -654,7 +664,7 @@ def _hidden(error: BaseException) -> BaseException | None:
 
 
 def _cursor(connection: Connection[Any]) -> Cursor[Row]:
-    """A cursor of ours, whatever a caller's connection makes."""
+    """Create a cursor with our settings, whatever kind a caller's connection creates."""
     cursor = Cursor(connection, row_factory=tuple_row)
     cursor.format = pq.Format.BINARY
     return cursor
@@ -667,12 +677,12 @@ def _acursor(connection: AsyncConnection[Any]) -> AsyncCursor[Row]:
 
 
 def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
-    """Whether a statement gives rows, even none; `description` would make an object for each of their columns."""
+    """Whether a statement returns rows, even zero; `description` would create an object for each column."""
     return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
 
 
 def _opening(statements: Sequence[Statement], session: Session) -> Sequence[str]:
-    """What to send before the statements of a trip; nothing if there is one, which needs no transaction."""
-    if not session.own and not _SMALL.issuperset(statement.name for statement in statements):
+    """Return what to send before the statements of a round trip; nothing for one that needs no transaction."""
+    if not session.own and not _NEVER_COMPILED.issuperset(statement.name for statement in statements):
         return (_BEGIN, _NO_COMPILER)
     return (_BEGIN,) if len(statements) > 1 else ()

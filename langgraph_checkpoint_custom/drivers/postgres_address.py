@@ -1,4 +1,4 @@
-"""Connection strings, or functions that give one: each new connection asks, since passwords may change."""
+"""Connection strings, or functions that return one: each new connection calls them, since passwords may change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Address = str | Callable[[], str] | Callable[[], Awaitable[str]]
 
 
 def checked(conninfo: object) -> str:
-    """A connection string, if it is one; the error shows neither it nor libpq's words, which can hold the password."""
+    """Check and return a connection string.
+
+    The error contains neither the string nor libpq's message, because both can contain the password.
+    """
     if not isinstance(conninfo, str):
         raise ConfigError(f"a connection string is text, not a {type(conninfo).__name__}")
     if not _is_clear(conninfo):
@@ -25,7 +28,7 @@ def checked(conninfo: object) -> str:
 
 
 def resolve(address: Address) -> str:
-    """The connection string to connect with now."""
+    """Return the connection string for the next connection."""
     given = address if isinstance(address, str) else address()
     if inspect.iscoroutine(given):
         given.close()
@@ -34,7 +37,7 @@ def resolve(address: Address) -> str:
 
 
 async def aresolve(address: Address) -> str:
-    """The same; a function that is not async runs on a worker, since it may ask over the network."""
+    """Async version of `resolve`; a sync function runs on a worker, since it may use the network."""
     if isinstance(address, str):
         return checked(address)
     given = address() if inspect.iscoroutinefunction(address) else await asyncio.to_thread(address)
@@ -42,10 +45,10 @@ async def aresolve(address: Address) -> str:
 
 
 def _is_clear(conninfo: str) -> bool:
-    """Whether a connection string can be read, and is not read as another one than was meant.
+    """Whether a connection string can be parsed, and means what it seems to mean.
 
-    To libpq the account of a URL ends at the first @ and the host at the first /. With one of those in the password,
-    the rest of it would be a part of the host, port or database, and so of every error and log.
+    libpq ends the account of a URL at the first @, and the host at the first /. If the password contains one of those,
+    the rest of it becomes a part of the host, port or database, and so appears in every error and log.
     """
     try:
         conninfo_to_dict(conninfo)
@@ -57,6 +60,6 @@ def _is_clear(conninfo: str) -> bool:
     if not at:
         return True
     if "/" in account:
-        return "?" in account  # The @ is that of an option.
-    # A question mark may be in a password, but what looks like an option is one, and the account was left out.
+        return "?" in account  # The @ belongs to an option.
+    # A password may contain a question mark, but something that looks like an option is one; then there is no account.
     return not re.search(r"\?\w*=", account) and "@" not in rest.partition("?")[0]

@@ -1,6 +1,6 @@
-"""Lists of bytes as binary arrays: as text they would be twice as long, and psycopg's own way asks each for its type.
+"""Lists of bytes as binary arrays: text would be twice as long, and psycopg's own dumper looks up each value's type.
 
-Where psycopg has connections that were made before this was registered, they use its own.
+A connection that was created before this dumper was registered uses psycopg's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from psycopg.pq import Format
 from langgraph_checkpoint_custom.model.keys import ManyBytes
 
 _ELEMENT = postgres.types["bytea"].oid
-_HEAD = struct.Struct("!iiIii").pack  # Dimensions, has it NULLs, type of an element, length, number of the first one.
+_HEAD = struct.Struct("!iiIii").pack  # Dimensions, has NULLs, element type, length, lower bound.
 _EMPTY = struct.pack("!iiI", 0, 0, _ELEMENT)
 _LENGTH = struct.Struct("!i").pack
 
 
 def binary_array(values: ManyBytes) -> bytes:
-    """A list of bytes as an array."""
+    """Return a list of bytes as a binary array."""
     if not values:
         return _EMPTY
     parts = [_HEAD(1, 0, _ELEMENT, len(values), 1)]

@@ -1,14 +1,14 @@
-"""How calls share trips: their waiting, sync and async; `engine/batching.py` decides who goes with whom.
+"""How concurrent calls are sent together, sync and async; `engine/batching.py` decides which calls form a batch.
 
-A call that finds nobody on the way makes its trip itself, and so do those whose trip together was refused: each then
-fails or succeeds by itself, whatever its neighbours do. That no answer came counts as refused: one of them may have
-waited for a lock that is nothing to the others. If the connection was lost, or there was none, each is told so and
-tries again by its own count.
+A call that does not have to wait makes its round trip itself. If the server refuses a batch, each of its calls
+makes a round trip of its own, so that each fails or succeeds separately. A batch without an answer counts as refused:
+one of its calls may have waited for a lock that the others do not need. If the connection was lost, or there was none,
+each call gets that error and retries by its own count.
 
-In an event loop a group is a task of its own, so that whoever is cancelled takes nobody along. Calls that come back
-together come again one after the other, within one pass of the loop, so the first of them waits for the end of that
-pass: 64 tasks then send a third of the statements. Among OS threads, for which there is no such thing, the first of a
-group makes the trip for all and wakes the others.
+In an event loop a batch is a task of its own, so that cancelling one call does not affect the others. Calls that return
+together start their next calls one after the other, within one pass of the loop. The first of those therefore waits
+until the end of the pass: 64 tasks then send a third of the statements. OS threads have no such passes. There the first
+call of a batch makes the round trip for all and wakes the others.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from langgraph_checkpoint_custom.engine.batching import Batch, BatchQueue
 from langgraph_checkpoint_custom.engine.operation import Batchable, RoundTrip, Statement
 from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConnectionLost
 
-# Seconds to wait for others: more than any trip takes, unless it waits for a lock. That may be none of one's own.
+# Seconds that a call waits for others. No round trip takes that long unless it waits for a lock, which may be one that
+# the waiting call does not need.
 PATIENCE = 1.0
 
-# Makes a trip; the operation and the statements are those that an error names.
+# Makes a round trip; errors name the operation and the statements that it gets.
 Perform = Callable[[str, Sequence[Statement], RoundTrip], Any]
 APerform = Callable[[str, Sequence[Statement], RoundTrip], Awaitable[Any]]
 
-_ALONE = object()  # An answer: make your trip yourself.
+_ALONE = object()  # An answer: the call makes its round trip itself.
 
 
 class _Waiter:
-    """A call that waits."""
+    """A waiting call."""
 
     def __init__(self, round_trip: RoundTrip, batchable: Batchable) -> None:
         self.round_trip = round_trip
@@ -45,24 +46,25 @@ class _Waiter:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the call no longer waits for an answer."""
         return False
 
 
 class LoopBatching:
-    """The calls of an event loop."""
+    """Batches the calls of one event loop."""
 
     def __init__(self, perform: APerform) -> None:
         self._perform = perform
         self._queue: BatchQueue[_LoopWaiter] = BatchQueue()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._crowded = False  # Whether the last group had company.
+        self._crowded = False  # Whether the last batch had more than one call.
 
     async def send(self, name: str, round_trip: RoundTrip, batchable: Batchable) -> Any:
-        """Make a trip, perhaps with others."""
+        """Make a round trip, perhaps in a batch."""
         kind = name, batchable.kind
         loop = asyncio.get_running_loop()
-        # In a crowd it takes the room of a group only, and its key when that goes.
+        # After a batch of several calls, this only reserves the place of the next batch, without a key. The call itself
+        # waits for that batch, which includes all calls of this pass of the loop.
         if alone := self._queue.enter(kind, batchable._replace(key=None) if self._crowded else batchable):
             if not self._crowded:
                 try:
@@ -77,11 +79,11 @@ class LoopBatching:
             answer = await waiter.answer
         finally:
             timer.cancel()
-        return await self._perform(name, round_trip.statements, round_trip) if answer is _ALONE else _told(answer)
+        return await self._perform(name, round_trip.statements, round_trip) if answer is _ALONE else _result_of(answer)
 
     def _time_out(self, kind: Hashable, waiter: _LoopWaiter) -> None:
         if self._queue.give_up(kind, waiter):
-            waiter.tell(_ALONE)
+            waiter.set_answer(_ALONE)
 
     def _next(self, name: str, kind: Hashable, back: _LoopBatch) -> None:
         if batch := self._queue.leave(kind, back):
@@ -101,7 +103,7 @@ class LoopBatching:
         finally:
             self._next(name, kind, batch)
             for waiter, answer in zip(waiters, answers, strict=True):
-                waiter.tell(answer)
+                waiter.set_answer(answer)
 
 
 class _LoopWaiter(_Waiter):
@@ -113,7 +115,7 @@ class _LoopWaiter(_Waiter):
     def gone(self) -> bool:
         return self.answer.cancelled()
 
-    def tell(self, answer: Any) -> None:
+    def set_answer(self, answer: Any) -> None:
         if not self.gone:
             self.answer.set_result(answer)
 
@@ -122,10 +124,10 @@ _LoopBatch = Batch[_LoopWaiter]
 
 
 class WorkerBatching:
-    """The calls of all OS threads.
+    """Batches the calls of all OS threads.
 
-    An interrupt may come between any two lines, and whoever was to wake others wakes nobody then. So nobody waits
-    longer than `PATIENCE` without looking whether somebody still holds the group that he is in.
+    An interrupt may come between any two lines, and a call that should wake others then does not. So no call waits
+    longer than `PATIENCE` without checking whether another call still holds its batch.
     """
 
     def __init__(self, perform: Perform) -> None:
@@ -134,7 +136,7 @@ class WorkerBatching:
         self._mutex = threading.Lock()
 
     def send(self, name: str, round_trip: RoundTrip, batchable: Batchable) -> Any:
-        """Make a trip, perhaps with others."""
+        """Make a round trip, perhaps in a batch."""
         kind = name, batchable.kind
         with self._mutex:
             alone = self._queue.enter(kind, batchable)
@@ -148,7 +150,7 @@ class WorkerBatching:
                 self._next(kind, alone)
         self._wait(kind, waiter)
         answer = self._lead(name, kind, waiter, waiter.led) if waiter.led else waiter.answer
-        return self._perform(name, round_trip.statements, round_trip) if answer is _ALONE else _told(answer)
+        return self._perform(name, round_trip.statements, round_trip) if answer is _ALONE else _result_of(answer)
 
     def _wait(self, kind: Hashable, waiter: _WorkerWaiter) -> None:
         try:
@@ -157,7 +159,7 @@ class WorkerBatching:
                     self._queue.give_up(kind, waiter)
                     if not waiter.is_led():
                         return
-        except BaseException:  # Such as a KeyboardInterrupt.
+        except BaseException:  # For example a KeyboardInterrupt.
             with self._mutex:
                 self._queue.give_up(kind, waiter)
                 batch = waiter.led
@@ -170,7 +172,7 @@ class WorkerBatching:
             batch = self._queue.leave(kind, back)
             if batch:
                 first, *others = batch.waiters
-                batch.waiters = others  # The first one holds the group, which so ends with it.
+                batch.waiters = others  # The first call holds the batch, which ends with it.
                 for waiter in others:
                     waiter.is_led = weakref.ref(batch)
                 first.led = batch
@@ -203,8 +205,8 @@ class _WorkerWaiter(_Waiter):
         super().__init__(round_trip, batchable)
         self.ready = threading.Lock()
         self.ready.acquire()
-        self.led: _WorkerBatch | None = None  # The group that it makes the trip for.
-        self.is_led: Callable[[], _WorkerBatch | None] = lambda: None  # Gives the group that it goes with.
+        self.led: _WorkerBatch | None = None  # The batch for which it makes the round trip.
+        self.is_led: Callable[[], _WorkerBatch | None] = lambda: None  # Returns the batch that includes it.
         self.answer: Any = _ALONE
 
 
@@ -212,24 +214,24 @@ _WorkerBatch = Batch[_WorkerWaiter]
 
 
 def _failed(batch: Sequence[_Waiter], error: Exception) -> Sequence[Any]:
-    """What each is told when their trip together was for nothing."""
+    """Return the answer for each call after their common round trip has failed."""
     if isinstance(error.__cause__, NoAnswer) and len(batch) > 1:
         return [_ALONE] * len(batch)
     if isinstance(error, (ConnectionLost, ClosedError)) or isinstance(error.__cause__, PoolTimeout):
-        return [_twin(error) for _ in batch]
+        return [_copy_of(error) for _ in batch]
     return [_ALONE] * len(batch)
 
 
-def _twin(error: Exception) -> Exception:
-    """The same error, for another caller to raise."""
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    twin.__cause__ = error.__cause__
-    return twin
+def _copy_of(error: Exception) -> Exception:
+    """Return the same error, for another caller to raise."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy
 
 
-def _told(answer: Any) -> Any:
-    """An answer as a result, or raised."""
+def _result_of(answer: Any) -> Any:
+    """Return an answer, or raise it."""
     if isinstance(answer, Exception):
         raise answer
     return answer

@@ -1,4 +1,4 @@
-"""Where PostgreSQL connections come from: pools of our own, or what a caller brings."""
+"""Sources of PostgreSQL connections: pools of our own, or a pool or connection of the caller."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ from langgraph_checkpoint_custom.drivers.postgres_pools import (
 )
 from langgraph_checkpoint_custom.errors import ConfigError
 
-# Of each connection that we make. The server's, the role's or the environment's client_encoding may be another one.
+# Settings of each connection that we create. The server, the role or the environment may set another client_encoding.
 _OURS: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
 
 Source = Address | SyncPool | LoopPool | SyncConnection | LoopConnection
 
 
 class Connections(Protocol):
-    """What the driver needs of a source of connections."""
+    """What the driver needs from a source of connections."""
 
     replaceable: bool
-    """Whether a broken connection is followed by a new one, so that trying again makes sense."""
+    """Whether a new connection follows a broken one, so that a retry makes sense."""
 
     own: bool
-    """Whether the sessions are the saver's, to be set as it likes."""
+    """Whether the sessions belong to the saver, which may change their settings."""
 
     by_worker: bool
-    """Whether async calls have to run their sync twin on a worker."""
+    """Whether async calls have to run the sync method on a worker."""
 
     loop: Callable[[], asyncio.AbstractEventLoop] | None
-    """Gives the event loop on which sync calls have to run their async twin, if they have to; a ConfigError if they
-    cannot."""
+    """Returns the event loop on which sync calls have to run the async method; None if they do not have to.
+
+    Raises:
+        ConfigError: Sync calls are not possible.
+    """
 
     def borrow(self) -> Any: ...
     def aborrow(self) -> Any: ...
@@ -62,7 +65,7 @@ def connections_from(
     connect_timeout: float,
     answer_timeout: float,
 ) -> Connections:
-    """The connections for what a caller gave."""
+    """Return the source of connections for what the caller gave."""
     if not answer_timeout > 0:
         raise ConfigError(f"answer_timeout must be more than 0 seconds, not {answer_timeout!r}")
     if isinstance(source, str) or callable(source):
@@ -98,7 +101,7 @@ def _check_ours(of_parent: bool) -> None:
 
 @contextmanager
 def _lent(pool: SyncPool) -> Iterator[SyncConnection]:
-    """A connection of a caller's pool, in autocommit for as long as it is lent."""
+    """Borrow a connection of a caller's pool, in autocommit until it is returned."""
     with pool.connection() as connection:
         if connection.autocommit:
             yield connection
@@ -111,12 +114,15 @@ def _lent(pool: SyncPool) -> Iterator[SyncConnection]:
                 connection.rollback()
                 connection.autocommit = False
             except Error:
-                connection.close()  # The pool makes another one.
+                connection.close()  # The pool creates another one.
 
 
 @asynccontextmanager
 async def _alent(pool: LoopPool) -> AsyncIterator[LoopConnection]:
-    """The same, given back by a task of its own: the pool loses it if whoever does that is cancelled."""
+    """Async version of `_lent`.
+
+    A task of its own returns the connection, because the pool loses it if the task that returns it is cancelled.
+    """
     lent = pool.connection()
     connection = await lent.__aenter__()
     changed = not connection.autocommit
@@ -143,7 +149,7 @@ async def _alent(pool: LoopPool) -> AsyncIterator[LoopConnection]:
 
 
 class CallersPool:
-    """A caller's pool for one colour; for the other one, own pools with the same connection settings."""
+    """A caller's pool, sync or async; calls of the other kind use own pools with the same connection settings."""
 
     replaceable = True
     own = False
@@ -157,43 +163,43 @@ class CallersPool:
         self._of_parent = False
 
     def borrow(self) -> Any:
-        """A connection for an OS thread."""
+        """Borrow a connection for an OS thread."""
         _check_ours(self._of_parent)
         return _lent(self._pool) if isinstance(self._pool, ConnectionPool) else self._other.borrow()
 
     def aborrow(self) -> Any:
-        """A connection for the running loop."""
+        """Borrow a connection for the running event loop."""
         _check_ours(self._of_parent)
         return _alent(self._pool) if isinstance(self._pool, AsyncConnectionPool) else self._other.aborrow()
 
     def distrust(self) -> None:
-        """Drop the idle connections that do not answer."""
+        """Close the idle connections that do not answer."""
         self._pool.check() if isinstance(self._pool, ConnectionPool) else self._other.distrust()
 
     async def adistrust(self) -> None:
-        """Drop the idle connections that do not answer."""
+        """Async version of `distrust`."""
         await (self._pool.check() if isinstance(self._pool, AsyncConnectionPool) else self._other.adistrust())
 
     def forget(self) -> None:
-        """Leave the caller's pool to the parent of this process, which was forked."""
+        """Leave the caller's pool to the parent of this forked process."""
         self._of_parent = True
         self._other.forget()
 
     def stats(self) -> dict[str, Any]:
-        """What psycopg_pool counts of the caller's pool, and of those beside it."""
+        """Return psycopg_pool's statistics of the caller's pool and of the own pools."""
         return {"given": self._pool.get_stats(), **self._other.stats()}
 
     def close(self) -> None:
-        """Close what is not the caller's."""
+        """Close the own pools; the caller's stays open."""
         self._other.close()
 
     async def aclose(self) -> None:
-        """Close what is not the caller's."""
+        """Async version of `close`."""
         await self._other.aclose()
 
 
 class CallersConnection:
-    """A caller's one connection, used by one operation at a time; its transaction stays the caller's."""
+    """A caller's single connection, for one operation at a time; the caller ends its own transactions."""
 
     replaceable = False
     own = False
@@ -204,12 +210,12 @@ class CallersConnection:
         self._loop_lock = asyncio.Lock()
         self.by_worker = isinstance(connection, Connection)
         self.loop = None if self.by_worker else self._running_loop
-        self._seen_loop = asyncio._get_running_loop()  # Made in a loop, as LangGraph's saver has to be, it is that.
+        self._seen_loop = asyncio._get_running_loop()  # A saver made in a loop, as LangGraph's has to be, uses that.
         self._of_parent = False
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:
-        """The connection."""
+        """Borrow the connection."""
         _check_ours(self._of_parent)
         assert isinstance(self._connection, Connection)
         with self._lock:
@@ -217,7 +223,7 @@ class CallersConnection:
 
     @asynccontextmanager
     async def aborrow(self) -> AsyncIterator[LoopConnection]:
-        """The connection."""
+        """Async version of `borrow`."""
         _check_ours(self._of_parent)
         assert isinstance(self._connection, AsyncConnection)
         self._seen_loop = asyncio.get_running_loop()
@@ -235,21 +241,21 @@ class CallersConnection:
         return loop
 
     def forget(self) -> None:
-        """Leave the connection to the parent of this process, which was forked."""
+        """Leave the connection to the parent of this forked process."""
         self._of_parent = True
 
     def stats(self) -> dict[str, Any]:
-        """There is nothing to count."""
+        """Return nothing: there are no statistics."""
         return {}
 
     def distrust(self) -> None:
-        """There is no other connection."""
+        """Do nothing: there is no other connection."""
 
     async def adistrust(self) -> None:
-        """There is no other connection."""
+        """Async version of `distrust`."""
 
     def close(self) -> None:
-        """The connection is the caller's."""
+        """Do nothing: the caller closes the connection."""
 
     async def aclose(self) -> None:
-        """The connection is the caller's."""
+        """Async version of `close`."""

@@ -1,21 +1,24 @@
 """Pools of our own on PostgreSQL.
 
-Own pools are made on first use: one for all OS threads, and one for each event loop, since a connection cannot leave
-its loop. A loop that ends takes its pool with it: a task of ours that is cancelled then closes the pool (the pool's own
-workers can take a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them for ever). If a
-loop was closed without cancelling its tasks, the sockets are closed when the next loop comes or at the end.
+A pool is opened on first use: one for all OS threads, and one for each event loop, since a connection cannot leave its
+loop. A loop that ends takes its pool with it: a task of ours is cancelled then and closes the pool. (The pool's own
+workers can take a cancellation for a failed attempt to connect, and `asyncio.run` would wait for them forever.) If a
+loop was closed without cancelling its tasks, the sockets are closed when a pool for the next loop is opened, or at the
+end of the process.
 
-A pool connects in the background and only says that nothing came in time. So a pool's first connection is made by hand
-and given to it, and one more is tried when it has timed out: a wrong password or address is told at once, in the
-server's words. Then the pool's first connections are waited for, or it would make one more for the call that waits. Of
-several calls that come first one connects, and if that fails all of them have failed: on a network that swallows, each
-would take `connect_timeout`, one after the other.
+psycopg_pool connects in the background, and reports only that no connection came in time. So the first connection of a
+pool is made here and handed to the pool, and one more is tried after a timeout of the pool. A wrong password or address
+is then reported immediately, in the server's words. After the first connection, opening waits until the pool has
+`min_size` of them; otherwise the pool would make one more for the waiting call. If several calls come first, one of
+them connects, and if that fails, all of them fail: on a network that drops packets, each would take `connect_timeout`,
+one after the other.
 
-If the server answers that one, the pool has paused and connects by itself, or it makes no more: an interrupt that comes
-while psycopg_pool hands a connection out or takes it back costs that one, and it is counted for ever.
+If that attempt after a timeout succeeds, there are two cases. Either the pool is in a pause between two attempts and
+connects soon. Or it makes no more connections: an interrupt while psycopg_pool hands a connection out or takes it back
+loses that connection, but the pool counts it forever.
 
-A connection that breaks takes those with it that are as old, once they are idle: a server that restarted has broken all
-of them, and on a network that swallows, to ask each one whether it works would take `answer_timeout` each.
+When a connection breaks, the pool drops those that are as old, as soon as they are idle: a restarted server has broken
+all of them, and on a network that drops packets, checking each one would take `answer_timeout`.
 """
 
 from __future__ import annotations
@@ -46,16 +49,16 @@ LoopConnection = AsyncConnection[Any]
 SyncPool = ConnectionPool[SyncConnection]
 LoopPool = AsyncConnectionPool[LoopConnection]
 POOL_NAME = "langgraph-checkpoint-custom"
-# Seconds after which a pool that cannot connect begins anew, with pauses of one and two seconds. Otherwise each pause
-# is twice as long as the one before, and a server that is back is not used for as long again as it was away.
+# Seconds after which a pool that cannot connect starts over, with pauses of one and two seconds. Otherwise each pause
+# is twice as long as the one before, and a server that is back stays unused for as long again as it was away.
 RECONNECT_TIMEOUT = 5.0
-# Seconds that `close` waits for another OS thread's event loop to close its pool, which takes it milliseconds.
+# Seconds that `close` waits for an event loop of another OS thread to close its pool, which takes milliseconds.
 CLOSE_TIMEOUT = 1.0
 _NUMBERS = itertools.count(1)
 
 
 def _not_the_end_of_a_loop(record: logging.LogRecord) -> bool:
-    """Whether a record of psycopg_pool's is anything but a pool of ours that was connecting when its loop ended."""
+    """Whether to log a record of psycopg_pool: not if a pool of ours was connecting when its event loop ended."""
     match record.args:
         case (str(name), asyncio.CancelledError()):
             return not name.startswith(POOL_NAME)
@@ -91,7 +94,7 @@ class OwnPools:
             "reconnect_timeout": RECONNECT_TIMEOUT,
             "open": False,
         }
-        self._opening = threading.Lock()  # For the first use from several OS threads; nobody waits for it later.
+        self._opening = threading.Lock()  # For the first use by several OS threads; unused later.
         self._failure = _Failure()
         self._lent: set[SyncConnection] = set()
         self._drained_at = 0.0
@@ -100,18 +103,18 @@ class OwnPools:
 
     @contextmanager
     def borrow(self) -> Iterator[SyncConnection]:
-        """A connection of the pool that all OS threads share."""
+        """Borrow a connection of the pool that all OS threads share."""
         pool = self._held.pool
         if pool is None:
             pool = self._open()
         try:
-            # Not `pool.connection()`: the commit at its end, of nothing, takes 8 µs and more.
+            # Not `pool.connection()`: it ends with a commit of nothing, which takes 8 µs and more.
             connection = pool.getconn()
         except PoolTimeout:
             if len(self._lent) >= pool.max_size:  # All are busy, and one more would be too many.
                 raise
             self._connect().close()
-            with _told_if_spent(pool, self._lent):
+            with _detect_spent_pool(pool, self._lent):
                 connection = pool.getconn(RECONNECT_TIMEOUT)
         self._lent.add(connection)
         try:
@@ -129,7 +132,7 @@ class OwnPools:
 
     @asynccontextmanager
     async def aborrow(self) -> AsyncIterator[LoopConnection]:
-        """A connection of the running loop's pool."""
+        """Borrow a connection of the running event loop's pool."""
         loop = asyncio.get_running_loop()
         entry = self._held.loops.get(loop)
         if entry is None or entry.ending:
@@ -143,7 +146,7 @@ class OwnPools:
                 if entry.life is None:
                     with entry.failure.shared(since):
                         await entry.open(await self._aconnect())
-                if self._held.closed:  # Meanwhile, when there was nothing to close yet.
+                if self._held.closed:  # A concurrent `close` found nothing to close yet.
                     await entry.close()
                     self._held.check_open()
         try:
@@ -152,7 +155,7 @@ class OwnPools:
             if len(entry.lent) >= entry.pool.max_size:
                 raise
             await (await self._aconnect()).close()
-            with _told_if_spent(entry.pool, entry.lent):
+            with _detect_spent_pool(entry.pool, entry.lent):
                 connection = await entry.pool.getconn(RECONNECT_TIMEOUT)
         entry.lent.add(connection)
         try:
@@ -168,33 +171,33 @@ class OwnPools:
                     entry.drained_at = time.monotonic()
                     await entry.pool.drain()
             finally:
-                # By a task of its own: the pool loses a connection if whoever gives it back is cancelled.
+                # In a task of its own: the pool loses a connection if the task that returns it is cancelled.
                 await asyncio.shield(asyncio.ensure_future(entry.pool.putconn(connection)))
 
     def distrust(self) -> None:
-        """What was as old as the connection that broke was dropped when that came back."""
+        """Do nothing: `borrow` has already dropped the connections that are as old as the broken one."""
 
     async def adistrust(self) -> None:
-        """What was as old as the connection that broke was dropped when that came back."""
+        """Async version of `distrust`."""
 
     def forget(self) -> None:
-        """Leave every pool to the parent of this process, which was forked."""
+        """Leave all pools to the parent of this forked process."""
         self._opening = threading.Lock()
         self._lent = set()
         self._held.forget()
 
     def stats(self) -> dict[str, Any]:
-        """What psycopg_pool counts, of the OS threads' pool and of those of the loops."""
+        """Return psycopg_pool's statistics of the OS threads' pool and of the event loops' pools."""
         pool = self._held.pool
         loops = [entry.pool for entry in list(self._held.loops.values()) if entry.life is not None]
         return {"workers": pool.get_stats() if pool else {}, "loops": [pool.get_stats() for pool in loops]}
 
     def close(self) -> None:
-        """Close every pool; those of other loops that run are closed there."""
+        """Close all pools; those of other running loops are closed there."""
         self._held.close()
 
     async def aclose(self) -> None:
-        """Close every pool, the running loop's before this returns."""
+        """Close all pools, that of the running loop before this returns."""
         self._held.closed = True
         entry = self._held.loops.pop(asyncio.get_running_loop(), None)
         if entry is not None:
@@ -209,7 +212,7 @@ class OwnPools:
             if pool is None:
                 with self._failure.shared(since):
                     pool = self._held.pool = self._opened(self._connect())
-                if self._held.closed:  # Meanwhile, when there was nothing to close yet.
+                if self._held.closed:  # A concurrent `close` found nothing to close yet.
                     self._held.close()
                     self._held.check_open()
             return pool
@@ -219,15 +222,15 @@ class OwnPools:
         pool = ConnectionPool(
             **_beginning_with(made, self._options),
             connection_class=TimedConnection,
-            configure=partial(_give_patience, self._answer_timeout),
-            reconnect_failed=_begin_anew,
+            configure=partial(_set_answer_timeout, self._answer_timeout),
+            reconnect_failed=_retry_if_awaited,
         )
         try:
             pool.open(wait=True, timeout=pool.timeout)
         except PoolTimeout as error:
             raise OperationalError(_too_few(pool)) from error
         finally:
-            while made:  # With a min_size of 0 it is not taken; later the pool would take it closed.
+            while made:  # With a min_size of 0 the pool does not take it; later it would take it closed.
                 made.pop().close()
         return pool
 
@@ -238,40 +241,43 @@ class OwnPools:
         return await TimedAsyncConnection.connect(**self._options["kwargs"])
 
 
-def _give_patience(answer_timeout: float | None, connection: TimedConnection | TimedAsyncConnection) -> None:
+def _set_answer_timeout(answer_timeout: float | None, connection: TimedConnection | TimedAsyncConnection) -> None:
     connection.answer_timeout = answer_timeout
     connection.made_at = time.monotonic()
 
 
 def _beginning_with(made: list[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a pool that takes these connections before it makes any."""
+    """Return the options of a pool that uses these connections before it makes any."""
     return {**options, "kwargs": {**options["kwargs"], "made": made}}
 
 
-def _begin_anew(pool: ConnectionPool[TimedConnection]) -> None:
-    """Let a pool try on for as long as somebody waits."""
+def _retry_if_awaited(pool: ConnectionPool[TimedConnection]) -> None:
+    """Make a pool try again as long as a call waits for a connection."""
     if pool.get_stats().get("requests_waiting"):
         pool.check()
 
 
-async def _abegin_anew(pool: AsyncConnectionPool[TimedAsyncConnection]) -> None:
-    """Let a pool try on for as long as somebody waits."""
+async def _aretry_if_awaited(pool: AsyncConnectionPool[TimedAsyncConnection]) -> None:
+    """Async version of `_retry_if_awaited`."""
     if pool.get_stats().get("requests_waiting"):
         await pool.check()
 
 
 class PoolSpent(PoolTimeout):
-    """A pool counts connections that it has lost, and so makes no other ones."""
+    """The pool still counts connections that it has lost, and so makes no new ones."""
 
 
 @contextmanager
-def _told_if_spent(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: Collection[Any]) -> Iterator[None]:
-    """Say of a pool that gives nothing, though the server answers and not all are busy, that it has lost them."""
+def _detect_spent_pool(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: Collection[Any]) -> Iterator[None]:
+    """Raise `PoolSpent` instead of `PoolTimeout` for a pool that has lost its connections.
+
+    That is so if it gives none although the server answers and not all are busy.
+    """
     tries = pool.get_stats().get("connections_num")
     try:
         yield
     except PoolTimeout:
-        if len(lent) >= pool.max_size:  # By now.
+        if len(lent) >= pool.max_size:  # They are busy by now.
             raise
         if pool.get_stats().get("connections_num") != tries:
             raise OperationalError("the server answers, but the pool has not connected yet") from None
@@ -282,7 +288,7 @@ def _told_if_spent(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], lent: C
 
 
 def _too_few(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
-    """What to say of a pool whose first connections did not all come; psycopg_pool has closed it."""
+    """Return the message for a pool whose first connections did not all come; psycopg_pool has closed the pool."""
     return (
         f"not all of the first {pool.min_size} connections of the pool came within {pool.timeout:g} s; lower min_size, "
         "or let the server have more (max_connections)"
@@ -290,7 +296,7 @@ def _too_few(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
 
 
 class _Failure:
-    """Why the last attempt to connect first failed: who waited for it meanwhile is told the same."""
+    """Why the last attempt to make a first connection failed; the calls that waited for it raise the same error."""
 
     def __init__(self) -> None:
         self._error: Error | None = None
@@ -298,7 +304,7 @@ class _Failure:
 
     @contextmanager
     def shared(self, since: float) -> Iterator[None]:
-        """Make an attempt, unless one has failed since then."""
+        """Run an attempt, or raise the error of one that has failed since then."""
         if self._error is not None and self._at >= since:
             raise self._error.with_traceback(None)
         self._error = None
@@ -310,7 +316,7 @@ class _Failure:
 
 
 class _LoopEntry:
-    """A loop's pool, the task that closes it, and its connections, for when the loop is gone without a word."""
+    """An event loop's pool, the task that closes it, and its connections, for a loop that ends without cancelling."""
 
     def __init__(self, options: dict[str, Any], answer_timeout: float | None) -> None:
         self.opening = asyncio.Lock()
@@ -325,20 +331,20 @@ class _LoopEntry:
         self._answer_timeout = answer_timeout
 
     async def open(self, first: TimedAsyncConnection) -> None:
-        """Open the pool for as long as the loop runs."""
+        """Open the pool for as long as the event loop runs."""
         made = [first]
-        logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)  # Once, however often it is said.
+        logging.getLogger("psycopg.pool").addFilter(_not_the_end_of_a_loop)  # Adds it only once.
         pool = AsyncConnectionPool(
             **_beginning_with(made, self._options),
             connection_class=TimedAsyncConnection,
             configure=self._remember,
-            reconnect_failed=_abegin_anew,
+            reconnect_failed=_aretry_if_awaited,
         )
         try:
             await pool.open(wait=True, timeout=pool.timeout)
         except PoolTimeout as error:
             raise OperationalError(_too_few(pool)) from error
-        except BaseException:  # It may have been cancelled, and has begun to work.
+        except BaseException:  # It may have been cancelled, after its workers have started.
             await pool.close()
             raise
         finally:
@@ -348,7 +354,7 @@ class _LoopEntry:
         self.life = asyncio.create_task(self._live(), name=f"{POOL_NAME}-life")
 
     async def close(self) -> None:
-        """Close the pool, if it is open."""
+        """Close the pool if it is open."""
         if self.life is not None:
             self.life.cancel()
             await asyncio.wait([self.life])
@@ -357,21 +363,21 @@ class _LoopEntry:
     async def _live(self) -> None:
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:  # Nothing is done when it is collected: there is no loop then.
-            self.ending = True  # If the loop goes on all the same, the next call makes a new pool.
+        except asyncio.CancelledError:  # Not GeneratorExit, at garbage collection: there is no loop then.
+            self.ending = True  # If the loop runs on anyway, the next call makes a new pool.
             try:
                 await self.pool.close()
-            finally:  # That stops short of its connections if its workers were cancelled, too.
+            finally:  # Closing does not reach the connections if the pool's workers were cancelled as well.
                 for connection in set(self.connections) - self.lent:
                     connection.pgconn.finish()
             raise
 
     async def _remember(self, connection: TimedAsyncConnection) -> None:
-        _give_patience(self._answer_timeout, connection)
+        _set_answer_timeout(self._answer_timeout, connection)
         self.connections.add(connection)
 
     def hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the sockets, for which no loop is needed, and end the pool's tasks without a word in the log."""
+        """Close the sockets, which needs no event loop, and end the pool's tasks without log messages."""
         for connection in list(self.connections):
             connection.pgconn.finish()
         for task in asyncio.all_tasks(loop):
@@ -381,7 +387,7 @@ class _LoopEntry:
             if not loop.is_closed():
                 task.cancel()
             elif isinstance(coroutine := task.get_coro(), Coroutine):
-                with suppress(RuntimeError):  # Else Python would tell of it when the coroutine is collected.
+                with suppress(RuntimeError):  # Otherwise Python would warn when the coroutine is collected.
                     coroutine.close()
 
 
@@ -393,12 +399,12 @@ def _is_of_a_pool(task: asyncio.Task[Any]) -> bool:
     return frame is not None and type(frame.f_locals.get("self")).__module__.startswith("psycopg_pool.")
 
 
-# In a process that was forked: kept, because closing them would end the parent's sessions.
+# The parent's pools, in a forked process: referenced, because collecting them would end the parent's sessions.
 _OF_PARENT: list[Any] = []
 
 
 class _Held:
-    """What has to be closed; apart from the pools' owner, so that it can be closed when that is gone."""
+    """What has to be closed; separate from `OwnPools`, so that it can be closed after that is collected."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -411,7 +417,7 @@ class _Held:
             raise closed()
 
     def reap(self) -> None:
-        for loop in list(self.loops):  # Other OS threads come, go and reap meanwhile.
+        for loop in list(self.loops):  # Other OS threads add and remove loops concurrently.
             if loop.is_closed() and (entry := self.loops.pop(loop, None)) is not None:
                 entry.hang_up(loop)
 
@@ -420,7 +426,7 @@ class _Held:
         self.pool, self.loops = None, {}
 
     def drop(self) -> None:
-        """Close what was not closed, and say so; in an OS thread, since this may be in the middle of anything."""
+        """Close what is still open, on another OS thread, and warn: a finalizer may interrupt any code."""
         if self.pool is not None or self.loops:
             threading.Thread(target=self.close, name=f"{POOL_NAME}-drop", daemon=True).start()
             warn_unclosed("PostgreSQL")
@@ -436,7 +442,7 @@ class _Held:
                 continue
             if loop.is_running() and entry.life is not None:
                 ended = asyncio.run_coroutine_threadsafe(entry.close(), loop)
-                if asyncio._get_running_loop() is not loop:  # Or it would wait for itself.
+                if asyncio._get_running_loop() is not loop:  # Otherwise it would wait for itself.
                     with suppress(TimeoutError, CancelledError):
                         ended.result(CLOSE_TIMEOUT)
             else:
@@ -448,6 +454,6 @@ _ALL: weakref.WeakSet[_Held] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """At the end of the process savers need not have been closed."""
+    """Close all pools at the end of the process, so that savers need not be closed."""
     for held in list(_ALL):
         held.close()

@@ -1,13 +1,13 @@
-"""Sessions, and the statements that are prepared in them and sent past psycopg's cursors.
+"""Sessions: which statements are prepared in them, and which are sent without psycopg's cursors.
 
-A prepared statement lives in one server process. A pooler such as PgBouncer lends that process to others, so statements
-are prepared only in sessions that are known to be direct: the process id that the connection was told at its start is
-the one that answers. That is asked once a connection.
+A prepared statement exists in one server process. A pooler such as PgBouncer lends that process to others. So
+statements are prepared only in sessions that are known to be direct: the server process that answers has the id that
+was reported when the connection was made. This is checked once for each connection.
 
-In a session of a caller's, psycopg prepares, which knows when the caller has everything forgotten (`DISCARD ALL`, say).
-In our own, what a run sends again and again goes straight to libpq: a cursor reads the statement, asks for the type of
-each parameter and counts, and to touch those 25 functions takes, where other things run between two calls, 110 of the
-645 µs of a put, 80 of 385 for writes and 75 of 500 for a get.
+In a caller's session psycopg prepares the statements, because it notices when the caller makes the server forget them
+(with `DISCARD ALL`, for example). In our own sessions, the statements that a run repeats go directly to libpq. A cursor
+parses the statement, looks up the type of each parameter and counts; if other code runs between two calls, these 25
+functions take 110 of the 645 µs of a put, 80 of 385 for writes and 75 of 500 for a get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from langgraph_checkpoint_custom.drivers.postgres_arrays import binary_array
 from langgraph_checkpoint_custom.engine.operation import Row, Statement
 from langgraph_checkpoint_custom.model.keys import ManyBytes
 
-# Statements that a run sends again and again; the others are planned each time.
+# Statements that a run repeats; all others but those in MANY are planned each time.
 HOT = frozenset(
     {
         "insert_checkpoint",
@@ -48,17 +48,17 @@ HOT = frozenset(
     }
 )
 
-# Those of many calls are prepared at once: they come when there is much to do, and planning takes longer than running.
+# Statements for many calls, prepared on first use: they are sent under load, and planning takes longer than running.
 MANY = frozenset({"limit_waiting", "insert_checkpoints", "insert_writes_of_many", "page_of_latest", "page_of_exact"})
 
-# Of these a generic plan may read all of a thread, unless the session is ours.
+# For these a generic plan may read a complete thread, unless the session is ours.
 RANGES = frozenset({"page_of_namespace"})
 
-# How often a hot one is sent before it is prepared, which is a round trip: as psycopg has it.
+# How often a hot statement is sent before it is prepared, which is a round trip; psycopg's default.
 THRESHOLD = 5
 
-# The SQLSTATE of a statement that is prepared no more. After a rollback psycopg has all of a session forgotten, if it
-# has prepared some of its own: those of trips with several statements.
+# The SQLSTATE for a prepared statement that no longer exists. After a rollback, psycopg makes the server forget all
+# statements of a session if psycopg has prepared any: those of round trips with several statements.
 _FORGOTTEN = b"26000"
 
 _PARAMETER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
@@ -74,7 +74,7 @@ class Text(NamedTuple):
 
 @lru_cache(maxsize=256)
 def text_of(sql: str) -> Text:
-    """A statement of ours, with psycopg's named parameters, for the server."""
+    """Convert a statement with psycopg's named parameters for the server."""
     formats: dict[str, int] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -88,20 +88,20 @@ def text_of(sql: str) -> Text:
 
 
 class Process(NamedTuple):
-    """A server process: its id, and when it began, in microseconds since 1970, by which no other one is the same."""
+    """A server process: its id and its start time in microseconds since 1970, which together identify it."""
 
     pid: int
     began: int
 
 
 class Session:
-    """What is known of the server process behind a connection.
+    """What is known about the server process of a connection.
 
     Args:
         connection: The connection.
-        prepares: Whether statements may be prepared in it.
-        own: Whether it is ours alone, and known to be direct.
-        process: The server process, if it is ours alone.
+        prepares: Whether statements may be prepared in the session.
+        own: Whether the session is ours alone and known to be direct.
+        process: The server process, if the session is ours alone.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class Session:
         self._transformer = Transformer()
 
     def how(self, statement: Statement) -> bool | None:
-        """The `prepare` of psycopg for a statement: None prepares what comes often."""
+        """Return psycopg's argument `prepare` for a statement; with None psycopg prepares it after some uses."""
         if not self._prepares or (statement.name in RANGES and not self.own):
             return False
         return True if statement.name in MANY else None if statement.name in HOT else False
 
     def sends(self, statements: Sequence[Statement]) -> bool:
-        """Whether to use `send`: for those that come often."""
+        """Whether to use `send`: only for statements that are sent often."""
         if not self._sends:
             return False
         often = True
@@ -141,7 +141,7 @@ class Session:
         return often
 
     def send(self, pgconn: PGconn, statements: Sequence[Statement]) -> PQGen[Sequence[Sequence[Row]]]:
-        """The steps of a trip, for the connection to wait for; gives the rows of each statement."""
+        """Return the steps of a round trip for the connection to run; their result is the rows of each statement."""
         results = yield from self._results(pgconn, statements)
         if any(result.error_field(pq.DiagnosticField.SQLSTATE) == _FORGOTTEN for result in results):
             self._prepared.clear()
@@ -156,7 +156,7 @@ class Session:
             text, names, formats = text_of(statement.sql)
             prepared = self._prepared.get(statement.sql)
             if prepared is None:
-                # Never again: a call that was cancelled may have made it.
+                # Never reuse a number: a cancelled call may have prepared that name.
                 prepared = b"langgraph_%d" % next(self._numbers)
                 pgconn.send_prepare(prepared, text)
                 _checked((yield from execute(pgconn))[-1])
@@ -182,9 +182,9 @@ class Session:
 
 
 def _in_transaction(pgconn: PGconn, commands: deque[Callable[[], None]]) -> PQGen[Sequence[PGresult]]:
-    """Send queries together, from BEGIN to COMMIT; gives the result of each.
+    """Send queries together, from BEGIN to COMMIT; returns the result of each.
 
-    Who is interrupted meanwhile leaves the connection in pipeline mode, and has to close it.
+    An interrupt leaves the connection in pipeline mode; the caller then has to close it.
     """
     commands.appendleft(partial(pgconn.send_query_params, b"BEGIN", None))
     commands.append(partial(pgconn.send_query_params, b"COMMIT", None))
@@ -199,7 +199,7 @@ def _in_transaction(pgconn: PGconn, commands: deque[Callable[[], None]]) -> PQGe
         pgconn.send_query_params(b"ROLLBACK", None)
         yield from execute(pgconn)
     failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
-    # The server skips what follows a failed statement.
+    # The server skips everything after a failed statement.
     return answers[1:-1] if failed is None else [failed]
 
 
@@ -210,12 +210,12 @@ def _checked(result: PGresult) -> None:
 
 
 def _dumped(values: Mapping[str, Any], name: str) -> bytes | None:
-    """A parameter as libpq takes it."""
+    """Convert a parameter for libpq."""
     value = values[name]
     kind = type(value)
     if kind is str:
         text: bytes = value.encode()
-        if b"\0" in text:  # libpq would send what is before it.
+        if b"\0" in text:  # libpq would send only the part before it.
             raise DataError(f"{name} contains a NUL character, which PostgreSQL cannot store in a text")
         return text
     if value is None or kind is bytes:

@@ -1,7 +1,7 @@
-"""Connections that do not wait for ever: for a server that has fallen silent, and for a cancellation to be confirmed.
+"""Connections that do not wait forever, for a server that no longer answers or for the confirmation of a cancellation.
 
-psycopg waits in steps of a tenth of a second and tells the generator that it runs when nothing came. A generator around
-that one counts the time; it costs no round trip, no timer, and about a microsecond a call, of 100 and more.
+psycopg waits in steps of a tenth of a second, and resumes the generator that it runs even if nothing came. A generator
+around that one counts the time. It costs no round trip, no timer, and about one microsecond per call, of 100 and more.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresol
 
 T = TypeVar("T")
 
-# Seconds from a cancellation until the connection is closed, if the server has not confirmed it by then. Asking takes a
-# connection of its own, which is milliseconds; psycopg gives it five seconds, twice.
+# Seconds from a cancellation until the connection is closed if the server has not confirmed it. The request for a
+# cancellation needs a connection of its own, which takes milliseconds; psycopg allows it five seconds, twice.
 CANCEL_TIMEOUT = 1.0
 
 
 class NoAnswer(OperationalError):
-    """The server has said nothing for `answer_timeout`."""
+    """The server has sent nothing for `answer_timeout`."""
 
 
 class _AnswerTimeout:
-    """What both colours share."""
+    """Shared by sync and async connections."""
 
     pgconn: Any
 
@@ -38,12 +38,12 @@ class _AnswerTimeout:
     """Seconds without a byte from the server after which the connection is closed."""
 
     made_at = 0.0
-    """When it was made, by the monotonic clock."""
+    """When the connection was made, by the monotonic clock."""
 
     _cancel_until: float | None = None
 
     def _answered(self, steps: PQGen[T]) -> PQGen[T]:
-        """The same steps, which end with an error when nothing has come for too long."""
+        """Return the same steps, which raise an error when nothing has come for too long."""
         self._cancel_until = None
         return self._with_an_end(steps)
 
@@ -56,7 +56,7 @@ class _AnswerTimeout:
                 if ready:
                     heard = time.monotonic()
                 elif self._cancel_until is not None and time.monotonic() >= self._cancel_until:
-                    # To psycopg this is a cancellation that was confirmed, so the call ends as cancelled.
+                    # psycopg takes this for a confirmed cancellation, so the call ends as cancelled.
                     self._give_up(steps, QueryCanceled("the server did not confirm the cancellation"))
                 elif self.answer_timeout is not None and time.monotonic() - heard >= self.answer_timeout:
                     self._give_up(steps, NoAnswer(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
@@ -66,24 +66,24 @@ class _AnswerTimeout:
 
     def _give_up(self, steps: PQGen[T], error: OperationalError) -> None:
         self.pgconn.finish()
-        with suppress(BaseException):  # What they do in the end needs the connection.
+        with suppress(BaseException):  # Their cleanup needs the connection.
             steps.throw(error)
         raise error
 
     def _cancelling(self, timeout: float) -> float:
-        """Note that a cancellation was asked for; the seconds that asking may take."""
+        """Note that a cancellation was requested; returns the seconds that the request may take."""
         self._cancel_until = time.monotonic() + CANCEL_TIMEOUT
         return min(timeout, CANCEL_TIMEOUT)
 
 
 class TimedConnection(_AnswerTimeout, Connection[Any]):
-    """A connection that is closed when the server says nothing for `answer_timeout`."""
+    """A connection that is closed when the server sends nothing for `answer_timeout`."""
 
     @classmethod
     def connect(  # type: ignore[override]  # psycopg names some of the options.
         cls, conninfo: str = "", *, address: Address = "", made: list[Self] | None = None, **kwargs: Any
     ) -> Self:
-        """Connect to what the address is now, or take one of those that were `made` before, while there are such."""
+        """Take one of the connections in `made`, or connect to the current address if none is left."""
         with suppress(IndexError):
             return (made or []).pop()
         return super().connect(resolve(address), **kwargs)
@@ -93,18 +93,18 @@ class TimedConnection(_AnswerTimeout, Connection[Any]):
         return super().wait(self._answered(gen), *args, **kwargs)
 
     def cancel_safe(self, *, timeout: float = 30.0) -> None:
-        """Ask the server to cancel what it does; psycopg calls this when a wait is interrupted."""
+        """Ask the server to cancel the statement; psycopg calls this when a wait is interrupted."""
         super().cancel_safe(timeout=self._cancelling(timeout))
 
 
 class TimedAsyncConnection(_AnswerTimeout, AsyncConnection[Any]):
-    """A connection that is closed when the server says nothing for `answer_timeout`."""
+    """Async version of `TimedConnection`."""
 
     @classmethod
     async def connect(  # type: ignore[override]  # psycopg names some of the options.
         cls, conninfo: str = "", *, address: Address = "", made: list[Self] | None = None, **kwargs: Any
     ) -> Self:
-        """Connect to what the address is now, or take one of those that were `made` before, while there are such."""
+        """Async version of `TimedConnection.connect`."""
         with suppress(IndexError):
             return (made or []).pop()
         return await super().connect(await aresolve(address), **kwargs)
@@ -114,13 +114,13 @@ class TimedAsyncConnection(_AnswerTimeout, AsyncConnection[Any]):
         return await super().wait(self._answered(gen), *args, **kwargs)
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:
-        """Ask the server to cancel what it does; psycopg calls this when a wait is cancelled."""
+        """Ask the server to cancel the statement; psycopg calls this when a wait is cancelled."""
         await super().cancel_safe(timeout=self._cancelling(timeout))
 
 
 @contextmanager
 def no_timeout(connection: Connection[Any] | AsyncConnection[Any]) -> Iterator[None]:
-    """Let a connection wait for as long as it takes: `setup()` waits for others that are at it."""
+    """Let a connection wait without a limit: `setup()` waits for other processes that set up."""
     if not isinstance(connection, _AnswerTimeout):
         yield
         return

@@ -1,9 +1,10 @@
-"""SQLite over the standard library: one writer connection, readers beside it, workers for the async side.
+"""SQLite over the standard library: one connection for writes, others for reads, workers for async calls.
 
-A write holds the writer and `BEGIN IMMEDIATE` for its trips; those that come at once share it, see `sqlite_turns.py`.
-An ordinary put by itself is one statement, and so its own transaction. A read is one statement, too, and so a snapshot
-by itself; readers never wait for the writer, since the file is in WAL mode. An async call encodes where it is called,
-hops once to a worker and runs there to its end. `:memory:` has one connection for everything, which may be a caller's.
+A write holds the writer connection, and `BEGIN IMMEDIATE`, for its round trips; concurrent writes share a transaction
+(`sqlite_group_commit.py`). An ordinary put that runs alone is one statement, and so its own transaction. A read is one
+statement as well, and so one read snapshot. Reads never wait for the writer, since the file is in WAL mode. An async
+call encodes where it is called, switches to a worker once and runs there to its end. `:memory:` has one connection for
+everything, which may be the caller's.
 """
 
 from __future__ import annotations
@@ -60,32 +61,32 @@ from langgraph_checkpoint_custom.forks import hold, tell_of_forks
 
 T = TypeVar("T")
 
-# Seconds; SQLite counts them in milliseconds of 31 bits, and does not wait at all for more.
+# Seconds. SQLite counts them in milliseconds with 31 bits, and does not wait at all for more than that.
 LONGEST_WAIT = 2_147_483.0
-OLDEST = (3, 38, 0)  # STRICT tables came with 3.37, the operator ->> with 3.38.
+OLDEST = (3, 38, 0)  # 3.37 introduced STRICT tables, 3.38 the operator ->>.
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-# OS threads for async reads; SQLite's reads hold the GIL for most of their time, so more do not help.
+# OS threads for async reads. SQLite's reads hold the GIL for most of their time, so more do not help.
 READERS = 4
-# Seconds for which a fork waits for reads that go on; those that have not ended then fail.
+# Seconds that a fork waits for running reads; those that have not ended by then fail.
 FORK_WAITS = 5.0
-# Connections for reads that are kept for later; each has two files open.
+# Maximum number of idle connections for reads; each has two open files.
 IDLE = 32
-# What stands in line at the writer.
-_IN_LINE = frozenset({"write", "exclusive", "migrate"})
-_WRITES = _IN_LINE | {"dry_run"}
-# The methods that are called by who has the lock; a signal handler may come in any of them.
+# Operations that go through the write queue.
+_QUEUED = frozenset({"write", "exclusive", "migrate"})
+_WRITES = _QUEUED | {"dry_run"}
+# Methods that run while this OS thread holds the lock; a signal handler may interrupt any of them.
 _LOCKED = ("_writer", "_transaction", "_together", "_close")
-# What gives its connection back before it decodes; the others' trips are one transaction.
-_LETS_GO = frozenset({"read", "write"})
-# Statements that store all that an operation has to, or nothing.
-_WHOLE = frozenset({"insert_checkpoint", "insert_writes"})
+# Operations that return their connection before they decode; the round trips of all others are one transaction.
+_RETURNS_CONNECTION = frozenset({"read", "write"})
+# Statements that store everything that an operation stores, or nothing.
+_ATOMIC = frozenset({"insert_checkpoint", "insert_writes"})
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
-# SQLITE_ERROR is all that is told of a table or column that is not there, and Python 3.10 does not tell even that.
+# For a missing table or column SQLite reports only SQLITE_ERROR, and Python 3.10 does not report even that.
 _OTHER_TABLES = {1, None}
-# Seen, rarely, while other processes opened and closed the same new file: SQLITE_IOERR and SQLITE_PROTOCOL.
+# SQLITE_IOERR and SQLITE_PROTOCOL: they were seen, rarely, while other processes opened and closed the same new file.
 _UNSETTLED = {10, 15}
-# How often that is tried: half a second in all, for a disk that is broken stays so.
+# How often opening is tried after these errors: half a second in all, because a broken disk stays broken.
 OPENINGS = 10
 _WAY_OUT = {
     8: "the file or its folder is not writable for this user",
@@ -100,15 +101,16 @@ _WAY_OUT = {
 
 
 class SqliteDriver:
-    """Connections to one file, shared by every copy of a saver.
+    """Runs operations on one SQLite file; all copies of a saver share it.
 
     Args:
         path: The file, or ":memory:".
-        check: The operation that looks whether the tables are current.
-        setup: The operation that makes them so; run in the first transaction on the file, if needed.
-        busy_timeout: Seconds to wait for another process's write to end.
+        check: The operation that checks whether the tables are current.
+        setup: The operation that creates or migrates the tables; it runs in the first transaction on the file, if
+            needed.
+        busy_timeout: Seconds to wait for the end of another process's write.
         synchronous: SQLite's setting of that name, for every connection.
-        given: The caller's connection, of which this is the path; if that is ":memory:", it is used itself.
+        given: The caller's connection to `path`. For ":memory:" the driver uses this connection itself.
     """
 
     def __init__(
@@ -135,12 +137,12 @@ class SqliteDriver:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
         self.path = path
         self._shared = path == ":memory:"
-        with suppress(OSError):  # The process may work in another folder when it is opened.
+        with suppress(OSError):  # The process may have changed its directory when the file is opened.
             if not self._shared and not os.path.isabs(path):
                 self.path = os.path.join(os.getcwd(), path)
         self._given = given if self._shared else None
         self._of_caller = given is not None
-        self._of_parent = False  # Whether this is a child of the process that was given it.
+        self._of_parent = False  # Whether this process was forked from the one with the caller's connection.
         self._check = check
         self._setup = setup
         self._busy_timeout = min(float(busy_timeout), LONGEST_WAIT)
@@ -149,64 +151,64 @@ class SqliteDriver:
         self._held = _Held()
         self._workers: dict[Access, WorkerBatch] = {}
         self._queue = WriteQueue()
-        self._patience = self._busy_timeout  # The writer's `busy_timeout` at present.
+        self._current_timeout = self._busy_timeout  # The writer's current `busy_timeout`.
         self._finalizer = weakref.finalize(self, _close_in_the_end, self._held, self._lock)
-        if not self._given:  # What the caller has opened is the caller's to close.
+        if not self._given:  # The caller closes what the caller has opened.
             weakref.finalize(self, _warn_if_open, self._held, self.path).atexit = False  # Called before the other one.
         tell_of_forks(self)
 
     def before_fork(self) -> None:
-        """Close the file: SQLite's locks are those of a process, and do not survive a fork."""
+        """Close the file: SQLite's locks belong to a process and do not survive a fork."""
         hold(self._lock)
         if self._shared:
             return
         deadline = time.monotonic() + FORK_WAITS
-        # Without a writer new readers wait for the lock. Those that go on are polled, since a condition that each read
-        # would have to notify costs every read something, and forks are rare.
+        # Without a writer, new reads wait for the lock. The ones that still run are polled: a condition that each read
+        # would have to notify would cost every read something, and forks are rare.
         writer, self._held.writer = self._held.writer, None
         self._held.close_idle()
         while self._held.readers and time.monotonic() < deadline:
             time.sleep(0.001)  # A small read takes less.
             self._held.close_idle()
-            gc.collect()  # What was interrupted before it could close its connection.
+            gc.collect()  # Finds reads that were interrupted before they could close.
         self._held.close_readers()
         if writer is not None:
             writer.close()
 
     def after_fork(self) -> None:
-        """Begin anew: there are no workers in the child, and the file is opened again when it is needed."""
+        """Start over: the child has no workers, and opens the file again when it is needed."""
         self._workers = {}
         self._queue = WriteQueue()
         self._held.readers.clear()
-        if self._of_caller:  # It is open here, too, so the child can use neither it nor its file.
+        if self._of_caller:  # That connection is open in the child, too, which can use neither it nor its file.
             self._held.writer = None
             self._of_parent = True
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
         if self._lock.locked():
-            self._check_outside()
+            self._check_not_within()
         with self._lock:
             self._writer("setup")
 
     async def asetup(self) -> None:
-        """Create or migrate the tables now; otherwise the first operation does."""
+        """Async version of `setup`."""
         await aside(self._worker("write").executor, self.setup)
 
     def run(self, op: Operation[T]) -> T:
-        """Run an operation here."""
+        """Run an operation and return its result."""
         if op.access == "read" and not self._shared:
             return drive(op, partial(self._read, op.name, None))
         if self._lock.locked():
-            self._check_outside()
+            self._check_not_within()
         call = QueuedOperation(op)
-        if op.access not in _IN_LINE:
+        if op.access not in _QUEUED:
             return self._alone(call)
         self._store([call])
         return call.outcome()
 
     def look(self, op: Operation[T]) -> T:
-        """Run a read, whatever the tables are: none is made or migrated."""
+        """Run a read without creating or migrating tables."""
         try:
             with closing(self._connect(read_only=True)) as connection:
                 return drive(op, lambda request: _reply(connection, request))
@@ -215,14 +217,14 @@ class SqliteDriver:
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
-        return await self._worker(op.access).run(op, self._store if op.access in _IN_LINE else self._each)
+        return await self._worker(op.access).run(op, self._store if op.access in _QUEUED else self._each)
 
     async def aoffload(self, request: Offload) -> Any:
-        """Do work on a worker."""
+        """Run work on a worker and return its result."""
         return await aside(self._worker("read").executor, request.work)
 
     def close(self) -> None:
-        """Wait for what is running and close every connection."""
+        """Wait for running operations and close every connection."""
         if calls_of(self, "run", "arun", "setup", "close") > 1:
             raise within()
         self._held.closed = True
@@ -236,29 +238,33 @@ class SqliteDriver:
             self._held.close()
 
     async def aclose(self) -> None:
-        """Wait for what is running and close every connection."""
+        """Async version of `close`."""
         await asyncio.to_thread(self.close)
 
     def stats(self) -> dict[str, int]:
-        """Connections that read, and those that wait to."""
+        """Return the number of connections that read, and of idle connections for reads."""
         return {"reading": self._held.reading, "idle": len(self._held.idle)}
 
     def _worker(self, access: Access) -> WorkerBatch:
         if self._held.closed:
             raise closed()
-        access = "write" if access in _IN_LINE else "read"
+        access = "write" if access in _QUEUED else "read"
         worker = self._workers.get(access)
         if worker is None:
             if access == "write":
                 made = WorkerBatch(1, "checkpoint-write", most=MOST, seconds=0)
             else:
                 made = WorkerBatch(1 if self._shared else READERS, "checkpoint-read", most=1, seconds=LONGEST)
-            # setdefault is atomic: of two threads that come here at once both use the same one.
+            # setdefault is atomic: if two OS threads come here at once, both use the same worker.
             worker = self._workers.setdefault(access, made)
         return worker
 
-    def _alone(self, call: QueuedOperation[T], *, in_line: bool = False) -> T:
-        """Run an operation by itself; what has work to do beside the database leaves the line for it."""
+    def _alone(self, call: QueuedOperation[T], *, queued: bool = False) -> T:
+        """Run an operation alone.
+
+        Raises:
+            _LeavesQueue: It came through the write queue and has to do other work than statements (`Offload`).
+        """
         op = call.op
         if op.access == "read" and not self._shared:
             return drive(op, partial(self._read, op.name, call))
@@ -267,17 +273,17 @@ class SqliteDriver:
             request = steps.send(None)
             while True:
                 if isinstance(request, Offload):
-                    if in_line and op.access in _LETS_GO:
-                        raise _Leaves
+                    if queued and op.access in _RETURNS_CONNECTION:
+                        raise _LeavesQueue
                     request = steps.send(_work(call, request))
                 elif self._shared or op.access in _WRITES:
-                    # An interrupt may come anywhere: only the lock of a `with` is given back whatever happens.
+                    # An interrupt may come anywhere; only the lock of a `with` is released in every case.
                     with self._lock:
-                        request = self._transaction(self._writer(op.name), call, steps, request, in_line=in_line)
+                        request = self._transaction(self._writer(op.name), call, steps, request, queued=queued)
                 else:
                     connection = self._lend(op.name)
                     try:
-                        request = self._transaction(connection, call, steps, request, in_line=in_line)
+                        request = self._transaction(connection, call, steps, request, queued=queued)
                     except StopIteration:
                         self._take_back(connection)
                         raise
@@ -291,7 +297,7 @@ class SqliteDriver:
             steps.close()
 
     def _read(self, operation: str, call: QueuedOperation[Any] | None, request: RoundTrip | Offload) -> Any:
-        """A trip of a read is one statement, which needs no transaction."""
+        """Perform a request of a read: one statement, which needs no transaction."""
         if isinstance(request, Offload):
             return _work(call, request) if call else request.work()
         connection = self._lend(operation)
@@ -310,22 +316,23 @@ class SqliteDriver:
         steps: Steps[Any],
         request: RoundTrip,
         *,
-        in_line: bool,
+        queued: bool,
     ) -> Offload:
-        """Go on with an operation until it has work to do for which it lets the connection go.
+        """Continue an operation until it requests work for which it returns its connection.
 
-        Raises: StopIteration, once all is committed, when the operation has ended.
+        Raises:
+            StopIteration: The operation has ended, and everything is committed.
         """
         op = call.op
         try:
             self._prepare(op, connection, call.since)
             try:
                 asked: RoundTrip | Offload = request
-                while isinstance(asked, RoundTrip) or op.access not in _LETS_GO:
+                while isinstance(asked, RoundTrip) or op.access not in _RETURNS_CONNECTION:
                     if isinstance(asked, Offload):
                         asked = steps.send(_work(call, asked))
                         continue
-                    if not connection.in_transaction and (self._given or not _is_whole(op, asked)):
+                    if not connection.in_transaction and (self._given or not _is_atomic(op, asked)):
                         self._begin(op, connection)
                     asked = steps.send(self._send(connection, op.name, asked))
             except StopIteration as ended:
@@ -334,30 +341,30 @@ class SqliteDriver:
                     call.result, call.done = ended.value, committed
                     _commit(connection, committed)
                 raise
-            if in_line:
-                raise _Leaves
+            if queued:
+                raise _LeavesQueue
             if connection.in_transaction:
                 connection.execute("COMMIT")
             return asked
         except sqlite3.Error as error:
             raise self._wrapped(error, op.name, None) from error
         finally:
-            if connection.in_transaction:  # It failed, or its commit did: a full disk, say.
+            if connection.in_transaction:  # It failed, or its commit did, for example with a full disk.
                 connection.rollback()
 
     def _prepare(self, op: Operation[Any], connection: sqlite3.Connection, since: float) -> None:
-        """Make a connection ready for an operation; to write, with what is left of `busy_timeout` since then."""
-        if connection.in_transaction:  # Left open by an interrupt.
+        """Prepare a connection for an operation; a write waits for the rest of `busy_timeout` after `since`."""
+        if connection.in_transaction:  # An interrupt has left it open.
             connection.rollback()
         if op.access in _WRITES:
-            self._check_place(op.name)
-            patience = self._busy_timeout
+            self._check_location(op.name)
+            timeout = self._busy_timeout
             waited = time.monotonic() - since
-            if waited > patience / 10:
-                patience = max(patience - waited, 0)
-            if patience != self._patience:
-                connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-                self._patience = patience
+            if waited > timeout / 10:
+                timeout = max(timeout - waited, 0)
+            if timeout != self._current_timeout:
+                connection.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
+                self._current_timeout = timeout
 
     def _begin(self, op: Operation[Any], connection: sqlite3.Connection) -> None:
         """Begin the transaction that an operation needs."""
@@ -366,34 +373,34 @@ class SqliteDriver:
         elif op.access == "snapshot":
             connection.execute("BEGIN")
 
-    def _each(self, calls: Iterable[QueuedOperation[Any]], *, in_line: bool = False) -> None:
-        """Run operations one by one."""
+    def _each(self, calls: Iterable[QueuedOperation[Any]], *, queued: bool = False) -> None:
+        """Run operations one after the other, each in its own transaction."""
         for call in calls:
             call.error = None
             try:
-                call.result = self._alone(call, in_line=in_line)
+                call.result = self._alone(call, queued=queued)
             except Exception as error:
                 call.error = error
             call.done = (True,)
 
     def _store(self, calls: Sequence[QueuedOperation[Any]]) -> None:
-        """Run writes together with those of others, and then by themselves those that had to leave the line."""
+        """Run writes together with other waiting writes, and then those alone that had to leave the queue."""
         self._queue.run(calls, self._write)
         for call in calls:
-            if isinstance(call.error, _Leaves):
+            if isinstance(call.error, _LeavesQueue):
                 self._each([call])
 
     def _write(self, calls: Sequence[QueuedOperation[Any]]) -> None:
-        """Run writes in as few transactions as can be."""
+        """Run writes in as few transactions as possible."""
         if len(calls) == 1:
-            self._each(calls, in_line=True)
+            self._each(calls, queued=True)
             return
         left = deque(calls)
         while left:
-            self._each(self._together(left), in_line=True)
+            self._each(self._together(left), queued=True)
 
     def _together(self, left: deque[QueuedOperation[Any]]) -> Sequence[QueuedOperation[Any]]:
-        """Take writes and run them in one transaction; returns them if it fails and each has to have its own."""
+        """Run writes from the left of the queue in one transaction; if it fails, returns them to be run one by one."""
         with self._lock:
             connection = self._held.writer
             if connection is None:
@@ -407,7 +414,7 @@ class SqliteDriver:
                     call.error = self._wrapped(error, call.op.name, None)
                     call.error.__cause__ = error
                 return []
-            except StorageError:  # Each has an error of its own.
+            except StorageError:  # Each gets an error of its own.
                 return [left.popleft() for _ in range(len(left))]
             taken: list[QueuedOperation[Any]] = []
             committed: list[object] = []
@@ -415,7 +422,7 @@ class SqliteDriver:
                 ends = time.monotonic() + LONGEST
                 while left and (not taken or time.monotonic() < ends):
                     taken.append(left.popleft())
-                    self._member(connection, taken[-1])
+                    self._run_in_savepoint(connection, taken[-1])
                     taken[-1].done = committed
                 _commit(connection, committed)
             except sqlite3.Error:
@@ -425,12 +432,12 @@ class SqliteDriver:
                     connection.rollback()
         return []
 
-    def _member(self, connection: sqlite3.Connection, call: QueuedOperation[Any]) -> None:
+    def _run_in_savepoint(self, connection: sqlite3.Connection, call: QueuedOperation[Any]) -> None:
         def perform(request: RoundTrip | Offload) -> Any:
             if not isinstance(request, Offload):
                 return self._send(connection, call.op.name, request)
-            if call.op.access in _LETS_GO:
-                raise _Leaves
+            if call.op.access in _RETURNS_CONNECTION:
+                raise _LeavesQueue
             return request.work()
 
         call.error = None
@@ -439,7 +446,7 @@ class SqliteDriver:
             call.result = drive(call.op, perform)
         except Exception as error:
             call.error = error
-            connection.execute("ROLLBACK TO member")  # Fails if all is rolled back, as with a full disk.
+            connection.execute("ROLLBACK TO member")  # Fails if everything is rolled back, as with a full disk.
         connection.execute("RELEASE member")
 
     def _send(self, connection: sqlite3.Connection, operation: str, round_trip: RoundTrip) -> Any:
@@ -448,26 +455,26 @@ class SqliteDriver:
         except sqlite3.Error as error:
             names = {statement.name for statement in round_trip.statements}
             raise self._wrapped(error, operation, names.pop() if len(names) == 1 else None) from error
-        except OverflowError as error:  # As Python says of what has more than 2 GB.
+        except OverflowError as error:  # Python raises it for values of more than 2 GB.
             raise StorageError(f"{operation}: {_WAY_OUT[18]}", operation=operation) from error
 
     def _writer(self, operation: str) -> sqlite3.Connection:
-        """The writer connection, with the tables in place; for who has the lock."""
+        """Return the writer connection, with current tables; the caller holds the lock."""
         if self._held.writer is None:
             if self._held.closed:
                 raise closed()
-            self._check_place(operation)  # It was closed for a fork, and no file is made in its place.
+            self._check_location(operation)  # A fork has closed it; no new file is created in its place.
             try:
-                self._held.writer = self._patiently(lambda: self._open(operation), _UNSETTLED, OPENINGS)
+                self._held.writer = self._retry(lambda: self._open(operation), _UNSETTLED, OPENINGS)
             except sqlite3.Error as error:
                 raise self._wrapped(error, operation, None) from error
             self._held.location = _location(self.path)
-            self._patience = self._busy_timeout
+            self._current_timeout = self._busy_timeout
         return self._held.writer
 
     def _lend(self, operation: str) -> sqlite3.Connection:
-        """A reader connection that nobody else has until it is taken back."""
-        self._check_place(operation)
+        """Borrow a read connection, which no other call uses until `_take_back`."""
+        self._check_location(operation)
         while True:
             try:
                 connection = self._held.idle.pop()
@@ -475,7 +482,7 @@ class SqliteDriver:
                 connection = self._new_reader(operation)
             if self._held.writer is not None:
                 return connection
-            self._held.drop(connection)  # A fork waits until there is none, with the lock.
+            self._held.drop(connection)  # A fork holds the lock and waits until no reader is left.
 
     def _new_reader(self, operation: str) -> sqlite3.Connection:
         opening = _Opening()
@@ -486,7 +493,7 @@ class SqliteDriver:
                     break
                 self._held.readers.discard(opening)  # As above.
                 if self._lock.locked():
-                    self._check_outside()
+                    self._check_not_within()
                 with self._lock:
                     self._writer(operation)
             connection = self._connect(read_only=True)
@@ -494,7 +501,7 @@ class SqliteDriver:
         except sqlite3.Error as error:
             raise self._wrapped(error, operation, None) from error
         finally:
-            self._held.readers.discard(opening)  # The error that keeps this frame may be kept for long.
+            self._held.readers.discard(opening)  # An error may keep this frame alive for long.
         return connection
 
     def _take_back(self, connection: sqlite3.Connection) -> None:
@@ -505,13 +512,13 @@ class SqliteDriver:
         if self._held.closed:
             self._held.close_idle()
 
-    def _check_outside(self) -> None:
-        """Make sure that it is not this OS thread that has the lock, which a signal handler would wait for."""
+    def _check_not_within(self) -> None:
+        """Raise a ConfigError if this OS thread has the lock: a signal handler would wait for itself."""
         if calls_of(self, *_LOCKED):
             raise within()
 
-    def _check_place(self, operation: str) -> None:
-        """Make sure that the file that is open is the one at its path: what is stored in another is not found again."""
+    def _check_location(self, operation: str) -> None:
+        """Raise a StorageError if the open file is no longer at its path: nobody would find what is stored in it."""
         opened = self._held.location
         if opened is None or self._shared or opened == _location(self.path):
             return
@@ -528,8 +535,8 @@ class SqliteDriver:
                 "a new connection"
             )
         if self._given:
-            return cast("sqlite3.Connection", self._given)  # It has as much of one as is used here.
-        # To read, no file is made: it may have been moved or deleted.
+            return cast("sqlite3.Connection", self._given)  # It has the methods that are used here.
+        # Reading creates no file: it may have been moved or deleted.
         existing = read_only and not self._shared
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(self.path))}?mode=rw" if existing else self.path,
@@ -550,10 +557,13 @@ class SqliteDriver:
         return connection
 
     def _open(self, operation: str) -> sqlite3.Connection:
-        """The first connection: makes the file, migrates, and then sets WAL mode, since the file may be another's."""
+        """Open the first connection: create the file and migrate it.
+
+        WAL mode is set after that, because the file may be another program's.
+        """
         if not self._shared:
-            # Conversations are nobody else's business; the WAL files take over the mode. What is wrong with the path
-            # SQLite says better.
+            # Only this user may read the conversations; the WAL files get the same mode. For a bad path, SQLite has the
+            # better error message.
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = self._connect()
@@ -563,18 +573,18 @@ class SqliteDriver:
             connection.execute("BEGIN IMMEDIATE")
             drive(self._setup, lambda request: _reply(connection, request))
             connection.execute("COMMIT")
-            if not self._shared:  # That does not wait for other processes by itself.
-                self._patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), _BUSY)
+            if not self._shared:  # This statement does not wait for other processes.
+                self._retry(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchall(), _BUSY)
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
-        """Whether there is nothing to set up: to see that takes no lock, so the first read waits for nobody."""
+        """Whether no setup is needed; this check takes no lock, so the first read waits for no other process."""
         if self._shared or connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             return False
-        connection.execute("BEGIN")  # One read snapshot for all of it.
+        connection.execute("BEGIN")  # One read snapshot for the check.
         try:
             drive(self._check, lambda request: _reply(connection, request))
         except (SchemaMissing, SchemaOutdated):
@@ -583,8 +593,8 @@ class SqliteDriver:
             connection.execute("ROLLBACK")
         return True
 
-    def _patiently(self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf) -> T:
-        """Try again what others stand in the way of, for `busy_timeout`."""
+    def _retry(self, attempt: Callable[[], T], codes: Container[int | None], most: float = math.inf) -> T:
+        """Retry for `busy_timeout` while the attempt fails with one of these result codes."""
         started = time.monotonic()
         for failed in itertools.count(1):
             try:
@@ -597,7 +607,7 @@ class SqliteDriver:
         raise AssertionError
 
     def _changed(self) -> SchemaError | None:
-        """What is wrong with the tables, if they have changed since the file was opened."""
+        """Return what is wrong with the tables, if they have changed since the file was opened."""
         if self._shared or self._held.writer is None:
             return None
         try:
@@ -633,7 +643,7 @@ class SqliteDriver:
 
 
 class _Connection(sqlite3.Connection):
-    """One that can be referred to weakly."""
+    """A connection that can have weak references."""
 
 
 class _Opening:
@@ -641,7 +651,7 @@ class _Opening:
 
 
 class _Held:
-    """What has to be closed; apart from the driver, so that a finalizer can hold it."""
+    """What has to be closed; separate from the driver, so that a finalizer can hold it."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -653,46 +663,46 @@ class _Held:
 
     @property
     def reading(self) -> int:
-        """How many readers are not idle."""
+        """The number of readers that are not idle."""
         return len(self.readers) - len(self.idle)
 
     def close_idle(self) -> None:
-        with suppress(IndexError):  # Two OS threads may come to the last one at once.
+        with suppress(IndexError):  # Two OS threads may reach the last one at once.
             while True:
                 self.drop(self.idle.pop())
 
     def close_readers(self) -> None:
-        """Close those that still read: they fail. A connection that is open in two processes loses data."""
-        if getattr(sqlite3, "threadsafety", None) != 3:  # Otherwise only who uses a connection may close it.
+        """Close the readers that still read, which then fail: a connection that is open in two processes loses data."""
+        if getattr(sqlite3, "threadsafety", None) != 3:  # Then only the OS thread that uses it may close it.
             return
         for reader in list(self.readers):
             if isinstance(reader, sqlite3.Connection):
                 self.drop(reader)
 
     def drop(self, reader: sqlite3.Connection) -> None:
-        """Close a reader; what was interrupted may still read an old snapshot."""
+        """Close a reader; after an interrupt it may still read an old snapshot."""
         reader.close()
         self.readers.discard(reader)
 
     def close(self) -> None:
         self.closed = True
         self.close_idle()
-        # The last one to close folds the WAL into the file.
+        # SQLite copies the WAL into the file when the last connection closes.
         if self.writer is not None:
             self.writer.close()
             self.writer = None
 
 
-class _Leaves(Exception):
-    """A write has something to do that others in line should not wait for, nor other processes with the lock."""
+class _LeavesQueue(Exception):
+    """A write has to do work that neither other waiting writes nor other processes should wait for."""
 
 
-def _is_whole(op: Operation[Any], round_trip: RoundTrip) -> bool:
-    """Whether a trip is one statement that needs no transaction around it."""
+def _is_atomic(op: Operation[Any], round_trip: RoundTrip) -> bool:
+    """Whether a round trip is one statement that needs no transaction around it."""
     if op.access != "write" or len(round_trip.statements) != 1:
         return False
     (statement,) = round_trip.statements
-    return statement.name in _WHOLE and not isinstance(statement.params, list)
+    return statement.name in _ATOMIC and not isinstance(statement.params, list)
 
 
 def _warn_if_open(held: _Held, path: str) -> None:
@@ -701,7 +711,7 @@ def _warn_if_open(held: _Held, path: str) -> None:
 
 
 def _close_in_the_end(held: _Held, lock: threading.Lock) -> None:
-    """Close connections when the driver is gone, or the process ends: OS threads may still be at work then."""
+    """Close the connections when the driver is collected, or the process ends; OS threads may still use them then."""
     if lock.acquire(timeout=1):
         try:
             held.close()
@@ -710,7 +720,7 @@ def _close_in_the_end(held: _Held, lock: threading.Lock) -> None:
 
 
 def _location(path: str) -> tuple[int, int] | None:
-    """What tells a file from others; None if there is none at the path."""
+    """Return what identifies a file, or None if there is none at the path."""
     try:
         found = os.stat(path)
     except OSError:
@@ -728,7 +738,7 @@ def _work(call: QueuedOperation[Any], request: Offload) -> Any:
 
 
 def _commit(connection: sqlite3.Connection, committed: list[object]) -> None:
-    """Commit, and note it in the same call of a built-in function, in which no interrupt comes."""
+    """Commit and note it in one call of a built-in function, during which no interrupt comes."""
     committed.extend(map(connection.execute, ("COMMIT",)))
 
 
@@ -746,6 +756,6 @@ def _reply(connection: sqlite3.Connection, request: RoundTrip | Offload) -> Any:
 
 
 def _code(error: sqlite3.Error) -> int | None:
-    """The primary result code; Python 3.10 does not tell it, so nothing is known about such an error there."""
+    """Return the primary result code; None on Python 3.10, which does not report it."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

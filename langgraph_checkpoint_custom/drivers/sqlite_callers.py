@@ -1,7 +1,7 @@
-"""A connection of the caller's to a SQLite database: of a file its path is taken, and one in memory is used itself.
+"""Connections that a caller gives to `SqliteSaver`.
 
-A file has its own connections for readers and for the writer. What is in memory is only there on the connection that it
-was made with, so all calls share that one, one after the other.
+For a file, only its path is taken from the connection: the driver opens connections of its own. A database in memory
+exists only on the connection that created it, so all calls use that one, one after the other.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _SAVEPOINT = "langgraph_checkpoint"
 
 
 def is_connection(given: object) -> TypeGuard[Given]:
-    """Whether something is a connection of `sqlite3` or of `aiosqlite`, which need not be installed."""
+    """Whether an object is a connection of `sqlite3` or of `aiosqlite`, which need not be installed."""
     module = sys.modules.get("aiosqlite")
     return isinstance(given, sqlite3.Connection) or (module is not None and isinstance(given, module.Connection))
 
 
 class CallersConnection:
-    """A caller's connection, with as much of `sqlite3.Connection` as the driver uses.
+    """A caller's connection, with the part of `sqlite3.Connection` that the driver uses.
 
-    In a transaction of the caller's a transaction of ours is a savepoint, and the caller says when it is committed. How
-    the caller likes to see rows does not matter.
+    If the caller has begun a transaction, a transaction of ours is a savepoint in it, and the caller commits it. The
+    caller's row factory does not matter.
     """
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._end = ""  # What commits the transaction that is ours.
+        self._end = ""  # The statement that commits our transaction.
         try:
             paths = {name: path for _, name, path in self._send("PRAGMA database_list").rows}
             if "main" not in paths:
@@ -62,7 +62,7 @@ class CallersConnection:
             ) from None
 
     def _check_that_it_writes(self) -> None:
-        """Refuse a connection that only reads: the saver's own ones to that file would write."""
+        """Refuse a read-only connection: the saver's own connections to that file would write."""
         try:
             (only_reads,) = self._send("PRAGMA query_only").fetchone() or (0,)
             if not only_reads and not self._is_in_transaction():
@@ -73,7 +73,7 @@ class CallersConnection:
                 finally:
                     self._send("ROLLBACK")
         except sqlite3.OperationalError as error:
-            only_reads = "readonly" in str(error)  # Otherwise somebody writes at present.
+            only_reads = "readonly" in str(error)  # Otherwise another connection is writing at present.
         if only_reads:
             raise ConfigError(
                 f"the connection to {self.path} is read-only, and a saver writes; give it one that may write"
@@ -85,14 +85,14 @@ class CallersConnection:
         return bool(self._end) and self._is_in_transaction()
 
     def _is_in_transaction(self) -> bool:
-        """Whether there is one, the caller's too."""
+        """Whether there is a transaction, ours or the caller's."""
         try:
             return self._given.in_transaction
-        except ValueError as error:  # As aiosqlite says that it is closed.
+        except ValueError as error:  # aiosqlite raises it if it is closed.
             raise sqlite3.ProgrammingError(str(error)) from None
 
     def execute(self, sql: str, parameters: Any = ()) -> _Rows:
-        """Run a statement."""
+        """Run a statement and return its rows."""
         if sql.startswith("BEGIN"):
             nested = self._is_in_transaction()
             self._end = f"RELEASE {_SAVEPOINT}" if nested else "COMMIT"  # First, since an interrupt may come.
@@ -107,21 +107,21 @@ class CallersConnection:
         return _Rows(())
 
     def executemany(self, sql: str, parameters: Sequence[Any]) -> None:
-        """Run a statement with each of these."""
+        """Run a statement once with each of the parameters."""
         self._send(sql, parameters, many=True)
 
     def rollback(self) -> None:
-        """Take back what is ours."""
+        """Roll back our transaction; the caller's remains."""
         if self._end == "COMMIT":
             self._send("ROLLBACK")
         else:
-            with suppress(sqlite3.OperationalError):  # It is not there, if an interrupt came right before or behind it.
+            with suppress(sqlite3.OperationalError):  # There is none if an interrupt came right before or after it.
                 self._send(f"ROLLBACK TO {_SAVEPOINT}")
                 self._send(f"RELEASE {_SAVEPOINT}")
         self._end = ""
 
     def close(self) -> None:
-        """Nothing: it is the caller's."""
+        """Do nothing: the caller closes the connection."""
 
     def _send(self, sql: str, parameters: Any = (), *, many: bool = False) -> _Rows:
         if isinstance(self._given, sqlite3.Connection):
@@ -131,12 +131,12 @@ class CallersConnection:
             return _Rows(cursor.fetchall())
         try:
             return _elsewhere(lambda: asyncio.run(_on_its_thread(self._given, sql, parameters, many)))
-        except (ValueError, RuntimeError) as error:  # As aiosqlite says that it is closed.
+        except (ValueError, RuntimeError) as error:  # aiosqlite raises them if it is closed.
             raise sqlite3.ProgrammingError(str(error)) from None
 
 
 class _Rows:
-    """What a statement has given."""
+    """The rows that a statement has returned."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = list(rows)
@@ -149,16 +149,16 @@ class _Rows:
 
 
 def _elsewhere(work: Callable[[], T]) -> T:
-    """Do something on another OS thread: an event loop may run on this one."""
+    """Run work on another OS thread, since an event loop may run on this one."""
     with ThreadPoolExecutor(1) as worker:
         return worker.submit(work).result()
 
 
 async def _on_its_thread(given: Any, sql: str, parameters: Any, many: bool) -> _Rows:
-    """Run a statement on the thread of an aiosqlite connection, which answers to any event loop."""
+    """Run a statement on the OS thread of an aiosqlite connection, which replies to any event loop."""
     try:
         cursor = await given.cursor()
-    except ValueError:  # It was not awaited yet; if it was closed, this cannot be done either.
+    except ValueError:  # It was not awaited yet; if it is closed, the next line fails as well.
         cursor = await (await given).cursor()
     cursor.row_factory = None
     await (cursor.executemany if many else cursor.execute)(sql, parameters)

@@ -1,7 +1,8 @@
-"""How calls share what is dear on SQLite: writes a transaction, async calls the way to a worker and back.
+"""Group commit: concurrent writes share a transaction, and concurrent async calls share a switch to a worker.
 
-Nobody waits for company. Who finds nobody at work goes at once; what comes meanwhile goes together next. A read that
-has much to decode says so before it does: what was read before it is answered, and what waits goes to another worker.
+No call waits for others to join. If no other call runs, it runs immediately; the calls that arrive in the meantime run
+together next. A read that has much to decode announces that before it decodes: the reads before it are answered, and
+the waiting ones go to another worker.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from langgraph_checkpoint_custom.errors import ConfigError
 
 T = TypeVar("T")
 
-# Writes in a transaction. A step of a small state takes 324 µs with 8, 245 with 32 and 238 with 64.
+# Maximum number of writes in a transaction. A step of a small state takes 324 µs with 8, 245 with 32 and 238 with 64.
 MOST = 64
-# Seconds after which nothing more is begun together: others wait for the file, or for their answer. 64 small reads take
-# 7 ms, 64 small writes 4.
+# Seconds after which no further call is started before the previous ones are committed and answered: other processes
+# wait for the file, and callers for their answers. 64 small reads take 7 ms, 64 small writes 4.
 LONGEST = 0.01
-# Seconds after which who waits in line looks by itself: needed only if the one before was interrupted, or if a signal
-# handler has stopped it in this OS thread.
+# Seconds after which a waiting OS thread checks its turn without a wake-up. It needs that only if the thread before it
+# was interrupted, or is this same OS thread, in which a signal handler runs now.
 PATIENCE = 1.0
 
 
 class QueuedOperation(Generic[T]):
-    """An operation and what came of it; `since` when it waits for the file.
+    """An operation and its outcome; `since` is when it began to wait for the file.
 
-    `done` is not empty once it must not be done again: one list for all that share a transaction, from its commit on.
+    `done` is not empty once the operation must not run again. All operations of a transaction share one list, which the
+    commit fills.
     """
 
     __slots__ = ("__weakref__", "done", "error", "op", "result", "since")
@@ -49,27 +51,27 @@ class QueuedOperation(Generic[T]):
         self.done: Sequence[object] = ()
 
     def takes_long(self) -> None:
-        """Say so before it does: nobody else has to wait for it."""
+        """Announce work that takes long, so that no other call waits for it."""
 
     def outcome(self) -> T:
-        """The result; raises the error."""
+        """Return the result, or raise the error."""
         error, self.error = self.error, None
         if error is None:
             return self.result
         try:
             raise error
         finally:
-            del error  # It has this frame in its traceback.
+            del error  # Its traceback references this frame.
 
 
 Perform = Callable[[Sequence[QueuedOperation[Any]]], None]
 
 
 class WriteQueue:
-    """OS threads in line: whoever leads does its own calls and those of all that wait, then the next one leads.
+    """A queue of OS threads that write: the leader runs its own calls and all waiting ones, then the next one leads.
 
-    An interrupt (Ctrl-C) may come at any moment, in a `finally` too. Only the lock of a `with` is released whatever
-    happens: who holds that leads. A wake-up may get lost, so who waits looks by itself in the end.
+    An interrupt (Ctrl-C) may come at any moment, even in a `finally`. Only the lock of a `with` is released in every
+    case; the OS thread that holds it leads. A wake-up may get lost, so a waiting thread checks without one in the end.
     """
 
     def __init__(self) -> None:
@@ -77,8 +79,8 @@ class WriteQueue:
         self._waiting: deque[_Turn] = deque()
 
     def run(self, calls: Sequence[QueuedOperation[Any]], perform: Perform) -> None:
-        """Have calls done, here or by another thread in line, once those before are."""
-        if not self._waiting and not self._leads.locked():  # Nobody is at work.
+        """Run calls, here or in another OS thread of the queue, after those before them."""
+        if not self._waiting and not self._leads.locked():  # No other thread is at work.
             try:
                 with self._leads:
                     perform(calls)
@@ -90,7 +92,7 @@ class WriteQueue:
         try:
             if (
                 self._leads.locked()
-                and not turn.waits.acquire(timeout=PATIENCE)  # Until it is done, or is to lead.
+                and not turn.waits.acquire(timeout=PATIENCE)  # Until it is done or has to lead.
                 and self._leads.locked()
                 and calls_of(self, "run") > 1
                 and self._leave(turn)
@@ -108,7 +110,7 @@ class WriteQueue:
 
     def _lead(self, turn: _Turn, perform: Perform) -> None:
         while not turn.done:
-            if turn not in self._waiting:  # A leader has had it, and was interrupted.
+            if turn not in self._waiting:  # A leader took it and was interrupted.
                 self._waiting.appendleft(turn)
             group = self._take()
             calls = [call for each in group for call in each.calls if not call.done]
@@ -124,13 +126,13 @@ class WriteQueue:
                     each.wake()
 
     def _take(self) -> Sequence[_Turn]:
-        """Those that come next, as many as go together."""
+        """Remove and return the next turns, as many as run together."""
         group: list[_Turn] = []
         size = 0
         while self._waiting:
             try:
                 turn = self._waiting.popleft()
-            except IndexError:  # It was interrupted, and does not wait any more.
+            except IndexError:  # That thread was interrupted and no longer waits.
                 break
             size += len(turn.calls)
             if group and size > MOST:
@@ -140,7 +142,7 @@ class WriteQueue:
         return group
 
     def _leave(self, turn: _Turn) -> bool:
-        """Take a turn back; False if another thread has its calls, which may be done."""
+        """Remove a turn; returns False if another OS thread has its calls, which may have run."""
         try:
             self._waiting.remove(turn)
         except ValueError:
@@ -148,14 +150,14 @@ class WriteQueue:
         return True
 
     def _wake_next(self) -> None:
-        """Let the first one that waits lead, once nobody does: it may have come before that."""
+        """Let the first waiting thread lead, if no thread leads; it may have arrived before the leader ended."""
         if self._waiting:
-            with suppress(IndexError):  # It was interrupted.
+            with suppress(IndexError):  # That thread was interrupted.
                 self._waiting[0].wake()
 
 
 def calls_of(what: object, *methods: str) -> int:
-    """How many calls of some methods of an object go on in this OS thread."""
+    """Count the running calls of some methods of an object in this OS thread."""
     found = 0
     frame: FrameType | None = sys._getframe(1)
     while frame:
@@ -165,7 +167,7 @@ def calls_of(what: object, *methods: str) -> int:
 
 
 def within() -> ConfigError:
-    """The error of a call that would wait for itself."""
+    """Return the error for a call that would wait for itself."""
     return ConfigError(
         "the saver was called in the middle of another call of the same OS thread, by a signal handler, say, and would "
         "wait for itself; nothing was done. Let the handler note what to do, and do it after that call"
@@ -173,29 +175,29 @@ def within() -> ConfigError:
 
 
 class _Turn:
-    """A thread's place in line."""
+    """The place of an OS thread in the queue."""
 
     __slots__ = ("calls", "done", "waits")
 
     def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
         self.calls = calls
         self.done = False
-        self.waits = threading.Lock()  # A queue would wait for ever if a signal handler took longer than its timeout.
+        self.waits = threading.Lock()  # A Queue would wait forever if a signal handler took longer than its timeout.
         self.waits.acquire()
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # It is awake.
+        with suppress(RuntimeError):  # It is already awake.
             self.waits.release()
 
 
 class WorkerBatch:
-    """Workers for async calls; those that come while a worker is on its way share its way there and back.
+    """Workers for async calls; those that come before a worker starts on them share the switch to it and back.
 
     Args:
-        size: OS threads.
-        name: What their names begin with.
-        most: Calls that are done together.
-        seconds: How long a worker goes on with what waits before it answers.
+        size: Number of OS threads.
+        name: Prefix of their names.
+        most: Maximum number of calls that run together.
+        seconds: How long a worker continues with waiting calls before it answers.
     """
 
     def __init__(self, size: int, name: str, *, most: int, seconds: float) -> None:
@@ -204,15 +206,15 @@ class WorkerBatch:
         self._seconds = seconds
         self._waiting: deque[_Awaited[Any]] = deque()
         self._gate = threading.Lock()
-        self._coming = False  # Whether a worker is on its way to what waits.
+        self._coming = False  # Whether a worker was sent that has not started yet.
 
     async def run(self, op: Operation[T], perform: Perform) -> T:
-        """Have an operation done by a worker."""
+        """Run an operation on a worker."""
         call = _Awaited(op)
         self._waiting.append(call)
         try:
             self._send_for_worker(perform)
-        except RuntimeError as error:  # The workers are shut down; the last one may have taken it all the same.
+        except RuntimeError as error:  # The workers are shut down, but the last one may have taken the call.
             with suppress(ValueError):
                 self._waiting.remove(call)
                 refuse(error)
@@ -249,20 +251,20 @@ class WorkerBatch:
             self._answer(done, perform)
 
     def _answer(self, done: Iterable[_Awaited[Any]], perform: Perform) -> None:
-        """Send a worker to what waits, and a word to each loop of the calls that are done."""
+        """Send a worker to the waiting calls, and one message to each event loop whose calls are done."""
         if self._waiting:
-            with suppress(RuntimeError):  # They are being closed, and this one goes on.
+            with suppress(RuntimeError):  # They are being closed; the current one continues.
                 self._send_for_worker(perform)
         of_loops: dict[asyncio.AbstractEventLoop, list[_Awaited[Any]]] = {}
         for call in done:
             of_loops.setdefault(call.future.get_loop(), []).append(call)
         for loop, own in of_loops.items():
-            with suppress(RuntimeError):  # It was closed meanwhile.
+            with suppress(RuntimeError):  # It was closed in the meantime.
                 loop.call_soon_threadsafe(_settle, own)
 
     def _take(self) -> list[_Awaited[Any]]:
         calls: list[_Awaited[Any]] = []
-        with suppress(IndexError):  # Another worker may have come to the last one.
+        with suppress(IndexError):  # Another worker may have taken the last one.
             while len(calls) < self._most:
                 call = self._waiting.popleft()
                 if not call.future.cancelled():
@@ -271,7 +273,7 @@ class WorkerBatch:
 
 
 class _Awaited(QueuedOperation[T]):
-    """A call that a task waits for."""
+    """A call that a task awaits."""
 
     __slots__ = ("future", "let_others_go")
 

@@ -1,4 +1,4 @@
-"""Work on OS threads that are a saver's own and end with it, or on the event loop of a caller's connection."""
+"""Work on a saver's own OS threads, which end with the saver, or on the event loop of a caller's connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def aside(executor: Executor, work: Callable[[], T]) -> T:
-    """Have work done by a worker; raises ClosedError if they were shut down, and what the work raises."""
+    """Run work on a worker; raises ClosedError if the workers are shut down, and what the work raises."""
     try:
         done = asyncio.get_running_loop().run_in_executor(executor, work)
     except RuntimeError as error:
@@ -23,7 +23,7 @@ async def aside(executor: Executor, work: Callable[[], T]) -> T:
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Have a call done by an event loop that runs in another OS thread; cancelled if waiting for it is interrupted."""
+    """Run a call on an event loop of another OS thread; cancel it if the wait is interrupted."""
     done = asyncio.run_coroutine_threadsafe(begin(), loop)
     try:
         return done.result()
@@ -33,12 +33,12 @@ def on_loop(loop: asyncio.AbstractEventLoop, begin: Callable[[], Coroutine[Any, 
 
 
 def refuse(error: RuntimeError) -> NoReturn:
-    """Say why a worker does not begin: they were shut down, or no OS thread can be started."""
+    """Raise ClosedError if the workers are shut down; otherwise the given error: no OS thread can start, say."""
     if "shutdown" in str(error):
         raise closed() from error
     raise error
 
 
 def warn_unclosed(where: str) -> None:
-    """Warn of a saver that was dropped with something open, as the standard library does of files and sockets."""
+    """Warn about a saver that was dropped without `close`, as the standard library warns about files and sockets."""
     warnings.warn(f"unclosed saver on {where}: close() it, or use `with`", ResourceWarning, stacklevel=2)

@@ -1,1 +1,1 @@
-"""How operations run. No clock, OS thread, event loop, database or serializer is known here."""
+"""How operations run. Must not know: clocks, OS threads, event loops, databases, serializers."""

@@ -1,9 +1,9 @@
-"""Which calls share a trip: while some are on their way, those that come wait, and go together as the next group.
+"""Which calls are sent together: calls that arrive while others are in flight wait, and form the next batch.
 
 Must not know: databases, event loops, OS threads, the clock.
 
-Whoever finds nobody on the way goes at once and alone. So nothing ever waits for company: a group is what has come
-together while others were away.
+A call is sent immediately and alone if fewer than `BATCHES` of its kind are in flight, none of them with its key. So no
+call waits for a batch to fill up: a batch consists of the calls that arrived while others were in flight.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Generic, Protocol, TypeVar
 
 from langgraph_checkpoint_custom.engine.operation import Batchable
 
-# Groups of one kind on the way at once. With four, 64 OS threads made twice the trips of two, for a tenth more time and
-# half as much again of the server's CPU; with one they were no faster, and one that is slow would stop everybody.
+# Batches of one kind in flight at once. With four, 64 OS threads made twice as many round trips as with two, which took
+# a tenth more time and half as much again of the server's CPU. With one they were no faster, and one slow batch would
+# stop all calls.
 BATCHES = 2
-# Calls in a group at most.
+# Maximum number of calls in a batch.
 CALLS = 64
-# Bytes that a group sends at most; a call that sends more goes by itself.
+# Maximum number of bytes that a batch sends; a call with more is sent alone.
 BATCH_BYTES = 262_144
 
 
 class Waiter(Protocol):
-    """A call that waits."""
+    """A waiting call."""
 
     @property
     def batchable(self) -> Batchable: ...
@@ -37,10 +38,10 @@ M = TypeVar("M", bound=Waiter)
 
 
 class Batch(Generic[M]):
-    """Calls on the way together; a call that goes by itself is one without members.
+    """Calls in flight together; a call that is sent alone is a batch without waiters.
 
-    Whoever makes their trip holds it, so that one that was dropped, by an interrupt at an odd moment, is no longer on
-    its way.
+    Only the caller or task that makes the round trip has a strong reference. So a batch that an interrupt has dropped
+    at an unexpected moment no longer counts as in flight.
     """
 
     def __init__(self, keys: Collection[Hashable], waiters: Sequence[M] = ()) -> None:
@@ -57,7 +58,7 @@ class _Queue(Generic[M]):
 
     @property
     def away(self) -> list[Batch[M]]:
-        """The groups on the way."""
+        """The batches in flight."""
         return [batch for ref in self._refs if (batch := ref())]
 
     def begin(self, batch: Batch[M]) -> Batch[M]:
@@ -66,14 +67,17 @@ class _Queue(Generic[M]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is on the way, as of the last `end`, or waits."""
+        """Whether no call waits and, as of the last `end`, no batch is in flight."""
         return not self._refs and not self.waiting
 
     def end(self, back: Batch[M]) -> None:
         self._refs = [ref for ref in self._refs if ref() not in (None, back)]
 
     def take(self) -> Batch[M] | None:
-        """The next group: in the order of arrival, but nobody before one with its key is back."""
+        """Remove and return the next batch, or None.
+
+        Calls are taken in the order of arrival. A call waits for earlier calls with the same key to return.
+        """
         waiters: list[M] = []
         left: list[M] = []
         keys = {key for batch in self.away for key in batch.keys}
@@ -94,13 +98,13 @@ class _Queue(Generic[M]):
 
 
 class BatchQueue(Generic[M]):
-    """Who is on the way and who waits, by kind."""
+    """The calls in flight and the waiting calls, by kind."""
 
     def __init__(self) -> None:
         self._queues: defaultdict[Hashable, _Queue[M]] = defaultdict(_Queue)
 
     def enter(self, kind: Hashable, batchable: Batchable) -> Batch[M] | None:
-        """Go at once, until `leave`; None if the call has to wait."""
+        """Mark the call as in flight until `leave`, or return None if it has to wait."""
         queue = self._queues.get(kind)
         if queue is None:
             queue = self._queues[kind] = _Queue()
@@ -109,18 +113,18 @@ class BatchQueue(Generic[M]):
         return queue.begin(Batch(() if batchable.key is None else (batchable.key,)))
 
     def wait(self, kind: Hashable, waiter: M) -> None:
-        """Wait for one that is on the way."""
+        """Add a call that waits for one in flight to return."""
         self._queues[kind].waiting.append(waiter)
 
     def give_up(self, kind: Hashable, waiter: M) -> bool:
-        """No longer wait; false if the member was taken into a group before."""
+        """Stop waiting; returns False if a batch has already taken the call."""
         if kind not in self._queues or waiter not in self._queues[kind].waiting:
             return False
         self._queues[kind].waiting.remove(waiter)
         return True
 
     def leave(self, kind: Hashable, batch: Batch[M]) -> Batch[M] | None:
-        """Come back from a trip; gives the group that is on the way instead, if somebody waits."""
+        """Mark a batch as returned; returns the next one, which is then in flight, if calls wait."""
         queue = self._queues[kind]
         queue.end(batch)
         following = queue.take() if queue.waiting else None

@@ -1,10 +1,11 @@
-"""Operations as generators: they yield what they need from outside and are resumed with the answer.
+"""Operations as generators: they yield requests for I/O and are resumed with the replies.
 
 Must not know: databases, event loops, OS threads, the clock.
 
-One yielded `RoundTrip` is one round trip, so the latency of an operation is the number of its yields. A driver runs the
-generator with `drive` or `adrive` and its own way to perform a request. Everything that has to be read from the
-caller's objects is read before the operation is made: steps may start later, on another OS thread, or twice.
+Each yielded `RoundTrip` is one round trip, so the latency of an operation is the number of its yields. A driver runs
+the generator with `drive` or `adrive` and its own way to perform a request. Everything that has to be read from the
+caller's objects is read before the operation is created, because its steps may start later, on another OS thread, or
+twice.
 """
 
 from __future__ import annotations
@@ -19,37 +20,39 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What an operation does to the database. The trips of a "migrate", a "dry_run" and an "exclusive" are one
-# transaction; those of a "snapshot" read one point in time; the others' are atomic each, and on SQLite together. An
-# error undoes a dry_run. While an exclusive goes on, nobody else writes to the threads that it locks.
+# What an operation does to the database. All round trips of a "migrate", "dry_run" or "exclusive" operation are one
+# transaction. Those of a "snapshot" read one point in time. Each round trip of a "read" or "write" is atomic; on
+# SQLite, the round trips of a "write" share a transaction up to the next `Offload`. A dry run ends with an error, which
+# rolls it back. An "exclusive" operation takes the locks of its threads: no other operation with one of these locks
+# runs at the same time.
 Access = Literal["read", "snapshot", "write", "exclusive", "dry_run", "migrate"]
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 
 
 class Later(NamedTuple):
-    """Parameters that are made when they are sent: those of a statement that shares a trip never are."""
+    """Parameters that are made right before they are sent; a batch of several calls never asks for them."""
 
     make: Callable[[], Params]
 
 
 class Statement(NamedTuple):
-    """One SQL statement with its parameters, by name or by position; `params` is a list where it runs once for each."""
+    """One SQL statement with its parameters, by name or by position; a list of them runs it once for each."""
 
     name: str
     sql: str
     params: Params | tuple[Any, ...] | Later | Sequence[Params | tuple[Any, ...]]
 
     def values(self) -> Any:
-        """The parameters, to be sent."""
+        """Return the parameters to send."""
         return self.params.make() if isinstance(self.params, Later) else self.params
 
 
 class RoundTrip(NamedTuple):
-    """Statements sent together and atomic together; the reply is a list of rows for each of them.
+    """Statements that are sent together and are atomic together; the reply is a list of rows for each of them.
 
-    What is sent `before` and `after` them, such as a lock, is not part of the reply. `share` says how it can be one
-    with other trips, if it can.
+    `before` and `after` are sent around them, such as a lock; their rows are not part of the reply. `batchable` says
+    how to merge the round trip with others, if that is possible.
     """
 
     statements: Sequence[Statement]
@@ -58,20 +61,21 @@ class RoundTrip(NamedTuple):
     batchable: Batchable | None = None
 
     def sent(self) -> Sequence[Statement]:
-        """All statements, in order."""
+        """Return all statements in the order in which they are sent."""
         return [*self.before, *self.statements, *self.after] if self.before else self.statements
 
     def reply(self, replies: Sequence[Any]) -> Sequence[Any]:
-        """What is answered, of the replies to all statements."""
+        """Return the replies to `statements`, out of the replies to everything that was sent."""
         first = len(self.before)
         return replies[first : first + len(self.statements)] if first else replies
 
 
 class Batchable(NamedTuple):
-    """What makes one trip of many, which do the same for different rows.
+    """How to merge round trips that do the same for different rows into one.
 
-    Trips of one `kind` can be one, unless two have the same `key`: a statement changes no row twice. Without one there
-    is nothing that they could both change. `size` is in bytes; `merge` takes the `part` of each.
+    Round trips of one `kind` can be merged unless two have the same `key`, because a statement cannot change a row
+    twice. A `key` of None means that two of them never change the same row. `size` is in bytes. `merge` takes the
+    `part` of each round trip.
     """
 
     kind: Hashable
@@ -82,7 +86,7 @@ class Batchable(NamedTuple):
 
 
 class Combined(NamedTuple):
-    """One trip for many, and what turns its reply into theirs."""
+    """One round trip for many calls, and a function that splits its reply into one for each call."""
 
     round_trip: RoundTrip
     split: Callable[[Sequence[Any]], Sequence[Any]]
@@ -95,37 +99,39 @@ class Offload(NamedTuple):
     work: Callable[[], Any]
 
 
-# Bytes. Below this, decoding or compressing takes less time than the hop to a worker and back (about 0.1 ms).
+# Bytes. Below this, decoding or compressing takes less time than switching to a worker and back (about 0.1 ms).
 OFFLOAD_BYTES = 65_536
 
 
 def offload(size: int, work: Callable[..., T], *args: Any) -> Steps[T]:
-    """Do work with these arguments: here if it is on few bytes, wherever the driver does it if it is on many."""
+    """Call `work` with these arguments: immediately for few bytes, as an `Offload` to the driver for many."""
     if size < OFFLOAD_BYTES:
         return work(*args)
     found = yield Offload(size, partial(work, *args))
-    return found  # type: ignore[no-any-return]  # What is answered is not typed.
+    return found  # type: ignore[no-any-return]  # Replies are not typed.
 
 
 Steps = Generator[RoundTrip | Offload, Any, T]
 
 
-@dataclass(slots=True)  # Not frozen: that makes it four times as dear, and there is one for each call.
+@dataclass(slots=True)  # Not frozen: that makes it four times as expensive, and each call creates one.
 class Operation(Generic[T]):
-    """A named unit of work; `start` gives fresh steps each time, so a driver may begin again."""
+    """A named unit of work; each `start` returns new steps, so a driver can run it again."""
 
     name: str
     access: Access
     start: Callable[[], Steps[T]]
     arguments: Callable[[], Mapping[str, Any]] = dict
-    """What it was made of, by name."""
+    """Returns the arguments that it was created with, by name."""
     tells: bool = False
-    """Whether the result is if something was changed. It is True, too, if an earlier attempt may have changed it, whose
-    answer was lost."""
+    """Whether the result says if something was changed.
+
+    It is then also True if an earlier attempt may have changed something and its reply was lost.
+    """
 
 
 class Driver(Protocol):
-    """What runs operations, sync and async."""
+    """Runs operations, sync and async."""
 
     def run(self, op: Operation[T]) -> T: ...
     async def arun(self, op: Operation[T]) -> T: ...
@@ -141,12 +147,13 @@ class Driver(Protocol):
 def operation(
     access: Access, *, locks: Sequence[str] = (), tells: bool = False
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
-    """Turn a generator function into a function that makes an `Operation`.
+    """Turn a generator function into a function that creates an `Operation`.
 
     Args:
         access: What it does to the database.
-        locks: For an "exclusive" one, which arguments name the threads that it locks, in the dialect `d`.
-        tells: Whether its result is if it has changed something.
+        locks: For an "exclusive" operation, the arguments that name the threads to lock. The argument `d` is the
+            dialect.
+        tells: Whether its result says if something was changed.
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
@@ -174,22 +181,22 @@ def operation(
 
 
 def drive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Any]) -> T:
-    """Run an operation; `perform` does what it asks for."""
+    """Run an operation; `perform` performs each request and returns the reply."""
     return follow(op.start(), perform)
 
 
 async def adrive(op: Operation[T], perform: Callable[[RoundTrip | Offload], Awaitable[Any]]) -> T:
-    """Run an operation; `perform` does what it asks for and is awaited."""
+    """Async version of `drive`; the result of `perform` is awaited."""
     return await afollow(op.start(), perform)
 
 
 def done(found: T | Offload) -> T:
-    """What was found, or what the work that is left of it gives, done here."""
+    """Return a value, or run the `Offload` that makes it and return its result."""
     return found.work() if isinstance(found, Offload) else found
 
 
 def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
-    """Answer each request of a generator; returns what it returns."""
+    """Answer each request of a generator; returns what the generator returns."""
     try:
         reply = None
         while True:
@@ -203,7 +210,7 @@ def follow(steps: Generator[Q, Any, T], answer: Callable[[Q], Any]) -> T:
 
 
 async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[Any]]) -> T:
-    """Answer each request of a generator, awaiting the answers; returns what it returns."""
+    """Async version of `follow`; the answers are awaited."""
     try:
         reply = None
         while True:

@@ -1,6 +1,6 @@
-"""How often and how long to try again.
+"""How often and for how long an operation is retried.
 
-Must not know: the clock; whoever tries says how long it has been at it.
+Must not know: the clock; the caller passes the elapsed time.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ class RetryPolicy:
     """Exponential back-off with jitter.
 
     Attributes:
-        attempts: How often an operation is tried at most, the first time included. Eight, whose pauses sum up to about
-            six seconds: a PostgreSQL server of small size restarts in two to four.
-        seconds: No new attempt but the second one is begun after this time: the first may have waited for longer, for a
-            server that has fallen silent.
+        attempts: Maximum number of attempts, including the first one. The pauses between eight add up to about six
+            seconds; a small PostgreSQL server restarts in two to four.
+        seconds: After this time no new attempt starts, except the second one: the first attempt may have waited longer
+            than this for a server that does not answer.
     """
 
     attempts: int = 8
     seconds: float = 30.0
 
     def pause(self, failed: int, elapsed: float) -> float | None:
-        """Seconds to wait after `failed` attempts that took `elapsed` seconds, or None to give up."""
+        """Return the seconds to wait after `failed` attempts that took `elapsed` seconds, or None to give up."""
         if failed >= self.attempts or (failed > 1 and elapsed >= self.seconds):
             return None
         longest: float = min(0.05 * 2 ** (failed - 1), 2.0)
