@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.model.filter import plaintext_keys
 
 # The placeholder of a key in the statements: in the name of the index, in the name of the view, and in a literal.
-_PLACE = re.compile(r"\b(searchable_|searched_)key\b|searchable key")
+_PLACEHOLDER = re.compile(r"\b(searchable_|searched_)key\b|searchable key")
 _PLAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -35,7 +35,7 @@ def index_of(key: str) -> str:
 
 def about(sql: str, key: str, literal: str) -> str:
     """Return a statement for a key; `literal` is the key as it is written in the statement's literals."""
-    return _PLACE.sub(lambda location: f"{location[1]}{_ending(key)}" if location[1] else literal, sql)
+    return _PLACEHOLDER.sub(lambda match: f"{match[1]}{_ending(key)}" if match[1] else literal, sql)
 
 
 def _ending(key: str) -> str:
