@@ -1,1 +1,1 @@
-"""What a saver does, one file a capability: which statements, in which order, and what their replies mean."""
+"""What a saver does, one file for each capability: the statements, their order, and what their replies mean."""

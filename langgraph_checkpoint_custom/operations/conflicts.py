@@ -1,18 +1,18 @@
-"""Where runs begin, to tell one that lost a race from one that forks on purpose.
+"""The checkpoints that runs start from. They separate a run that lost a race from one that forks on purpose.
 
 Must not know: databases, OS threads, event loops.
 
-With `concurrent_writers="reject"` the rule is: what a run stores goes on from the newest checkpoint of its namespace.
-The one exception is a run that was told to begin at a checkpoint by its id when that was no longer the newest: what it
-stores directly behind that one, or as a copy beside it, is a fork on purpose. After its first checkpoint such a run is
-the newest like any other, and has to stay so.
+With `concurrent_writers="reject"`, the parent of each checkpoint that a run stores must be the newest checkpoint of its
+namespace. There is one exception: the caller started the run from a checkpoint id, and that checkpoint was no longer
+the newest. Then a child of that checkpoint, or a copy of it with the same parent, is a fork on purpose. The first
+checkpoint of such a run becomes the newest one. From then on, the rule holds for this run as well.
 
-What was read is kept in the context (`contextvars`) of the call that read it. LangGraph stores a run's checkpoints in
-copies of that context, on OS threads and in tasks, and each run reads before it writes. Where nothing was read, as by a
-program that stores checkpoints by itself, nothing is known about a race, and nothing is refused.
+What a call has read is stored in its context (`contextvars`). LangGraph stores the checkpoints of a run in copies of
+that context, on OS threads and in tasks, and each run reads before it writes. If nothing was read in a context, as in a
+program that stores checkpoints without a graph, nothing is known about a race, and nothing is refused.
 
-A stream may be asked for each of its steps in another copy of the context, in which the first step's reading is not
-known; the Agent Server does that. So what a run with an id has read is kept with that id, too.
+A caller may ask for each step of a stream in another copy of the context, as the Agent Server does. What the first step
+has read is not in that copy. So what a run with an id has read is stored under that id as well.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import Literal
 
 ConcurrentWriters = Literal["allow", "reject"]
 Location = tuple[int, str, str]
-"""The number of a saver and its copies, a thread and a namespace."""
+"""The number that a saver shares with its copies, a thread id and a namespace."""
 
 Start = tuple[str | None, ...]
-"""The parents that a fork on purpose may go on from although they are not the newest."""
+"""The parents that a fork on purpose may have although they are not the newest checkpoint."""
 
 _FORKS: ContextVar[Mapping[Location, Start]] = ContextVar("langgraph_checkpoint_custom.forks")
 _OF_RUNS: OrderedDict[tuple[Location, str], Start] = OrderedDict()
-# Runs of which that is kept, about 5 MB of them; nobody has as many at work at once in one process.
+# Entries in `_OF_RUNS` at most. They take about 5 MB, and no process has as many runs at the same time.
 RUNS = 10_000
-# Places of which that is kept in a context; a worker may go from thread to thread in the same one for ever.
+# Entries in one context at most. A worker may use one context for thread after thread, without an end.
 PLACES = 250
 
 
 def note_read(
     location: Location, run_id: str | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool
 ) -> None:
-    """Note that a checkpoint was read, by which run if it has an id, and whether it was an older one."""
-    forks = dict(_FORKS.get({}))  # Other contexts have the same one.
+    """Note that a checkpoint was read, by which run if that has an id, and whether a newer one existed (`older`)."""
+    forks = dict(_FORKS.get({}))  # A copy, since other contexts share the dict.
     start = _start(forks.pop(location, None), checkpoint_id, parent_id, older=older)
     while len(forks) >= PLACES:
         del forks[next(iter(forks))]
@@ -56,7 +56,7 @@ def note_read(
 
 
 def must_be_newest(location: Location, run_id: str | None, parent_id: str | None) -> bool:
-    """Whether a checkpoint may be stored only if its parent is the newest."""
+    """Return whether a checkpoint may be stored only if its parent is the newest."""
     start = None if run_id is None else _OF_RUNS.get((location, run_id))
     if start is None:
         start = _FORKS.get({}).get(location)
@@ -64,10 +64,10 @@ def must_be_newest(location: Location, run_id: str | None, parent_id: str | None
 
 
 def _start(known: Start | None, checkpoint_id: str | None, parent_id: str | None, *, older: bool) -> Start:
-    """Where a run begins, once it has read another checkpoint.
+    """Return the parents that a run may have, after it has read one more checkpoint.
 
-    The newest may be read after an older one: LangGraph does that when it travels back. So that forgets an older one
-    only if it is the same.
+    LangGraph reads the newest checkpoint after an older one when a run starts from the older one. So reading the newest
+    one removes the entry only if it names the same checkpoint.
     """
     if older:
         return checkpoint_id, parent_id

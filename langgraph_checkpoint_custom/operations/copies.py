@@ -1,13 +1,13 @@
-"""A thread that is made of another one: a copy of it, or a fork, which starts from one of its checkpoints.
+"""Making a thread from another one: a copy of the complete thread, or a fork that starts from one checkpoint.
 
 Must not know: SQL, connections.
 
-To fork, the checkpoint is copied inside the database, with the ancestors that its `DeltaChannel`s go back to, hidden,
-and with the subgraphs that a run from it goes on with. Its metadata is the one thing that is read here and stored anew,
-since it says where the thread comes from.
+A fork copies the checkpoint inside the database. It also copies the ancestors that the `DeltaChannel`s are rebuilt
+from, as hidden checkpoints, and the checkpoints of subgraphs that a run from this checkpoint goes on with. Only the
+metadata of the checkpoint is read here and stored again, because it names the thread that the fork comes from.
 
-What was written beside the checkpoint belongs to it while it is the newest: partial results, and questions that wait.
-Once something came behind it, that was made of those writes, and in the new thread the tasks run again.
+If the checkpoint is the newest one, its pending writes are copied: partial results and open interrupts. If it has a
+descendant, they are not copied: the descendant was made of them, and in the new thread the tasks run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from langgraph_checkpoint_custom.operations.labels import checkpoint_not_found
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
 
-# In the metadata of the checkpoint that a thread starts from.
+# Metadata keys of the checkpoint that a forked thread starts from.
 FROM_THREAD = "forked_from_thread"
 FROM_CHECKPOINT = "forked_from_checkpoint"
 
@@ -37,10 +37,11 @@ def fork_thread(
 ) -> Steps[RunnableConfig]:
     """Start a thread from a checkpoint, from the last one of a run, or from the newest; returns its config.
 
-    Trips: 2, or 1 if there is nothing left to do. The second is one transaction, and one read snapshot on the source.
-        Two more each time that another checkpoint becomes the newest between them, or somebody makes the target.
-    Rows: the checkpoint and what it needs; of the source's other rows, the indexes and the names of delta channels.
-    Idempotent: yes, as long as the target has not gone on.
+    Round trips: 2, or 1 if an earlier attempt has made the fork; on SQLite, where they do not cross a network, one more
+        to store it. The second one is one transaction, and one read snapshot of the source. Two more each time that
+        another checkpoint becomes the newest between them, or another caller creates the target.
+    Rows: the checkpoint and what it needs; of the source's other rows, index entries and the names of delta channels.
+    Idempotent: yes, as long as no run has gone on in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
     """
     config = None
@@ -52,7 +53,7 @@ def fork_thread(
 def _fork(
     d: SqlDialect, codec: Values, source: str, target: str, checkpoint_id: str | None, run_id: str | None
 ) -> Steps[RunnableConfig | None]:
-    """The same; None if another checkpoint is meant meanwhile, or the target comes, which may be by the same fork."""
+    """Try once; None if another checkpoint became the newest, or the target was created, maybe by the same fork."""
     (rows,) = yield d.select_fork_point(source, target, checkpoint_id, run_id)
     found = {row[0]: row[1:] for row in rows}
     if "point" not in found:
@@ -74,7 +75,7 @@ def _fork(
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
         stored, plaintext_keys = dict(metadata), dict(metadata)
-        if "thread_id" in metadata:  # As `codec.encode_checkpoint` stores it.
+        if "thread_id" in metadata:  # As `encode_checkpoint` stores it.
             own = metadata["thread_id"] == source
             stored["thread_id"] = None if own else [metadata["thread_id"]]
             plaintext_keys["thread_id"] = target if own else metadata["thread_id"]
@@ -106,10 +107,10 @@ def _exists(target: str) -> ThreadExists:
 def copy_thread(d: SqlDialect, source: str, target: str) -> Steps[None]:
     """Copy a thread inside the database.
 
-    Trips: 1.
-    Idempotent: yes; a target with checkpoints or writes that the source does not have, or has in another form, is
-        refused: a fork begins with one of them, which is no copy of the thread, and a question that was answered in the
-        source since is still open there.
+    Round trips: 1.
+    Idempotent: yes. A target with checkpoints or writes that the source does not have, or has in another form, is
+        refused. Otherwise a fork, which starts with one of the source's checkpoints, would be taken for a copy. So
+        would an earlier copy with an interrupt that is open there and was answered in the source since.
     Raises: ThreadExists.
     Source: BaseCheckpointSaver.copy_thread.
     """

@@ -1,15 +1,18 @@
-"""Deleting: a thread, runs, what a prune lets go, one checkpoint, or all that came behind one.
+"""Deleting: a thread, runs, what a prune removes, one checkpoint, or everything after a checkpoint.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
-Deleting is the same everywhere: rows are chosen and marked `doomed`; those that a remaining checkpoint still needs (a
-`DeltaChannel` back to its seed, a checkpoint older than format 4 its parent's sends) become `hidden` instead; the rest
-goes with its writes and with the blobs that no remaining checkpoint names. All of it is one transaction, so nobody ever
-sees a doomed row or a hole. Only the victims are chosen here.
+Every deletion has the same steps, in one transaction:
 
-With one checkpoint, or all behind one, go the outputs that tasks have written beside the checkpoint that is the newest
-then: if they stayed, LangGraph would take them for those of a superstep that is still open, and not run its tasks
-again.
+1. Checkpoints are chosen and marked for deletion (the column `doomed`). Each operation here chooses other ones.
+2. Checkpoints that a remaining one needs become `hidden` instead. A `DeltaChannel` needs the ancestors back to its
+   seed, and a checkpoint older than format 4 needs the sends of its parent.
+3. The others are deleted, with their writes and with the blobs that no remaining checkpoint names.
+
+So no other transaction sees a marked row or a gap.
+
+`delete_checkpoint` and `rollback` also delete writes of the checkpoint that becomes the newest: the outputs of its
+tasks. If they remained, LangGraph would take them for the outputs of an open superstep and not run the tasks again.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 @operation("write")
 def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
-    """Delete a thread.
+    """Delete all rows of a thread.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_thread.
     """
@@ -38,9 +41,9 @@ def delete_thread(d: SqlDialect, thread_id: str) -> Steps[None]:
 
 @operation("write")
 def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
-    """Delete the checkpoints and writes of runs, in all threads and namespaces, thread by thread.
+    """Delete the checkpoints and writes of runs, in all threads and namespaces, one thread after the other.
 
-    Trips: 1, or 0 if `run_ids` is empty, and one for each thread.
+    Round trips: 1, and one for each thread; 0 if `run_ids` is empty.
     Idempotent: yes.
     Source: BaseCheckpointSaver.delete_for_runs.
     """
@@ -52,9 +55,9 @@ def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
 
 @operation("write")
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
-    """Keep the newest checkpoints of each namespace, `keep` of them, those with a label, and what they need.
+    """Delete all but the `keep` newest checkpoints of each namespace, those with a label, and what these need.
 
-    Trips: 1; one more where more than the newest stays.
+    Round trips: 1. With `keep=1`, one more if anything but the newest checkpoints has to remain.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
@@ -69,8 +72,10 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
 
-    Trips: 1.
-    Idempotent: yes; False if there is none, or it is hidden already.
+    The result is whether there was such a checkpoint.
+
+    Round trips: 1.
+    Idempotent: yes; False if it does not exist or is hidden already.
     Raises: CheckpointLabelled.
     """
     found, labels, *_ = yield d.delete_checkpoint(key)
@@ -81,12 +86,12 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
 
 @operation("write")
 def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
-    """Delete all that came behind a checkpoint of the root graph, in all namespaces; returns its config.
+    """Delete everything after a checkpoint of the root graph, in all namespaces; returns the checkpoint's config.
 
-    Trips: 1.
-    Rows: all of the thread's checkpoints are looked at.
+    Round trips: 1.
+    Rows: all checkpoints of the thread are read.
     Idempotent: yes.
-    Raises: CheckpointNotFound, also for one that a prune has hidden; CheckpointLabelled.
+    Raises: CheckpointNotFound, also for a checkpoint that a prune has hidden; CheckpointLabelled.
     """
     found, labels, *_ = yield d.delete_later(key)
     if not found or key.checkpoint_id is None:

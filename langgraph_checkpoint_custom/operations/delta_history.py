@@ -22,14 +22,16 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 class HistoryRow(NamedTuple):
-    """A row of a reply with values; of a write there may be many thousands, so these are left as they come.
+    """A row of the reply to `select_delta_values`, by `kind`.
 
-    - `target`, `run`: as in `lineage`; of a run, `type` and `value` are the document of its last checkpoint if that has
-      a seed in it
-    - `line`: `channels` are the ids of all checkpoints of the run from `key` down to `checkpoint_id`
-    - `blob`: a seed at the end of a run; `name` is the channel, `key` its version, `path` the names of its parts
-    - `part`: one of these parts, with its name as `key`
-    - None, a write: `name` is the channel, `key` the task, `path` and `idx` its place in the superstep
+    There may be many thousands of writes, so these stay plain rows.
+
+    - `target`, `run`: the checkpoint that is asked for, and an id range, as in `ancestor_rows`. If the document of the
+      range's last checkpoint contains a seed, `type` and `value` of a `run` are that document.
+    - `line`: `channels` are the ids of all checkpoints of the id range from `key` down to `checkpoint_id`.
+    - `blob`: a seed at the end of an id range; `name` is the channel, `key` its version, `path` names its chunks.
+    - `part`: one of these chunks, with its name as `key`.
+    - None: a write; `name` is the channel, `key` the task, `path` and `idx` its position in the superstep.
     """
 
     kind: str | None
@@ -44,24 +46,24 @@ class HistoryRow(NamedTuple):
     versions: Any
 
 
-# Writes that are decoded as one value; the bytes of all of them are copied for that.
+# Writes that are decoded together, as one value. This copies the bytes of all of them.
 TOGETHER = 1000
 
-# Of a write: its checkpoint; and its place in the order in which LangGraph applies them, see `writes_sort_key`.
+# The checkpoint of a write, and its sort key in the order in which LangGraph applies writes; see `writes_sort_key`.
 _CHECKPOINT = itemgetter(1)
-_PLACE = itemgetter(1, 4, 3, 5)
+_ORDER = itemgetter(1, 4, 3, 5)
 
 
 @operation("read")
 def get_delta_channel_history(
     d: SqlDialect, codec: Values, key: Key, channels: Sequence[str]
 ) -> Steps[Mapping[str, DeltaChannelHistory]]:
-    """For each channel, the writes of the ancestors oldest first, and the nearest stored value as the seed.
+    """Return for each channel the writes of the ancestors, oldest first, and the nearest stored value as the seed.
 
-    Trips: 1, or 0 if `channels` is empty.
-    Rows: the writes, blobs and, for values inside them, documents between the checkpoint and the farthest seed.
+    Round trips: 1, or 0 if `channels` is empty.
+    Rows: the writes and blobs between the checkpoint and the farthest seed, and the documents that contain seeds.
     Snapshot: one read snapshot.
-    Raises: CheckpointNotFound if a channel goes back to what was pruned; CorruptCheckpoint.
+    Raises: CheckpointNotFound if a channel cannot be rebuilt because ancestors were pruned; CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_delta_channel_history.
     """
     if not channels:
@@ -79,32 +81,34 @@ _Ancestor = TypeVar("_Ancestor", TupleRow, HistoryRow)
 def ancestor_rows(
     d: SqlDialect, asked: Sequence[str], rows: Sequence[_Ancestor]
 ) -> tuple[Sequence[_Ancestor], Sequence[str]]:
-    """The runs of ancestors back to the farthest seed, nearest first, and the channels that go back to what is gone.
+    """Return the ancestors back to the farthest seed, and the channels that need a deleted ancestor.
 
-    A run are all checkpoints from `key` down to `checkpoint_id`, each the parent of the one above it; `name` is the
-    parent of the last one, `channels` have their seed there and `idx` is the number of those that had none before. The
-    target's `channels` are all that have a value there; one that has is not missed. In `versions`, both have their
-    delta channels if they are hidden.
+    Each row is an id range, nearest first: all checkpoints from `key` down to `checkpoint_id`, each of which is the
+    parent of the next higher one. `name` is the parent of the last one, `channels` are those with a seed in the last
+    one, and `idx` is the number of channels that had no seed before this range.
+
+    The `channels` of the target are all that have a value there; these are never reported as missing. `versions` of
+    the target and of a range are the names of delta channels if the checkpoint is hidden.
     """
-    runs: dict[str | None, _Ancestor] = {}
+    id_ranges: dict[str | None, _Ancestor] = {}
     last: _Ancestor | None = None
     for row in rows:
         if row.kind == "target":
             last = row
         elif row.kind == "run":
-            twin = runs.get(row.key)  # In a chain that loops there is another one, with fewer channels.
+            twin = id_ranges.get(row.key)  # A parent chain that loops has a second row, with fewer channels.
             if twin is None or (twin.idx or 0) < (row.idx or 0):
-                runs[row.key] = row
+                id_ranges[row.key] = row
     if last is None:
         return [], []
     has = d.names(last.channels)
     found: list[_Ancestor] = []
     remaining, seen = set(asked), {last.checkpoint_id}
     while remaining and last.name is not None:
-        if last.name not in runs:
+        if last.name not in id_ranges:
             return found, sorted(remaining.intersection(d.names(last.versions)).difference(has))
-        last = runs[last.name]
-        if last.checkpoint_id in seen:  # The chain loops, and the run ends where an earlier one did.
+        last = id_ranges[last.name]
+        if last.checkpoint_id in seen:  # The parent chain loops: this id range ends where an earlier one did.
             found.append(last._replace(channels=None))
             break
         seen.add(last.checkpoint_id)
@@ -116,43 +120,45 @@ def ancestor_rows(
 def _collect(
     d: SqlDialect, codec: Values, key: Key, asked: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, DeltaChannelHistory]:
-    """Decode what the ancestors have of each channel."""
+    """Decode the writes and the seed of each channel."""
     heads = [HistoryRow._make(row) for row in rows if row[0] is not None]
-    runs, gone = ancestor_rows(d, asked, heads)
-    if gone:
+    id_ranges, lost = ancestor_rows(d, asked, heads)
+    if lost:
         raise CheckpointNotFound(
-            f"channels {', '.join(map(repr, gone))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
+            f"channels {', '.join(map(repr, lost))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
             f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they go back to was pruned or deleted. Go on "
             "from the newest checkpoint"
         )
     writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
-    locations = [row[1] for row in writes]
-    if len(set(locations)) < len(locations):  # In a chain that loops, a write may come twice.
-        by_place = {_PLACE(row): row for row in writes}
-        writes = [by_place[location] for location in sorted(by_place)]
-        locations = [row[1] for row in writes]
+    checkpoint_ids = [row[1] for row in writes]
+    if len(set(checkpoint_ids)) < len(checkpoint_ids):  # In a parent chain that loops, a write may come twice.
+        by_order = {_ORDER(row): row for row in writes}
+        writes = [by_order[order] for order in sorted(by_order)]
+        checkpoint_ids = [row[1] for row in writes]
 
-    lines = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
+    ids_of_ranges = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
     taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
-    # Of each run, nearest first, its writes and the channels that take them.
+    # For each id range, nearest first: its writes, and the channels that take them.
     found: list[tuple[Sequence[Row], set[str]]] = []
     remaining = set(asked)
-    for run in runs:
-        line = set(d.names(lines[run.checkpoint_id, run.key]))
-        if run.channels is None:
-            line.difference_update(*taken)
-        taken.append(line)
-        range_of_run = slice(bisect_left(locations, run.checkpoint_id), bisect_right(locations, run.key or ""))
-        inside = writes[range_of_run]
-        if not line.issuperset(locations[range_of_run]):
-            inside = [row for row in inside if row[1] in line]
+    for id_range in id_ranges:
+        ids = set(d.names(ids_of_ranges[id_range.checkpoint_id, id_range.key]))
+        if id_range.channels is None:
+            ids.difference_update(*taken)
+        taken.append(ids)
+        positions = slice(
+            bisect_left(checkpoint_ids, id_range.checkpoint_id), bisect_right(checkpoint_ids, id_range.key or "")
+        )
+        inside = writes[positions]
+        if not ids.issuperset(checkpoint_ids[positions]):
+            inside = [row for row in inside if row[1] in ids]
         found.append((inside, remaining))
-        remaining = remaining.difference(d.names(run.channels))
+        remaining = remaining.difference(d.names(id_range.channels))
 
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in asked}
-    for rows_of_run, takers in reversed(found):
-        _decode(codec, key, rows_of_run, {channel: collected[channel] for channel in takers})
-    seeds = _seeds(d, codec, key, runs, heads)
+    for rows_of_range, takers in reversed(found):
+        _decode(codec, key, rows_of_range, {channel: collected[channel] for channel in takers})
+    seeds = _seeds(d, codec, key, id_ranges, heads)
     histories: dict[str, DeltaChannelHistory] = {}
     for channel in asked:
         histories[channel] = {"writes": collected[channel]}
@@ -162,7 +168,7 @@ def _collect(
 
 
 def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str, list[PendingWrite]]) -> None:
-    """Decode writes and add each to its channel's."""
+    """Decode writes and append each to the list of its channel."""
     rows = [row for row in rows if row[2] in collected]
     for start in range(0, len(rows), TOGETHER):
         some = rows[start : start + TOGETHER]
@@ -172,14 +178,14 @@ def _decode(codec: Values, key: Key, rows: Sequence[Row], collected: Mapping[str
 
 
 def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
-    """The values of writes."""
+    """Yield the values of writes."""
     plain: Iterator[Any] | None
     interrupted = None
     try:
         plain = iter(codec.loads_many([row[7] for row in rows if row[6] == MSGPACK]))
-    except Exception as error:  # Whatever it is, of one of many: below, each by itself.
+    except Exception as error:  # Any error, of any of the writes: they are decoded one by one below.
         plain = None
-        if str(error) == DROPPED or not isinstance(error, ValueError):  # Else they cannot be read as one.
+        if str(error) == DROPPED or not isinstance(error, ValueError):  # Otherwise they cannot be read as one value.
             interrupted = interruption(error)
     for row in rows:
         _, checkpoint_id, channel, task_id, path, idx, type_, data, _, _ = row
@@ -188,35 +194,35 @@ def _values(codec: Values, key: Key, rows: Sequence[Row]) -> Iterator[Any]:
             continue
         try:
             value = codec.loads(type_, data, location_of_write(key.checkpoint_ns, checkpoint_id, task_id, idx, channel))
-        except Exception as error:  # Whatever it is: the same again, by what says in its error where that was.
+        except Exception as error:  # Any error: `Decoder` decodes it again and raises an error that names the write.
             interrupted = interrupted or interruption(error)
             location = (key.thread_id, key.checkpoint_ns, checkpoint_id)
-            whole = TupleRow("write", *location, channel, task_id, path, idx, type_, data, None, None, None, None)
-            value = Decoder(codec, *location).write(whole)
+            full_row = TupleRow("write", *location, channel, task_id, path, idx, type_, data, None, None, None, None)
+            value = Decoder(codec, *location).write(full_row)
         yield value
-    if interrupted is not None:  # Now that all of them can be read.
+    if interrupted is not None:  # All writes can be read now, so something from outside interrupted the first attempt.
         forget_interruption()
         raise interrupted
 
 
 def _seeds(
-    d: SqlDialect, codec: Values, key: Key, runs: Sequence[HistoryRow], heads: Sequence[HistoryRow]
+    d: SqlDialect, codec: Values, key: Key, id_ranges: Sequence[HistoryRow], heads: Sequence[HistoryRow]
 ) -> dict[str, Any]:
-    """Decode the values at the ends of the runs."""
+    """Decode the values at the ends of the id ranges."""
     blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}
-    parts = {(row.name, row.key): row for row in heads if row.kind == "part"}
+    chunks = {(row.name, row.key): row for row in heads if row.kind == "part"}
     seeds: dict[str, Any] = {}
-    for run in runs:
-        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, run.checkpoint_id)
+    for id_range in id_ranges:
+        decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, id_range.checkpoint_id)
         document: Mapping[str, Any] = {}
-        for channel in d.names(run.channels):
-            blob = blobs.get((run.checkpoint_id, channel))
+        for channel in d.names(id_range.channels):
+            blob = blobs.get((id_range.checkpoint_id, channel))
             if blob is not None:
-                seeds[channel] = decoder.blob(blob, lambda *location: parts.get(location))
+                seeds[channel] = decoder.blob(blob, lambda *name: chunks.get(name))
             else:
-                if run.value is None:
+                if id_range.value is None:
                     raise decoder.corrupt("the stored value is gone", channel)
-                document = document or decoder.outline(run.type, run.value)
+                document = document or decoder.outline(id_range.type, id_range.value)
                 if channel not in document["channel_values"]:
                     raise decoder.corrupt("the stored value is gone", channel)
                 seeds[channel] = decoder.made(channel, document["channel_values"][channel])

@@ -1,11 +1,11 @@
-"""What is wrong in the tables, a page of rows at a time, and what of it can be mended beside live runs.
+"""Finding problems in the tables, one page of rows at a time, and repairing some of them while runs go on.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
-What the checks find is not always damage. A run that outlives the deletion of its thread, or of the checkpoint that it
-goes on from, stores what it has: nothing forbids it, unless it has a claim. Writes of a thread without checkpoints may
-be those of a run that has just begun, or one that was killed there; nothing tells. A value that nobody names is left
-when a checkpoint was stored again under its id with other versions.
+A finding is not always damage. A run that outlives the deletion of its thread, or of the checkpoint that it goes on
+from, stores what it has. Only a claim prevents that. Writes of a thread without checkpoints belong to a run that has
+just begun, or to one that was killed at that point; the rows do not show which. A value that no checkpoint names is
+left over when a checkpoint is stored again under its id with other versions.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Rows of a page. What belongs to its threads is looked at once for each page, and a statement is to end in time.
+# Rows of a page. More rows: the other rows of its threads are read less often. Fewer rows: a statement ends sooner.
 PAGE = 2000
 
 
 class Check(NamedTuple):
-    """Something that can be wrong.
+    """A problem that a check can find.
 
     Attributes:
-        name: Its name in the statements and in what is told.
+        name: Its name in the statements and in the output.
         means: What it means, and what to do.
-        wrong: Whether it is surely wrong; a notice otherwise.
-        mended: Whether `mend` deletes it.
+        wrong: Whether it is certainly wrong. Otherwise it is a notice.
+        mended: Whether `repair` deletes it.
     """
 
     name: str
@@ -62,7 +62,7 @@ NAMES = {check.name: check for check in CHECKS}
 
 
 class Table(NamedTuple):
-    """A table to look through: its name in the statements, and a key that comes before every row's."""
+    """A table to check: its name in the statements, and a key that sorts before every row's key."""
 
     name: str
     first: Mapping[str, Any]
@@ -78,7 +78,15 @@ TABLES = (
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: the check's name, the thread as it is stored and shown, and what names the row there."""
+    """A row with a problem.
+
+    Attributes:
+        check: The name of the check.
+        stored: The thread id as it is stored, with the tenant.
+        thread_id: The thread id as the caller knows it.
+        checkpoint_ns: The namespace.
+        names: The other columns that name the row.
+    """
 
     check: str
     stored: str
@@ -88,7 +96,7 @@ class Finding(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What was found in a page, its rows, and the key to go on behind, or None if it was the last."""
+    """The findings of a page, the number of its rows, and the key after which the next page starts; None at the end."""
 
     findings: Sequence[Finding]
     rows: int
@@ -96,7 +104,7 @@ class Looked(NamedTuple):
 
 
 class Bloat(NamedTuple):
-    """Room that is taken by nothing: dead rows on PostgreSQL, free pages on SQLite."""
+    """Disk space that holds no data: dead rows on PostgreSQL, free pages on SQLite."""
 
     name: str
     used: int
@@ -104,15 +112,15 @@ class Bloat(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether it is a fifth, and enough to be worth the while: autovacuum lets a fifth be."""
+        """Whether more than a quarter is wasted, and at least 1,000 rows or pages; autovacuum tolerates a fifth."""
         return self.wasted >= 1000 and self.wasted > 0.25 * (self.used + self.wasted)
 
 
 @operation("read")
 def look(d: SqlDialect, table: Table, after: Mapping[str, Any], limit: int = PAGE) -> Steps[Looked]:
-    """Look through a page of a table.
+    """Check one page of a table.
 
-    Trips: 1.
+    Round trips: 1.
     Snapshot: one read snapshot.
     """
     (rows,) = yield d.doctor_page(table.name, after, limit)
@@ -126,19 +134,19 @@ def look(d: SqlDialect, table: Table, after: Mapping[str, Any], limit: int = PAG
             end = values | ({"idx": int(values["idx"])} if "idx" in values else {})
         else:
             ns, *names = key
-            told = [str(name) for name in (*names, number) if name is not None]
-            findings.append(Finding(what, stored, d.own_thread_id(stored), ns, told))
+            texts = [str(name) for name in (*names, number) if name is not None]
+            findings.append(Finding(what, stored, d.own_thread_id(stored), ns, texts))
     return Looked(findings, count, end if count == limit else None)
 
 
 @operation("write")
 def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
-    """Delete values, parts and labels that are still nobody's; returns how many rows went.
+    """Delete the values, chunks and labels among the findings that are still unused; returns the number of rows.
 
-    Trips: 1 for each thread.
+    Round trips: 1 for each thread.
     Idempotent: yes.
     """
-    mended = 0
+    deleted = 0
     for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].mended}):
         own = [one for one in findings if one.thread_id == thread_id]
         blobs = [
@@ -146,15 +154,15 @@ def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
         ]
         labels = [one.names[1] for one in own if one.check == "label of nothing"]
         replies = yield d.repair(thread_id, json.dumps(blobs), json.dumps(labels))
-        mended += sum(map(len, replies))
-    return mended
+        deleted += sum(map(len, replies))
+    return deleted
 
 
 @operation("read")
 def bloat(d: SqlDialect) -> Steps[Sequence[Bloat]]:
-    """How much room is taken by nothing.
+    """Return how much disk space holds no data.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.doctor_bloat()
     return [Bloat(*row) for row in rows]

@@ -1,9 +1,9 @@
-"""Threads as lines of text, which any database takes: the rows of a thread as they are stored, bytes as base64.
+"""Threads as lines of text that both databases can import: the rows as they are stored, with bytes as base64.
 
 Must not know: SQL, connections, files.
 
-A line is a JSON object with one key, the kind of row, and the row's columns by name. What is compressed or encrypted
-stays so: no value is decoded, and a key is needed only by who reads it in the end.
+A line is a JSON object with one key, the kind of the row. Its value has the columns of the row by name. Compressed and
+encrypted values stay as they are: no value is decoded, so neither export nor import needs an encryption key.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from langgraph_checkpoint_custom.operations.leases import take_claim
 from langgraph_checkpoint_custom.operations.read import threads_places
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Rows of a trip; their values are in memory at once.
+# Rows of a round trip. Their values are in memory at the same time.
 PAGE = 50
-# Bytes of those that are stored together, as base64.
+# Bytes, as base64, after which no more rows are added to the page that is imported.
 PAGE_BYTES = 4_000_000
 
 _DUMP = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 class Kind(NamedTuple):
-    """A kind of row: its name, the columns that tell its rows of a thread apart, in order, and the others."""
+    """A kind of row: its name, the columns of its key inside a thread, in order, and the other columns."""
 
     name: str
     key: Mapping[str, Any]
-    """By column, a value that comes before every row's."""
+    """By column, a value that sorts before that of every row."""
     columns: Sequence[str]
 
 
@@ -60,15 +60,15 @@ _LISTS = frozenset({"inline_channels", "delta_channels", "blob_channels", "blob_
 _BYTES = frozenset({"checkpoint", "metadata", "value"})
 _NUMBERS = frozenset({"format", "idx"})
 _MAY_BE_NULL = frozenset({"parent_id", "root_id", "run_id", "parts"})
-# Where a number has to be, in either database.
+# The numbers that a column can hold in both databases.
 _INTEGERS = range(-(2**31), 2**31)
 
 
 @operation("read")
 def next_thread(d: SqlDialect, after: str) -> Steps[str | None]:
-    """The first thread whose id is greater, or None.
+    """Return the first thread whose id is greater, or None.
 
-    Trips: 1.
+    Round trips: 1.
     """
     replies = yield d.select_next_thread(after)
     return next((d.own_thread_id(rows[0][0]) for rows in replies if rows), None)
@@ -76,36 +76,38 @@ def next_thread(d: SqlDialect, after: str) -> Steps[str | None]:
 
 @operation("snapshot")
 def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[str], None]]) -> Steps[None]:
-    """Tell all lines of a thread, in one order: to what `begin` returns, which is called first, and again on a retry.
+    """Pass all lines of a thread, always in the same order, to the function that `begin` returns.
 
-    Trips: 3 and more, one for each page of rows.
+    `begin` is called at the start, and again at each retry.
+
+    Round trips: at least 4, one for each page of rows.
     """
-    tell = begin()
+    write_line = begin()
     for kind in KINDS:
         after = kind.key
         while True:
             (rows,) = yield d.export_rows(kind.name, thread_id, after, PAGE)
             for row in rows:
-                tell(_line(d, kind, row))
+                write_line(_line(d, kind, row))
             if len(rows) < PAGE:
                 break
             after = dict(zip(kind.key, rows[-1], strict=False))
 
 
 class ImportedRow(NamedTuple):
-    """A row that was read from a line: its kind, and its columns by name as they are there."""
+    """A row that was read from a line: its kind, and its columns by name, not decoded."""
 
     kind: str
     cells: Mapping[str, Any]
 
     @property
     def checkpoint(self) -> tuple[str, str] | None:
-        """The namespace and the id, if it is a checkpoint's."""
+        """The namespace and the id if this is the row of a checkpoint."""
         return (self.cells["checkpoint_ns"], self.cells["checkpoint_id"]) if self.kind == "checkpoint" else None
 
 
 def read_row(line: bytes) -> ImportedRow:
-    """The row in a line; raises ValueError with what is wrong, if it is no row of ours."""
+    """Return the row in a line; raises ValueError, which says what is wrong, if it is not a row of an export."""
     ((name, cells),) = _object("the line", json.loads(line), 1).items()
     kind = _KINDS.get(name)
     if kind is None:
@@ -153,23 +155,24 @@ def _is_text(cell: Any) -> bool:
 def import_thread(
     d: SqlDialect, thread_id: str, digest: str, rows: Callable[[], Iterator[ImportedRow]], replace: bool
 ) -> Steps[None]:
-    """Store a thread as it was exported: all of it, or nothing. One that is there like that already stays.
+    """Store a thread as it was exported, completely or not at all. If it exists already with these rows, do nothing.
 
     Args:
         d: The dialect.
         thread_id: The thread.
         digest: The SHA-256 of the lines of its rows.
-        rows: Gives its rows, from the first on.
-        replace: Whether the thread may have rows, if all its checkpoints come again; what it has goes then.
+        rows: Returns an iterator over its rows, from the first one.
+        replace: Whether to replace a thread that has rows already. All its checkpoints have to be in the import.
 
-    Trips: 9, and one for each page of rows, which are read again in the end.
+    Round trips: for a new thread, 10, and on PostgreSQL one more for its lock; one for each page that is stored, and
+        one for each further page of 50 rows of a kind that is read again at the end.
     Idempotent: yes.
     Raises: ThreadExists, ThreadBusy.
     """
     there = yield from _digest(d, thread_id)
     if there == digest:
         return
-    token = "import"  # Nobody sees it: it goes in the transaction in which it came.
+    token = "import"  # No other transaction sees it: this transaction also deletes it.
     yield from take_claim(d, thread_id, token, token, 1).start()
     if there != sha256().hexdigest():
         (locations,) = yield from threads_places(d, [thread_id]).start()
@@ -192,15 +195,15 @@ def _digest(d: SqlDialect, thread_id: str) -> Steps[str]:
     """The SHA-256 of the lines of a thread's rows."""
     found = sha256()
 
-    def tell(line: str) -> None:
+    def write_line(line: str) -> None:
         found.update(line.encode() + b"\n")
 
-    yield from export_thread(d, thread_id, lambda: tell).start()
+    yield from export_thread(d, thread_id, lambda: write_line).start()
     return found.hexdigest()
 
 
 def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
-    """The rows of a trip each: as many as may be, and of so many bytes."""
+    """Split rows into pages, one for each round trip, of up to `PAGE` rows and about `PAGE_BYTES` bytes."""
     page: list[ImportedRow] = []
     size = 0
     for row in rows:

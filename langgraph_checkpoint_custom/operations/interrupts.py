@@ -1,4 +1,4 @@
-"""Which questions are open: of a thread, and of all threads.
+"""Finding open interrupts: of one thread, and of all threads.
 
 Must not know: databases.
 """
@@ -20,21 +20,21 @@ from langgraph_checkpoint_custom.model.records import Interrupt, WaitingThread
 from langgraph_checkpoint_custom.operations.read import in_order
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Threads that have ever asked something, in one statement.
+# Threads for one statement, of those that have a stored interrupt, open or not.
 PAGE = 1_000
 
 
 def open_interrupts(found: CheckpointTuple | None) -> dict[str, object]:
-    """The values of the interrupts that wait in a checkpoint, by their ids.
+    """Return the values of the open interrupts of a checkpoint, by their ids.
 
-    The interrupt of a task stays stored after it was answered, until the superstep is over; a task that has written
+    The interrupt of a task stays stored after it was answered, until the superstep is over. A task that has written
     anything else is done.
     """
     return {interrupt.id: interrupt.value for interrupt in open_among((found.pending_writes if found else None) or [])}
 
 
 def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
-    """The interrupts that wait among the writes of a checkpoint; of others than interrupts no value is looked at."""
+    """Return the open interrupts among the writes of a checkpoint. It looks at the values of interrupts only."""
     done = {task_id for task_id, channel, _ in writes if channel not in WRITES_IDX_MAP}
     return [
         interrupt
@@ -46,11 +46,11 @@ def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
 
 @operation("read")
 def waiting_threads(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[WaitingThread]]:
-    """The threads whose newest root checkpoint has an open interrupt, those that have waited longest first.
+    """Return the threads whose newest root checkpoint has an open interrupt; the one that waits longest is first.
 
-    Trips: one for each thousand threads that have ever asked.
-    Rows: two of each thread that has ever asked, and the documents and writes of those that have a question there.
-    Snapshot: one read snapshot for each thousand; a thread is in one of them.
+    Round trips: one for each thousand threads that have a stored interrupt, open or not.
+    Rows: two of each such thread; the document and writes of the newest checkpoint if this has an interrupt.
+    Snapshot: one read snapshot for each thousand threads. Each thread is in one of them.
     Raises: CorruptCheckpoint.
     """
     found: list[WaitingThread] = []
@@ -92,7 +92,7 @@ def _waiting(d: SqlDialect, codec: Values, rows: Sequence[Row]) -> list[WaitingT
 
 
 def _time(text: object) -> datetime | None:
-    """The time in a checkpoint document, as LangGraph writes it."""
+    """Return the time in a checkpoint document, which LangGraph writes in ISO format."""
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -100,7 +100,7 @@ def _time(text: object) -> datetime | None:
 
 
 def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:
-    """Raise `StaleInterrupt` unless an interrupt waits in a checkpoint."""
+    """Raise `StaleInterrupt` unless a checkpoint has this open interrupt."""
     waiting = open_interrupts(found)
     if interrupt_id not in waiting:
         raise StaleInterrupt(

@@ -1,10 +1,10 @@
-"""Names for checkpoints, unique in their thread; a prune leaves alone what has one.
+"""Labels: names of checkpoints, unique in their thread. A prune does not delete a checkpoint with a label.
 
 Must not know: SQL, connections, serializers.
 
-A labelled checkpoint stays as it is: what its `DeltaChannel`s go back to stays, hidden, as for any checkpoint that a
-prune keeps, and so does the state that subgraphs with a memory of their own had by then. A label keeps from tidying up;
-who deletes the thread or the run deletes its labelled checkpoints, too, since that is to leave nothing behind.
+A prune retains everything that a labelled checkpoint needs: the ancestors that its `DeltaChannel`s are rebuilt from, as
+hidden checkpoints, and the state that subgraphs with a memory of their own had at that time. A label protects from
+pruning only. Deleting the thread or the run deletes labelled checkpoints as well, so that nothing is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     """Give a checkpoint a name; returns the config that names it by its id.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: by (thread_id, name), for the same checkpoint.
     Raises: CheckpointNotFound, also for one that a prune has hidden; LabelExists.
     """
@@ -39,9 +39,9 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
 
 @operation("write", tells=True)
 def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
-    """Take a name from its checkpoint; tells whether there was such a one.
+    """Remove a label; returns whether the thread had a label of this name.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: yes.
     """
     (rows,) = yield d.delete_label(thread_id, name)
@@ -50,9 +50,9 @@ def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
 
 @operation("read")
 def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableConfig]]:
-    """The labels of a thread, each with the config of its checkpoint, in the order of their names.
+    """Return the labels of a thread, each with the config of its checkpoint, in the order of their names.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.select_labels(thread_id)
     return {name: config_of(thread_id, *location) for name, *location in rows}
@@ -60,9 +60,9 @@ def labels_of_thread(d: SqlDialect, thread_id: str) -> Steps[dict[str, RunnableC
 
 @operation("read")
 def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
-    """The config of the checkpoint that has a name.
+    """Return the config of the checkpoint that has a label.
 
-    Trips: 1.
+    Round trips: 1.
     Raises: CheckpointNotFound.
     """
     (rows,) = yield d.select_labels(thread_id)
@@ -77,7 +77,7 @@ def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
 
 
 def checkpoint_not_found(key: Key) -> CheckpointNotFound:
-    """The error for a checkpoint that is not there to be seen."""
+    """Return the error for a checkpoint that does not exist or is hidden."""
     which = "no checkpoint" if key.checkpoint_id is None else f"no checkpoint {key.checkpoint_id!r}"
     return CheckpointNotFound(
         f"thread {key.thread_id!r} has {which} in namespace {key.checkpoint_ns!r}, or it was pruned; history() has "

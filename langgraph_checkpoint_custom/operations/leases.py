@@ -1,10 +1,11 @@
-"""Claims: one owner at a time may write to a thread, for as long as its heart beats.
+"""Claims: one owner at a time may write to a thread, as long as it renews its claim.
 
 Must not know: the clock, OS threads, event loops; the database's clock says what has expired.
 
-A claim is a token in a row. `put` and `put_writes` that come with a token look for it in the same transaction in which
-they store, and on PostgreSQL lock the row meanwhile, so a claim is either taken over before or after them. A token that
-is gone never comes back: an owner that slept too long is refused for good.
+A claim is a row with a token. A `put` or `put_writes` with a token looks for the row in the transaction in which it
+stores. On PostgreSQL it shares the thread's lock until the end of that transaction, and `take_claim` holds the lock
+alone. So another owner takes the claim over before or after a write, and never during it. A token that was deleted
+never comes back: the writes of an owner that did not renew in time are refused from then on.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 @operation("write")
 def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_seconds: float) -> Steps[None]:
-    """Claim a thread that nobody has claimed, or whose claim has expired.
+    """Claim a thread that has no claim, or whose claim has expired.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: by token.
     Raises: ThreadBusy.
     """
@@ -32,9 +33,9 @@ def take_claim(d: SqlDialect, thread_id: str, token: str, owner: str, ttl_second
 
 @operation("write")
 def renew_claim(d: SqlDialect, thread_id: str, token: str, ttl_seconds: float) -> Steps[None]:
-    """Put off the end of a claim, also if it has expired and nobody has taken it over.
+    """Move the expiry time of a claim, also if it has expired and no other owner has taken it over.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: yes.
     Raises: ClaimLost.
     """
@@ -45,16 +46,16 @@ def renew_claim(d: SqlDialect, thread_id: str, token: str, ttl_seconds: float) -
 
 @operation("write", tells=True)
 def release_claim(d: SqlDialect, thread_id: str, token: str) -> Steps[bool]:
-    """End a claim; tells whether it was still held.
+    """End a claim; returns whether it was still held.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.release_claim(thread_id, token)
     return bool(rows)
 
 
 def claim_lost(thread_id: str) -> ClaimLost:
-    """The error for an owner that was too slow."""
+    """Return the error for an owner that did not renew its claim in time."""
     return ClaimLost(
         f"the claim on thread {thread_id!r} has expired and was taken over or cleared away; nothing was stored. Claim "
         "the thread again and go on from its newest checkpoint"

@@ -1,13 +1,14 @@
-"""Threads, their runs and their checkpoints, by what the tables have in columns of their own; no value is read.
+"""Lists of threads, their runs and their checkpoints, without channel values.
 
 Must not know: SQL, connections.
 
-A thread's newest checkpoint is that of its root graph (or, where only subgraphs have stored something, of its first
-namespace). Metadata is decoded, since it decides on a filter.
+A thread's newest checkpoint is that of its root graph, or of its first namespace if only subgraphs have stored
+something. Metadata is decoded, because only the metadata itself decides whether a filter matches.
 
-Whether a run is finished is told from its last checkpoint as LangGraph leaves it. What is still to be started has a
-channel with a value there: `branch:to:…` for a node, `__start__` for the input, `__pregel_tasks` for sends, `join:…`
-where all have come. A graph made of `Pregel` itself, with channels of other names, always looks finished.
+The last checkpoint of a run shows whether the run is finished. For each task that is still to be started, LangGraph
+leaves a value in a channel: `branch:to:…` for a node, `__start__` for the input, `__pregel_tasks` for sends, `join:…`
+for a node whose predecessors are all done. Only values of the last two kinds are read. A graph that is made of `Pregel`
+itself, with channels of other names, always looks finished.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from langgraph_checkpoint_custom.model.records import CheckpointRecord, RunRecor
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.searchable import first_searchable
 
-# Checkpoints that a page of threads is looked for among: at first, which takes some ten milliseconds if it is in vain;
-# then, going through them at a thirtieth of that each; and how many times more each time after that.
+# A page of threads is searched for among the newest checkpoints. The first statement searches `NEAR` of them, and takes
+# about ten milliseconds if they are of too few threads. The second one searches `RECENT`, each in a thirtieth of the
+# time. Each further one searches `FARTHER` times as many.
 NEAR = 1_000
 RECENT = 50_000
 FARTHER = 20
-# And with a filter, before all threads are looked at.
+# With a filter, checkpoints that are searched before all threads are.
 FILTERED = 5_000
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
-_TOLD: WeakSet[SqlDialect] = WeakSet()  # Those of whose hidden tenants the log has.
+_WARNED: WeakSet[SqlDialect] = WeakSet()  # Dialects for which a warning about hidden tenants was logged.
 
 _START = "__start__"
 _BRANCH = "branch:"
@@ -47,21 +49,25 @@ _JOIN = "join:"
 
 
 class ThreadsReply(NamedTuple):
-    """The threads of a page that match, and the page after it, or None if this was the last."""
+    """The threads of a page that match, and the next page, or None if this was the last one."""
 
     threads: Sequence[ThreadRecord]
     after: ThreadPage | None
 
 
 class HistoryReply(NamedTuple):
-    """The records of a page that match, and the page after it, or None if this was the last."""
+    """The records of a page that match, and the next page, or None if this was the last one."""
 
     records: Sequence[CheckpointRecord]
     after: Page | None
 
 
 class _Last(NamedTuple):
-    """A row of `select_runs`: the last checkpoint of a run; with a `name`, a value of it, or, for "", its document."""
+    """A row of `select_runs`.
+
+    Without a `name`, it is a run and its last checkpoint. With a `name`, it is a value of that checkpoint: of the
+    channel `name`, or, if `name` is empty, the document.
+    """
 
     last_id: str
     run_id: str | None
@@ -81,14 +87,16 @@ class _Last(NamedTuple):
 def threads_page(
     d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str], *, even_unreadable: bool = False
 ) -> Steps[ThreadsReply]:
-    """One page of threads, those with the newest checkpoints first; with a filter it can hold fewer, even none.
+    """Return one page of threads; the one with the newest checkpoint is first. With a filter, a page may be empty.
 
-    `even_unreadable` gives threads whose metadata cannot be read as if they had none, so that they match no filter.
+    `even_unreadable` returns threads whose metadata cannot be read as if they had none, so that they match no filter.
 
-    Trips: 1; without a filter one more for the last page, or if few threads have the newest thousand checkpoints, and
-        one for each time that twenty times as many are not enough; with a filter, 2 if few threads match.
-    Rows: without a filter, the checkpoints between the page's first and last; with one, the newest thousands or, if
-        these are not enough, those that have the value of a searchable key, or else two or three of each thread.
+    Round trips: 1. Without a filter, one more for the last page, or if the newest 1,000 checkpoints are of too few
+        threads; then one more each time that 20 times as many checkpoints are not enough. With a filter, 2 if too few
+        of the newest 5,000 checkpoints match.
+    Rows: Without a filter, the checkpoints between the first and the last one of the page. With a filter, the newest
+        5,000 checkpoints; if these are not enough, those with the value of a searchable key; if there is no such key,
+        two or three of each thread.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
@@ -99,7 +107,7 @@ def threads_page(
         rows, searchable = yield d.select_recent_threads(asked, FILTERED)
         rows, are_all = _recent(rows)
         if len(rows) < page.limit and not are_all:
-            key = first_searchable(_told(d, codec, wanted), searchable)
+            key = first_searchable(_indexable(d, codec, wanted), searchable)
             (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
     else:
         (rows,) = yield d.select_newest_threads(asked, NEAR)
@@ -118,15 +126,15 @@ def threads_page(
 
 
 def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
-    """The rows of `select_recent_threads`, and whether no checkpoints are left to look at."""
+    """Return the rows of `select_recent_threads`, and whether these come from all checkpoints that there are."""
     return (rows[:-1], False) if rows and rows[-1][0] is None else (rows, True)
 
 
 @operation("read")
 def tenants(d: SqlDialect) -> Steps[list[str]]:
-    """The tenants that have threads, by name, as far as the database's role may see them; the log says if it may not.
+    """Return the tenants that have threads and that the database role can see, by name; logs if it cannot see all.
 
-    Trips: one for each, and two.
+    Round trips: one for each tenant, and one; one more on PostgreSQL, unless a tenant's saver asks.
     """
     if asked := d.hides_tenants():
         (((hides,),),) = yield asked
@@ -141,9 +149,9 @@ def tenants(d: SqlDialect) -> Steps[list[str]]:
 
 
 def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
-    if d in _TOLD:
+    if d in _WARNED:
         return
-    _TOLD.add(d)
+    _WARNED.add(d)
     _LOG.warning(
         "row-level security hides the threads of tenants from this role, so only those without a tenant are looked at; "
         "use the role that owns the tables, or for_tenant() for each tenant"
@@ -151,7 +159,10 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
 
 
 def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
-    """Whose threads "all threads" are: those of nobody and of each tenant; of a tenant's saver, that tenant's."""
+    """Return a dialect for each owner of threads: one for those without a tenant, and, if asked, one for each tenant.
+
+    For a tenant's saver, it is only that tenant's.
+    """
     if not flag("tenants", tenants_too) or d.tenant:
         return [d]
     names = yield tenants(d)
@@ -160,11 +171,11 @@ def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any
 
 @operation("read")
 def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str, str]) -> Steps[int]:
-    """The number of threads that match and begin so.
+    """Return the number of threads that match a filter and whose ids begin with `prefix`.
 
-    Trips: 1, or 2 with a filter.
-    Rows: two or three of each thread, or those that have the value of a searchable key; metadata is read only where the
-        columns do not decide.
+    Round trips: 1, or 2 with a filter and without a prefix.
+    Rows: two or three of each thread, or those with the value of a searchable key. Metadata is read only if the
+        projection does not decide.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
@@ -172,7 +183,7 @@ def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str
     key: str | None = None
     if filter and not prefix:
         (searchable,) = yield d.select_searchable(filter)
-        key = first_searchable(_told(d, codec, wanted), searchable)
+        key = first_searchable(_indexable(d, codec, wanted), searchable)
     (rows,) = yield d.count_threads(prefix, filter) if key is None else d.count_searched_threads(filter, key)
     sure: int = sum(row[0] for row in rows if row[0] is not None)
     unsure = [(*row[1:4], None, None, *row[4:]) for row in rows if row[0] is None]
@@ -182,9 +193,9 @@ def count_threads(d: SqlDialect, codec: Values, prefix: str, wanted: Mapping[str
 
 @operation("read")
 def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
-    """Whether a thread has a checkpoint.
+    """Return whether a thread has a checkpoint.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.thread_exists(thread_id)
     return bool(rows)
@@ -192,9 +203,9 @@ def thread_exists(d: SqlDialect, thread_id: str) -> Steps[bool]:
 
 @operation("read")
 def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, str]) -> Steps[HistoryReply]:
-    """As `list_page`, without documents, values and writes.
+    """Return one page of checkpoints, newest first, as `list_page` does, but without documents, values and writes.
 
-    Trips: 1.
+    Round trips: 1.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     """
@@ -209,10 +220,10 @@ def history_page(d: SqlDialect, codec: Values, page: Page, wanted: Mapping[str, 
 
 @operation("read")
 def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[RunRecord]]:
-    """The runs of a thread, the one that began last first.
+    """Return the runs of a thread; the one that began last is first.
 
-    Trips: 1.
-    Rows: the root's checkpoints; of each run's last one, what tells whether it has finished.
+    Round trips: 1.
+    Rows: the checkpoints of the root graph; for the last one of each run, what shows whether it is finished.
     Snapshot: one read snapshot.
     Raises: CorruptCheckpoint.
     """
@@ -225,9 +236,9 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
 
 @operation("read")
 def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
-    """Path, task and index of each write beside a checkpoint, in the order of its pending writes.
+    """Return path, task and index of each pending write of a checkpoint, in their order.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.select_write_places(key)
     return sorted(
@@ -235,10 +246,12 @@ def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
     )
 
 
-def _told(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
-    """What of a filter an index tells anything about: not what is encrypted, which no row shows."""
-    told = {key: text for key, text in wanted.items() if codec.plaintext_keys is None or key in codec.plaintext_keys}
-    return narrowing(told, contains=d.filter_contains)
+def _indexable(d: SqlDialect, codec: Values, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of a filter that an index can find: those in the plaintext metadata projection."""
+    indexable = {
+        key: text for key, text in wanted.items() if codec.plaintext_keys is None or key in codec.plaintext_keys
+    }
+    return narrowing(indexable, contains=d.filter_contains)
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -248,13 +261,13 @@ def _size(rows: Sequence[Row]) -> int:
 def _records(
     d: SqlDialect, codec: Values, rows: Sequence[Row], wanted: Mapping[str, str], *, even_unreadable: bool = False
 ) -> Sequence[CheckpointRecord]:
-    """The records that match a filter, newest first."""
+    """Return the records that match a filter, newest first."""
     found = []
     for stored, checkpoint_ns, checkpoint_id, parent_id, run_id, type_, data in rows:
         location = d.own_thread_id(stored), checkpoint_ns, checkpoint_id
         try:
             metadata = Decoder(codec, *location).metadata(type_, data)
-        except Exception:  # CorruptCheckpoint, or whatever a serializer of the user's says.
+        except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
             if not even_unreadable:
                 raise
             metadata = {}
@@ -285,7 +298,7 @@ def _runs(d: SqlDialect, codec: Values, thread_id: str, rows: Sequence[_Last]) -
 
 
 def _waits(decoder: Decoder, row: _Last) -> bool:
-    """Whether a value means that a task is to be started."""
+    """Return whether a value shows that a task is still to be started."""
     if row.path is not None:
         return True
     if row.name:
@@ -296,7 +309,8 @@ def _waits(decoder: Decoder, row: _Last) -> bool:
 def _starts(channel: str, value: Any) -> bool:
     if channel == TASKS:
         return bool(value)
-    # Those that have come, of `join:a+b:c`; once all have, their names are as long as the list of all names.
+    # The value of `join:a+b:c` lists the predecessors that are done. Once all are, their joined names are as long as
+    # `a+b`.
     names = channel.removeprefix(_JOIN).rpartition(":")[0] if channel.startswith(_JOIN) else None
     return (
         names is not None

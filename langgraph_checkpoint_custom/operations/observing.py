@@ -1,6 +1,6 @@
-"""What an operation did: counted from outside, so that one that nobody observes costs nothing.
+"""Counting what an operation does. The operation is wrapped, so operations that are not observed cost nothing.
 
-Must not know: SQL, connections, the clock. Values and metadata are counted, never looked at.
+Must not know: SQL, connections, the clock. The bytes of values and metadata are counted, but not read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Counts:
         self.bytes = 0
 
     def counting(self, op: Operation[T]) -> Operation[T]:
-        """The same operation, counted here."""
+        """Return the same operation, which also counts what it does here."""
         return replace(op, start=lambda: self._steps(op))
 
     def _steps(self, op: Operation[T]) -> Steps[T]:
@@ -82,7 +82,7 @@ class Counts:
 
 
 def place_of(op: Operation[Any]) -> tuple[str | None, str | None]:
-    """The thread and the namespace that an operation is about."""
+    """Return the thread and the namespace that an operation is about."""
     arguments: Mapping[str, Any] = op.arguments()
     for what in arguments.values():
         if isinstance(what, Encoded):
@@ -93,7 +93,7 @@ def place_of(op: Operation[Any]) -> tuple[str | None, str | None]:
 
 
 def _size(argument: Any) -> int:
-    """The bytes of values that an operation brings along."""
+    """Return the bytes of the values in an argument of an operation."""
     if isinstance(argument, Encoded):
         return _bytes_in(argument.row) + sum(map(_bytes_in, argument.blobs))
     if isinstance(argument, Sequence) and not isinstance(argument, (str, bytes)):

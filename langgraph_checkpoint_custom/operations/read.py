@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.model.filter import matches, narrowing
 from langgraph_checkpoint_custom.model.keys import Key, Page, TupleRow, config_of
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# The newest format of LangGraph's checkpoints; older ones keep their pending sends on the parent's writes.
+# The newest format of LangGraph's checkpoints. In older formats, pending sends are writes of the parent.
 FORMAT_WITH_SENDS = 4
 
 _PATH_TASK_IDX = itemgetter(6, 5, 7)
@@ -33,26 +33,26 @@ Note = Callable[[Key, CipherProtocol | None, KnownValues], None]
 
 
 class PageReply(NamedTuple):
-    """The tuples of a page that match, and the page after it, or None if this was the last."""
+    """The tuples of a page that match, and the next page, or None if this was the last one."""
 
     tuples: list[CheckpointTuple]
     after: Page | None
 
 
 class Reading(NamedTuple):
-    """A checkpoint that a run may go on from, and whether there was a newer one."""
+    """A checkpoint that a run may go on from, and whether a newer one exists."""
 
     found: CheckpointTuple | None
     is_older: bool
 
 
 def size_of(rows: Iterable[TupleRow]) -> int:
-    """The bytes that rows bring to be decoded."""
+    """Return the number of bytes in rows that are to be decoded."""
     return sum([len(row.value or b"") + len(row.value2 or b"") for row in rows])
 
 
 def in_order(rows: list[TupleRow]) -> list[TupleRow]:
-    """Writes in the order in which LangGraph applies them, that of its `writes_sort_key`."""
+    """Sort writes in place as LangGraph applies them, by its `writes_sort_key`, and return them."""
     if len(rows) > 1:
         rows.sort(key=_PATH_TASK_IDX)
     return rows
@@ -62,9 +62,9 @@ def in_order(rows: list[TupleRow]) -> list[TupleRow]:
 def get_tuple(
     d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
 ) -> Steps[CheckpointTuple | None]:
-    """The checkpoint of a key with its pending writes, or None.
+    """Return the checkpoint of a key with its pending writes, or None.
 
-    Trips: 1; on SQLite, where they are no round trips, 2 for a checkpoint that refers to other rows.
+    Round trips: 1; on SQLite, where they do not cross a network, 2 for a checkpoint that refers to other rows.
     Snapshot: one read snapshot over checkpoint, blobs and writes.
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.get_tuple.
@@ -80,12 +80,12 @@ def get_tuple(
 
 
 def _referring(d: SqlDialect, asked: Key, rows: list[TupleRow]) -> Steps[list[TupleRow]]:
-    """All rows of a checkpoint of which `rows` are only a part."""
+    """Return all rows of a checkpoint if `rows` are only the first of them, and `rows` otherwise."""
     while rows and rows[0].kind == "more":
         (found,) = yield d.select_referring(Key(*rows[0][1:4]))
         if found:
             return d.rows(found)
-        (found,) = yield d.select_checkpoint(asked)  # It was deleted in between: there may be another newest one.
+        (found,) = yield d.select_checkpoint(asked)  # It was deleted in between. Another one may be the newest.
         rows = d.rows(found)
     return rows
 
@@ -94,10 +94,11 @@ def _referring(d: SqlDialect, asked: Key, rows: list[TupleRow]) -> Steps[list[Tu
 def get_tuple_to_write(
     d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, key: Key
 ) -> Steps[Reading]:
-    """As `get_tuple`, and whether there is a newer checkpoint.
+    """Return what `get_tuple` returns, and whether a newer checkpoint exists.
 
-    Trips: 1, or 2 for a checkpoint by its id. The newest is looked up first: a run that comes in between makes a
-        conflict, and not a fork.
+    Round trips: 1, or 2 for a checkpoint by its id. The newest id is read first. So a checkpoint that another run
+        stores between the two is a conflict, and the caller's run is not taken for a fork. On SQLite, where they do not
+        cross a network, one more for a checkpoint that refers to other rows.
     Raises: CorruptCheckpoint.
     """
     newest: list[Any] = []
@@ -113,9 +114,9 @@ def get_tuple_to_write(
 def list_page(
     d: SqlDialect, codec: Values, next_version: NextVersion, page: Page, wanted: Mapping[str, str]
 ) -> Steps[PageReply]:
-    """One page of a list, newest first; a page can hold fewer tuples than rows were read, even none.
+    """Return one page of checkpoints, newest first. A page may have fewer tuples than rows were read, even none.
 
-    Trips: 1.
+    Round trips: 1.
     Snapshot: one read snapshot over the page.
     Raises: CorruptCheckpoint.
     Source: BaseCheckpointSaver.list.
@@ -137,22 +138,22 @@ def list_page(
 
 @operation("read")
 def threads_places(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
-    """Of each of these threads, the namespace, id and number of writes of each checkpoint, hidden ones too.
+    """Return for each thread the namespace, id and number of writes of each checkpoint, including hidden ones.
 
-    Trips: 1.
+    Round trips: 1.
     """
     found = yield d.select_places(thread_ids)
-    return found  # type: ignore[no-any-return]  # What a trip answers is not typed.
+    return found  # type: ignore[no-any-return]  # The reply of a round trip is not typed.
 
 
 def build_tuple(
     d: SqlDialect, codec: Values, next_version: NextVersion, note: Note | None, rows: Sequence[TupleRow]
 ) -> CheckpointTuple | None:
-    """The checkpoint of a reply that is about one, if there is one.
+    """Build the checkpoint of a reply about one checkpoint; None if it does not exist.
 
-    `note` is told what is known of its values.
+    `note` is called with what is known of the values.
     """
-    if not rows or rows[0].kind == "write":  # Writes can come before their checkpoint.
+    if not rows or rows[0].kind == "write":  # Writes can be stored before their checkpoint.
         return None
     head, *others = rows
     one = _One(head, others, _by_name(others) if head.channels else {})
@@ -171,7 +172,7 @@ def build_tuples(
     rows: Sequence[TupleRow],
     matches: Callable[[Mapping[str, Any]], bool],
 ) -> list[CheckpointTuple]:
-    """The checkpoints of a page whose metadata match, newest first; each has objects of its own."""
+    """Build the checkpoints of a page whose metadata match, newest first. They share no objects."""
     heads: list[TupleRow] = []
     others: dict[tuple[str, ...], list[TupleRow]] = {}
     for row in rows:
@@ -179,7 +180,7 @@ def build_tuples(
             heads.append(row)
         else:
             others.setdefault(row[1:3] if row.kind == "blob" else row[1:4], []).append(row)
-    # A blob may be of several checkpoints of its namespace.
+    # Several checkpoints of a namespace may share a blob.
     blobs = {location: _by_name(found) for location, found in others.items() if len(location) == 2}
     heads.sort(key=itemgetter(3, 1, 2), reverse=True)
     tuples = []
@@ -193,19 +194,19 @@ def build_tuples(
 
 
 def _by_name(rows: Iterable[TupleRow]) -> dict[tuple[str | None, str | None], TupleRow]:
-    """Values and parts, by channel and by version or name."""
+    """Return values and chunks, by channel and version (of a value) or name (of a chunk)."""
     return {(row.name, row.key): row for row in rows if row.kind == "blob"}
 
 
 class _One(NamedTuple):
-    """The rows of one checkpoint, with its writes and sends, and with the blobs of its namespace."""
+    """The row of one checkpoint, its writes and sends, and the blobs of its namespace."""
 
     head: TupleRow
     others: Sequence[TupleRow]
     blobs: Mapping[tuple[str | None, str | None], TupleRow]
 
     def made(self, d: SqlDialect, decoder: Decoder, next_version: NextVersion, metadata: Any) -> CheckpointTuple:
-        """The checkpoint."""
+        """Build the checkpoint."""
         head, others, _ = self
         _, thread_id, checkpoint_ns, checkpoint_id, parent_id, *_ = head
         document: Any = decoder.document(head.type, head.value)
@@ -225,7 +226,7 @@ class _One(NamedTuple):
         )
 
     def _add_blobs(self, d: SqlDialect, decoder: Decoder, document: Any) -> None:
-        """Put the values that have rows of their own into the document."""
+        """Put the values of blobs into the document."""
         blobs = self.blobs
         values, stated = document["channel_values"], document.get("channel_versions", {})
         for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
@@ -237,7 +238,7 @@ class _One(NamedTuple):
             values[channel] = decoder.blob(blob, lambda channel, name: blobs.get((channel, name)))
 
     def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:
-        """Put what an old checkpoint has still to send, which is with its parent, into the document."""
+        """Put the pending sends of a checkpoint in an old format, which are writes of its parent, into the document."""
         if sends := in_order([row for row in self.others if row.kind == "send"]):
             document["channel_values"][TASKS] = [decoder.write(row, self.head.name) for row in sends]
             versions = document.setdefault("channel_versions", {})

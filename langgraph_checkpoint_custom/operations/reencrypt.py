@@ -1,10 +1,11 @@
-"""Storing old rows anew: with another key, or encrypted for the first time, while runs go on.
+"""Encrypting stored rows again while runs go on: with another key, or for the first time.
 
-Must not know: SQL, connections. No object is made of what is stored: only its bytes are decrypted and encrypted.
+Must not know: SQL, connections. No objects are made of stored values: only the bytes are decrypted and encrypted.
 
-Each page is read, and a row is replaced if its bytes are still those that were read. What runs store meanwhile has the
-new key anyway; a copy or a fork has what it was made of, and may come where the walk has been. So it goes through all
-rows again until there is nothing left to do. A row that cannot be decrypted stays as it is and is reported.
+Each page of rows is read, and a row is replaced if it still has the bytes that were read. Rows that runs store
+concurrently have the new key anyway. Rows of a copy or a fork have the bytes of their source, and may be inserted
+before the current page. So all rows are read again until a pass changes none. A row that cannot be decrypted stays as
+it is and is reported.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from langgraph_checkpoint_custom.model.keys import (
 from langgraph_checkpoint_custom.operations.list_threads import everybody
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Rows a page: their values are in memory twice.
+# Rows of a page. Their values are in memory twice.
 PAGE = 50
 
-# Times that all rows are looked at, at most: as long as somebody stores with the old key, there is always one more.
+# Passes over all rows at most. While another process stores rows with the old key, each pass would find some.
 PASSES = 10
 
-# Rows that are reported at most.
+# Unreadable rows that are reported at most.
 UNREADABLE = 100
 
 Key = Mapping[str, Any]
@@ -56,20 +57,20 @@ class Renewal(NamedTuple):
 
 
 class PageDone(NamedTuple):
-    """What was done with a page, and the key to go on behind, or None if it was the last."""
+    """What was done with a page, and the key after which the next page starts; None if it was the last page."""
 
     renewal: Renewal
     after: Key | None
 
 
 class Table(NamedTuple):
-    """How the rows of a table are read and told apart.
+    """How the rows of a table are read and encrypted again.
 
     Attributes:
         name: Its name in the statements.
-        first: A key that comes before every row's.
-        changed: The new parameters of a row, given its values; empty if it need not be stored anew.
-        channel: What to call a row in an error.
+        first: A key that sorts before the key of every row.
+        changed: Returns the new parameters of a row; empty if the row does not change.
+        channel: Returns the name of a row in an error.
     """
 
     name: str
@@ -128,9 +129,9 @@ TABLES = (
 
 @operation("write")
 def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_run: bool) -> Steps[PageDone]:
-    """Store a page of rows anew that were not stored as they would be now, or only count them.
+    """Encrypt those rows of a page again that are not stored as they would be now; with `dry_run`, only count them.
 
-    Trips: 2, or 1 if there are none, or they are only counted.
+    Round trips: 2, or 1 if there are no such rows, or with `dry_run`.
     Idempotent: yes.
     """
     (rows,) = yield d.stored_rows(table.name, after, PAGE)
@@ -145,7 +146,7 @@ def reencrypt_page(d: SqlDialect, codec: Values, table: Table, after: Key, dry_r
 def reencryption(
     d: SqlDialect, codec: Values, *, dry_run: bool, progress: Callable[[int], None], tenants: bool
 ) -> Generator[Operation[Any], Any, Renewal]:
-    """The operations of `reencrypt`, page after page; each is to be run and answered with its result."""
+    """Yield the operations of `reencrypt`, page after page. The caller runs each one and sends its result back."""
     flag("dry_run", dry_run)
     done = Renewal(0, 0, [])
     for each in (yield from everybody(d, tenants)):
@@ -159,7 +160,7 @@ def reencryption(
 def _reencryption(
     d: SqlDialect, codec: Values, dry_run: bool, progress: Callable[[int], None], before: int
 ) -> Generator[Operation[PageDone], PageDone, Renewal]:
-    """The operations for the rows of one tenant, or of none."""
+    """Yield the operations for the rows of one tenant, or for the rows without a tenant."""
     seen = renewed = 0
     for _ in range(PASSES):
         rows, at_first = 0, renewed
@@ -170,7 +171,7 @@ def _reencryption(
                 page, after = yield reencrypt_page(d, codec, table, after, dry_run)
                 rows, renewed = rows + page.rows, renewed + page.renewed
                 unreadable += page.unreadable[: UNREADABLE - len(unreadable)]
-                seen = max(seen, rows)  # Another pass looks at the same rows: nothing that is to be told again.
+                seen = max(seen, rows)  # Further passes read the same rows, which were reported already.
                 progress(before + seen)
         if dry_run or renewed == at_first:
             break
@@ -180,7 +181,7 @@ def _reencryption(
 def _changes(
     d: SqlDialect, codec: Values, table: Table, rows: Sequence[Row]
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[CorruptCheckpoint]]:
-    """The parameters of each row that has to be stored anew, and what cannot be read."""
+    """Return the parameters of each row that has to be replaced, and the errors of rows that cannot be decrypted."""
     changes, unreadable = [], []
     for row in rows:
         key = key_of_row(d, table, row)
@@ -204,6 +205,6 @@ def _changes(
 
 
 def key_of_row(d: SqlDialect, table: Table, row: Row) -> Key:
-    """The key of a row of `stored_rows`."""
+    """Return the key of a row of `stored_rows`."""
     key = dict(zip(table.first, row, strict=False))
     return {**key, "thread_id": d.own_thread_id(key["thread_id"])}

@@ -1,4 +1,4 @@
-"""Making the tables, and refusing those that are not ours or not of this version.
+"""Creating and migrating the tables, and refusing tables that are another package's or of another version.
 
 Must not know: SQL, connections.
 """
@@ -21,10 +21,10 @@ _USUAL_SCHEMA = "langgraph_checkpoint"
 def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
     """Create or migrate the tables; does nothing if they are current.
 
-    Trips: 3 if the tables are current, two and one a migration more if not; one more if `partitions` says what those
-        that are current have to be like.
-    Idempotent: yes, and by any number of processes at once: a lock lets one of them in after the other.
-    Raises: SchemaForeign, SchemaTooNew, ConfigError if the tables are there already, in another number of partitions.
+    Round trips: 3, or 4 if there are no tables yet, and one for each missing migration. If there are tables and
+        `partitions` is given, one more to check it.
+    Idempotent: yes. Any number of processes may run it concurrently: a lock lets them in one after the other.
+    Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist with another number of partitions.
     """
     yield d.schema_lock()
     applied = yield from _applied(d)
@@ -46,9 +46,9 @@ def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
 
 @operation("read")
 def check_schema(d: SqlDialect) -> Steps[None]:
-    """See that the tables are there and current.
+    """Check that the tables exist and are current.
 
-    Trips: 2, once in a saver's life.
+    Round trips: 2, once for each saver.
     Raises: SchemaMissing, SchemaOutdated, SchemaForeign, SchemaTooNew.
     """
     applied = yield from _applied(d)
@@ -62,13 +62,13 @@ def check_schema(d: SqlDialect) -> Steps[None]:
 
 
 def _run_setup(d: SqlDialect) -> str:
-    """What to do, once."""
+    """Return the advice to run `setup` once, with the command for this schema."""
     own = f"--schema {quote(d._schema)} " if d.system == "postgresql" and d._schema != _USUAL_SCHEMA else ""
     return f"run setup() on the saver, or `{_COMMAND} setup {own}--url …`, once"
 
 
 def _applied(d: SqlDialect) -> Steps[set[int] | None]:
-    """The numbers of the migrations that were applied, or None if there are no tables of ours."""
+    """Return the numbers of the applied migrations, or None if this package's tables do not exist."""
     (((_, ours, taken),),) = yield d.schema_state()
     if not ours:
         if taken is not None:
@@ -89,12 +89,13 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
 
 
 def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
-    """What `setup` does, for tools that run SQL by themselves.
+    """Return what `setup` does as an SQL script, for tools that run SQL themselves.
 
     Args:
-        d: The statements.
+        d: The dialect.
         after: The last migration that was applied; 0 for none.
-        searchable: The searchable keys, whose indexes are made outside of the transaction, beside live traffic.
+        searchable: The searchable keys. Their indexes are made outside of the transaction, and on PostgreSQL
+            concurrently with other writes.
     """
     lines = ["BEGIN;"]
     if after == 0:
@@ -111,7 +112,7 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
     for key in searchable:
         index, *rest = (f"{statement.sql};" for statement in d.make_searchable(key).statements)
         lines += ["", index]
-        if rest:  # Not at the same time as somebody's setup.
+        if rest:  # The lock keeps another process's setup from doing the same concurrently.
             lines += ["BEGIN;", *(f"{lock.sql};" for lock in d.lock_searchable().statements), *rest, "COMMIT;"]
     text = "\n".join(lines)
     if d.system == "postgresql":

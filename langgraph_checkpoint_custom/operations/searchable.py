@@ -1,4 +1,4 @@
-"""Making the indexes by which threads are found by metadata keys; `sql/searchable.py` says what they are.
+"""Creating the indexes of searchable metadata keys; `sql/searchable.py` describes them.
 
 Must not know: SQL, connections.
 """
@@ -14,9 +14,9 @@ from langgraph_checkpoint_custom.sql.searchable import first_searchable, index_o
 
 @operation("read")
 def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
-    """Those of the keys that have no index which this role can use.
+    """Return the keys that have no index which this role can use.
 
-    Trips: 1, or 0 without keys.
+    Round trips: 1, or 0 without keys.
     """
     if not keys:
         return []
@@ -26,13 +26,13 @@ def missing_searchable(d: SqlDialect, keys: Sequence[str]) -> Steps[list[str]]:
 
 @operation("migrate")
 def make_searchable(d: SqlDialect, missing: Sequence[str]) -> Steps[None]:
-    """Make what is missing to find threads by these keys.
+    """Create the missing indexes of these keys, and the views that they are used through.
 
-    Trips: 2 and one a key, and one more for a key whose index was left half made.
-    Idempotent: yes, and by any number of processes at once.
+    Round trips: 2, one for each key, and one more for each key whose index was left invalid.
+    Idempotent: yes. Any number of processes may run it concurrently.
     """
-    # After whoever makes an index beside live traffic: what is half made then is nobody's. No lock may be held and no
-    # snapshot be in use until then, which are waited for over there.
+    # Wait until no other process creates an index concurrently: an index that is invalid after that is left over. Until
+    # then this transaction must hold no other lock and no snapshot, because CREATE INDEX CONCURRENTLY waits for those.
     yield d.lock_searchable()
     (there,) = yield d.select_searchable(missing)
     broken = {name for name, valid, _ in there if not valid}

@@ -1,4 +1,4 @@
-"""How much there is of everything, and what an operation would change.
+"""Counting rows and bytes, and the dry run of an operation.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 """
@@ -13,7 +13,7 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
 class ThreadSize(NamedTuple):
-    """The rows of a thread; `bytes` are those of values as they are stored."""
+    """The number of rows of a thread; `bytes` is the size of its values as they are stored."""
 
     thread_id: str
     checkpoints: int
@@ -24,7 +24,7 @@ class ThreadSize(NamedTuple):
 
 
 class NamespaceSize(NamedTuple):
-    """What a thread has in a namespace; `first_id` and `last_id` are those of checkpoints."""
+    """The rows of a namespace in a thread; `first_id` and `last_id` are checkpoint ids."""
 
     checkpoint_ns: str
     checkpoints: int
@@ -35,7 +35,7 @@ class NamespaceSize(NamedTuple):
 
 
 class ChannelSize(NamedTuple):
-    """What a channel has: values, parts of large ones, and writes. `checkpoint_ns` is None for all threads together."""
+    """The rows of a channel: values, chunks of large values, and writes. `checkpoint_ns` is None for all threads."""
 
     checkpoint_ns: str | None
     channel: str
@@ -65,14 +65,14 @@ class TableSize(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """What `stats` tells of one thread."""
+    """What `stats` reports about one thread."""
 
     namespaces: Sequence[NamespaceSize]
     channels: Sequence[ChannelSize]
 
 
 class Store(NamedTuple):
-    """What `stats` tells of all threads."""
+    """What `stats` reports about all threads."""
 
     tables: Sequence[TableSize]
     threads: Sequence[LargeThread]
@@ -81,10 +81,10 @@ class Store(NamedTuple):
 
 @operation("read")
 def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str, ThreadSize]]:
-    """The sizes of some threads.
+    """Return the sizes of these threads, by thread id.
 
-    Trips: 1.
-    Rows: all of these threads are counted.
+    Round trips: 1.
+    Rows: all rows of these threads are counted.
     """
     (rows,) = yield d.sizes_of_threads(thread_ids)
     return {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
@@ -92,9 +92,9 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str
 
 @operation("read")
 def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
-    """The largest namespaces and channels of a thread.
+    """Return the largest namespaces and channels of a thread.
 
-    Trips: 1.
+    Round trips: 1.
     """
     namespaces, channels = yield d.sizes_of_thread(thread_id, limit)
     return Thread([NamespaceSize(*row) for row in namespaces], [ChannelSize(*row) for row in channels])
@@ -102,10 +102,10 @@ def sizes_of_thread(d: SqlDialect, thread_id: str, limit: int) -> Steps[Thread]:
 
 @operation("read")
 def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
-    """The sizes of the tables, and the largest threads and channels.
+    """Return the sizes of the tables, and the largest threads and channels.
 
-    Trips: 1.
-    Rows: all are counted, without their values.
+    Round trips: 1.
+    Rows: all rows are counted; values are not read.
     """
     tables, threads, channels = yield d.sizes_of_store(limit)
     return Store(
@@ -115,8 +115,8 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
     )
 
 
-class DryRunResult(Exception):  # Not an error: what undoes a dry_run has to be raised.
-    """What an operation would do to a thread; nothing was changed."""
+class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
+    """The sizes of a thread before and after an operation that was rolled back."""
 
     def __init__(self, before: ThreadSize, after: ThreadSize) -> None:
         super().__init__("nothing was changed")
@@ -126,9 +126,9 @@ class DryRunResult(Exception):  # Not an error: what undoes a dry_run has to be 
 
 @operation("dry_run")
 def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]:
-    """Run a write, see what it has made of a thread, and undo it; it holds the same locks meanwhile.
+    """Run a write, count the rows of a thread before and after it, and roll it back. It takes the locks of the write.
 
-    Trips: those of the write, and 2.
+    Round trips: those of the write, and 2.
     Raises: DryRunResult, or what the write raises.
     """
     ((before,),) = yield d.sizes_of_threads([thread_id])

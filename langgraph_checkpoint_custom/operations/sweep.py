@@ -1,4 +1,4 @@
-"""What a sweep looks at, thread by thread.
+"""What a sweep reads and deletes, one thread after the other.
 
 Must not know: SQL, connections, the clock.
 """
@@ -27,9 +27,9 @@ class KeptPlace(NamedTuple):
 
 @operation("read")
 def kept_places(d: SqlDialect, thread_id: str) -> Steps[list[KeptPlace]]:
-    """The checkpoints of a thread that are not hidden.
+    """Return the checkpoints of a thread that are not hidden.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.select_kept_places(thread_id)
     return [KeptPlace(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
@@ -37,9 +37,9 @@ def kept_places(d: SqlDialect, thread_id: str) -> Steps[list[KeptPlace]]:
 
 @operation("read")
 def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
-    """When LangGraph made a checkpoint; None if its document does not say, cannot be read, or is gone.
+    """Return when LangGraph made a checkpoint; None if its document has no time, cannot be read, or was deleted.
 
-    Trips: 1.
+    Round trips: 1.
     """
     (rows,) = yield d.select_document(key)
     if not rows:
@@ -48,23 +48,23 @@ def time_of(d: SqlDialect, codec: Values, key: Key) -> Steps[datetime | None]:
     try:
         text = Decoder(codec, key.thread_id, key.checkpoint_ns, key.checkpoint_id or "").outline(type_, data).get("ts")
         time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except Exception:  # Whatever is wrong with it.
+    except Exception:  # The document cannot be read, for any reason.
         return None
     return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 @operation("write")
 def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
-    """Delete a thread with every row of it, unless it has a label or a newer checkpoint than the one that was seen.
+    """Delete all rows of a thread, unless it has a label, or a newer checkpoint than `newest`.
 
-    Trips: 1.
+    Round trips: 1.
     Idempotent: yes.
     """
     yield d.delete_idle(thread_id, newest)
 
 
 def staying(locations: Sequence[KeptPlace], keep: int | None) -> list[KeptPlace]:
-    """Those that are labelled or among the newest of their namespace, `keep` of them; None is all."""
+    """Return the checkpoints that have a label or are among the `keep` newest of their namespace; all if it is None."""
     counts: Counter[str] = Counter()
     found = []
     for location in sorted(locations, key=lambda location: location.checkpoint_id, reverse=True):

@@ -1,6 +1,6 @@
-"""Whether the tables are those that this package ships: what is missing, what was added, what this role may do.
+"""Comparing the tables with those that this package ships: what is missing, what was added, what this role may do.
 
-Must not know: SQL, connections. Changes nothing, not even tables that are missing.
+Must not know: SQL, connections. Changes nothing: it does not even create missing tables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
-# Tables of which a run only reads.
+# Tables that a run only reads.
 READ_ONLY = frozenset({"langgraph_checkpoint_migrations", "tenant_roles"})
 
 
@@ -24,15 +24,15 @@ class Privilege(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What was found.
+    """The result of `verify`.
 
     Attributes:
-        version: The last migration that was applied; None if there are no tables of ours.
-        shipped: The last one that this package has.
-        foreign: Somebody else's table in our place.
-        missing: Lines of the shipped catalog that are not there.
-        added: Lines that are not of the shipped one.
-        privileges: Those that a run needs; none on SQLite.
+        version: The last migration that was applied; None if this package's tables do not exist.
+        shipped: The last migration that this package has.
+        foreign: A table of another package that has the name of one of ours.
+        missing: Lines of the shipped catalog that the database does not have.
+        added: Lines that the database has and the shipped catalog does not.
+        privileges: The privileges that a run needs; empty on SQLite.
     """
 
     version: int | None
@@ -44,20 +44,20 @@ class Verified(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the migrations are those of this package."""
+        """Whether the last migration that was applied is the last one of this package."""
         return self.version == self.shipped
 
     @property
     def holds(self) -> bool:
-        """Whether everything is there that a run needs; what was added does no harm as a rule."""
+        """Whether the tables have everything that a run needs. Additions normally do no harm."""
         return self.is_current and not self.missing and all(privilege.granted for privilege in self.privileges)
 
 
 @operation("read")
 def verify(d: SqlDialect) -> Steps[Verified]:
-    """Compare the tables with those that are shipped.
+    """Compare the tables with those that this package ships.
 
-    Trips: 1 if there are none, else 3, and 1 more on PostgreSQL.
+    Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
     """
     shipped = len(d.migrations)
     (((_, ours, taken),),) = yield d.schema_state()

@@ -18,26 +18,26 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 @operation("write")
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
-    """Store a checkpoint with the values that are new in it; returns it as it was stored.
+    """Store a checkpoint with its new values; returns it as it was stored.
 
-    Trips: 1; on SQLite, where they are no round trips, 2 if it has blobs or keeps some. One more if a value that it
-        keeps is gone, because the thread was pruned or deleted while a run went on from there: it is stored again from
-        the checkpoint itself. Two more if the parent is hidden and a `DeltaChannel` needs it. One more if the
-        checkpoint is there.
-    Rows: one checkpoint, one blob per new value that is not inline; `value` in bytes, no upper bound.
-    Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces.
-    Raises: ClaimLost if it comes with a claim that is not held any more; CheckpointConflict with `only_newest` if the
-        parent is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent,
-        or one further back, and a prune has removed it.
+    Round trips: 1; on SQLite, where they do not cross a network, 2 if it has blobs, refers to some, has a claim or must
+        be the newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
+        the run went on; the value is then stored again from the checkpoint itself. Two more if the parent is hidden
+        and a `DeltaChannel` needs it. One more on PostgreSQL if the checkpoint exists already.
+    Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
+    Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.
+    Raises: ClaimLost if it has a claim that is not held any more; CheckpointConflict with `only_newest` if the parent
+        is not the newest checkpoint of its namespace; CheckpointNotFound if a `DeltaChannel` needs the parent, or an
+        ancestor of it, and that was pruned or deleted.
     Source: BaseCheckpointSaver.put.
     """
     if encoded.is_one_row and not only_newest and (d.replaces or not encoded.replayed):
         (stored,) = yield d.insert_checkpoint(encoded)
         if stored or (d.replaces and not encoded.replayed):
             return encoded
-    parent_is_whole = False
+    parent_is_complete = False
     while True:
-        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_whole)
+        (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_complete)
         optional = [channel for what, channel in rows if what == "optional"]
         problems = [tuple(row) for row in rows if row[0] != "optional"]
         if not problems:
@@ -53,10 +53,10 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
             raise _pruned(encoded.row, encoded.replayed)
         if ("hidden parent", None) in problems:
             (rows,) = yield d.select_delta_history(_parent(encoded.row), encoded.replayed)
-            _, gone = ancestor_rows(d, encoded.replayed, d.rows(rows))
-            if gone:
-                raise _pruned(encoded.row, gone)
-            parent_is_whole = True
+            _, lost = ancestor_rows(d, encoded.replayed, d.rows(rows))
+            if lost:
+                raise _pruned(encoded.row, lost)
+            parent_is_complete = True
         encoded = encoded.without([channel for what, channel in problems if what == "value"])
 
 
@@ -83,11 +83,11 @@ def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
 def put_writes(d: SqlDialect, key: Key, rows: Sequence[WriteRow], claim: str | None) -> Steps[None]:
     """Store the outputs of a task.
 
-    Trips: 1, or 0 if there are none.
+    Round trips: 1, or 0 if `rows` is empty.
     Rows: one WriteRow per write; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id, task_id, idx); regular writes keep the first value,
         special ones the last.
-    Raises: ClaimLost if they come with a claim that is not held any more.
+    Raises: ClaimLost if they have a claim that is not held any more.
     Source: BaseCheckpointSaver.put_writes; WRITES_IDX_MAP; writes_sort_key.
     """
     if rows:

@@ -1,1 +1,1 @@
-"""What is asked of a database: the statements of each, and the dialect that fills them in."""
+"""The SQL statements of each database, and the dialects that fill in their parameters."""

@@ -1,10 +1,11 @@
-"""What an operation asks of a database's SQL; `postgres.py` and `sqlite.py` answer it.
+"""The interface of a dialect: a method for each request of an operation. `postgres.py` and `sqlite.py` complete it.
 
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
-Each method makes one trip. Where the text is the same for both databases but for the way a list is written, it is made
-from the blocks of a `.sql` file, see `statements`. Here are the trips of LangGraph's own methods and of claims;
-`thread_statements` has what else is asked of threads, `store_statements` what is asked of a whole store.
+Each method makes one round trip, or returns None if none is needed. A method that both databases have in the same way
+is implemented here, from the blocks of the `.sql` file (see `statements`); only lists are written in different ways.
+This file has the requests of LangGraph's own methods and of claims, `thread_statements` other requests about threads,
+and `store_statements` requests about all threads and the tables.
 """
 
 from __future__ import annotations
@@ -36,47 +37,51 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     @abstractmethod
     def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row; a row in the reply says that it was stored.
+        """Store a checkpoint that is one row. The reply has a row if it was stored.
 
-        Without one, nothing was stored, and `put_checkpoint` decides: there is such a checkpoint already or, where that
-        is replaced, the parent is needed and is hidden or gone. Where such a checkpoint is replaced and no parent is
-        needed, it is stored in any case, and no row says so.
+        If the reply is empty, nothing was stored, and `put_checkpoint` has to decide. On PostgreSQL, a checkpoint with
+        this id exists already. On SQLite (`replaces`), the parent is needed and is hidden or missing. If it needs no
+        parent, SQLite stores the checkpoint in any case, and the reply is empty.
         """
 
     @abstractmethod
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """Store a checkpoint and its blobs, unless something it needs is gone; with `store_checked` if there is such.
+        """Store a checkpoint and its blobs, unless something that it needs is missing; `store_checked` completes it.
 
-        The rows say what is in the way: ("value", channel) for a kept blob, ("parent", None) if the parent is needed
-        and gone, ("hidden parent", None) if it is hidden, which `even_if_hidden` accepts, ("claim", None) if the claim
-        that it comes with is lost, and with `only_newest` ("newer", checkpoint_id) if the parent is not the newest. If
-        there are any, nothing was stored. ("optional", channel) is in nobody's way: a kept blob that need not be there
-        is, which `store_checked` is to be told.
+        Each row of the reply is a problem, and if there are any, nothing was stored:
+
+        - ("value", channel): a blob that the checkpoint refers to is missing.
+        - ("parent", None): the parent is needed and missing.
+        - ("hidden parent", None): the parent is needed and hidden. `even_if_hidden` accepts that.
+        - ("claim", None): the claim of the call is lost.
+        - ("newer", checkpoint_id): the parent is not the newest checkpoint; only with `only_newest`.
+
+        ("optional", channel) is not a problem: a blob that may be missing exists. `store_checked` needs these channels.
         """
 
     @abstractmethod
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
-        """What is left to do after a `put_checkpoint` that found nothing in the way; None if that has stored it."""
+        """Store the checkpoint after a `put_checkpoint` that found no problem; None if that has stored it already."""
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
-        """Store writes: a regular one keeps the first value for its place, a special one (`idx` < 0) the last.
+        """Store writes. Of regular writes with one key the first one remains, of special ones (`idx` < 0) the last.
 
-        With a claim, the last statement has a row if that is lost, and nothing was stored.
+        With a claim, the reply to the last statement has a row if the claim is lost. Then nothing was stored.
         """
 
     # Reading
 
     def select_newest_id(self, key: Key) -> RoundTrip:
-        """The id of the newest checkpoint of a namespace."""
+        """Read the id of the newest checkpoint of a namespace."""
         return self._send(self.statement("select_newest_id", thread_id=key.thread_id, checkpoint_ns=key.checkpoint_ns))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """The rows of one checkpoint: `TupleRow`; where its head is of the kind "more", `select_referring` has all."""
+        """Read the rows of one checkpoint: `TupleRow`. If the first is of the kind "more", use `select_referring`."""
         return self.select_referring(key)
 
     def select_referring(self, key: Key) -> RoundTrip:
-        """The rows of one checkpoint, with the values and sends that it refers to: `TupleRow`."""
+        """Read the rows of one checkpoint, with the values and sends that it refers to: `TupleRow`."""
         return self._send(self._read_one(key))
 
     def _read_one(self, key: Key) -> Statement:
@@ -87,11 +92,11 @@ class SqlDialect(StoreStatements, ThreadStatements):
         return self._read("page_exact", {**params, "checkpoint_id": checkpoint_id})
 
     def select_page(self, page: Page) -> RoundTrip:
-        """The rows of one page of a list: `TupleRow`."""
+        """Read the rows of one page of a list: `TupleRow`."""
         return self._page("page", page)
 
     def select_records(self, page: Page) -> RoundTrip:
-        """The rows of one page of a list: what a `CheckpointRecord` is made of."""
+        """Read the rows of one page of a list: the columns of a `CheckpointRecord`."""
         return self._page("records", page)
 
     def _page(self, what: str, page: Page) -> RoundTrip:
@@ -109,11 +114,14 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Delta histories
 
     def select_delta_history(self, key: Key, channels: Sequence[str]) -> RoundTrip:
-        """The ancestors of a checkpoint as far as the channels need them: `TupleRow`, see `history.lineage`."""
+        """Read the ancestors of a checkpoint as far as the channels need them: `TupleRow`.
+
+        `operations/delta_history.py` describes the rows at `ancestor_rows`.
+        """
         return self._send(self._delta("select_delta_history", key, channels))
 
     def select_delta_values(self, key: Key, channels: Sequence[str]) -> RoundTrip:
-        """The same with their writes and values: `HistoryRow`."""
+        """Read the same ancestors with their writes and values: `HistoryRow`."""
         return self._send(self._delta("select_delta_values", key, channels))
 
     def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
@@ -122,8 +130,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Deleting and copying
 
     def lock_threads(self, thread_ids: Sequence[str]) -> RoundTrip | None:
-        """Let nobody else store or delete in these threads until the transaction ends; None if nobody can anyway."""
-        # In one order, so that no two wait for one another.
+        """Hold the locks of these threads alone until the transaction ends; None on SQLite, which has one writer."""
+        # Always in the same order, to avoid deadlocks.
         locks = [lock for thread_id in sorted(set(thread_ids)) for lock in self._lock(thread_id)]
         return self._send(*locks) if locks else None
 
@@ -132,39 +140,45 @@ class SqlDialect(StoreStatements, ThreadStatements):
         return self._round_trip("delete_thread", locks=self._lock(thread_id), thread_id=thread_id)
 
     def delete_all_but_newest(self, thread_id: str) -> RoundTrip:
-        """Delete all but the newest checkpoint of each namespace, if nothing else stays; the last row says so."""
+        """Delete all but the newest checkpoint of each namespace, if nothing else has to remain.
+
+        The reply to the last statement has a row if it did so.
+        """
         return self._round_trip("delete_all_but_newest", locks=self._lock(thread_id), thread_id=thread_id)
 
     def delete_superseded(self, thread_id: str, keep: int) -> RoundTrip:
-        """Delete what is older than the newest checkpoints of each namespace, or hide it where those still need it."""
+        """Delete checkpoints older than the `keep` newest of each namespace, or hide those that are still needed."""
         locks = self._lock(thread_id)
         return self._round_trip("mark_superseded", "purge", locks=locks, thread_id=thread_id, keep=keep)
 
     def delete_idle(self, thread_id: str, newest: str) -> RoundTrip:
-        """Delete a thread, unless it has a label or a newer checkpoint than the one that was seen."""
+        """Delete a thread, unless it has a label or a newer checkpoint than `newest`."""
         groups = "mark_idle", "purge", "delete_idle_writes"
         return self._round_trip(*groups, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
 
     def select_kept_places(self, thread_id: str) -> RoundTrip:
-        """A row for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
+        """Read for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
         return self._send(self.statement("select_kept_places", thread_id=thread_id))
 
     def select_document(self, key: Key) -> RoundTrip:
-        """The document of a checkpoint, without the values beside it."""
+        """Read the document of a checkpoint, without its blobs."""
         return self._send(self.statement("select_document", **key._asdict()))
 
     def threads_of_runs(self, run_ids: Sequence[str]) -> RoundTrip:
-        """The stored ids of the threads in which runs have stored something."""
+        """Read the stored ids of the threads in which these runs have stored something."""
         return self._send(self.statement("threads_of_runs", run_ids=self.array(run_ids)))
 
     def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> RoundTrip:
-        """Delete the checkpoints and writes of runs in a thread, or hide the ones that a descendant still needs."""
+        """Delete the checkpoints and writes of runs in a thread, or hide checkpoints that a descendant still needs."""
         groups = "mark_runs", "purge", "delete_run_writes"
         locks = self._lock(thread_id)
         return self._round_trip(*groups, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 
     def copy_thread(self, source: str, target: str) -> RoundTrip:
-        """Copy a thread, unless the target has checkpoints of its own; the first statement's rows are those."""
+        """Copy a thread, unless the target has checkpoints or writes of its own.
+
+        The reply to the first statement has the checkpoint id of one of these.
+        """
         return self._round_trip(
             "copy",
             locks=self._lock(target),
@@ -177,18 +191,18 @@ class SqlDialect(StoreStatements, ThreadStatements):
     # Claims
 
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:
-        """Claim a thread if it is free; the last statement's row is the token, owner and end of whoever has it."""
+        """Claim a thread if it is free. The reply to the last statement is the token, owner and expiry of its claim."""
         locks = self._lock(thread_id)
         return self._round_trip(
             "claim", locks=locks, thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds
         )
 
     def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> RoundTrip:
-        """Put off the end of a claim; no row if it is lost."""
+        """Move the expiry time of a claim; the reply is empty if the claim is lost."""
         return self._round_trip("renew_claim", thread_id=thread_id, claim=token, ttl_seconds=ttl_seconds)
 
     def release_claim(self, thread_id: str, token: str) -> RoundTrip:
-        """End a claim; no row if it was lost."""
+        """End a claim; the reply is empty if the claim was lost."""
         return self._round_trip("release_claim", thread_id=thread_id, claim=token)
 
 
@@ -200,7 +214,7 @@ def first_page(
     filter: Mapping[str, str],
     limit: int,
 ) -> Page:
-    """The first page of a list, of checkpoint `exact` alone if that is given."""
+    """Return the first page of a list; of checkpoint `exact` only, if that is given."""
     ceiling = AFTER_ALL if before is None else before
     if exact is not None:
         ceiling = min(ceiling, right_above(exact))

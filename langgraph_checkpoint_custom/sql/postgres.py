@@ -1,7 +1,7 @@
-"""PostgreSQL's statements: lists as arrays, bulk rows as arrays of columns.
+"""The dialect of PostgreSQL: lists are arrays, and many rows are inserted as one array for each column.
 
-An array goes as its text. Of a put with 14 arrays that took 10 µs where psycopg's way, a dumper for each element and
-one for the list, took 150; as binary arrays of our own they took nearly as long, since psycopg asks each what it is.
+Arrays are sent as text. A put with 14 arrays took 10 µs for them. With psycopg's dumpers, one for each element and one
+for the list, it took 150 µs. Binary arrays of our own took nearly as long, because psycopg looks up the type of each.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from langgraph_checkpoint_custom.sql.statements import load_blocks
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 
-# Writes of a task up to which each is a row of VALUES; a graph's node seldom has more.
+# Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 4
-# Tables with a row or more for each superstep.
+# Tables with at least one row for each superstep.
 _GROWING = ("checkpoints", "blobs", "writes")
 
 
 def _partitioned(sql: str, partitions: int) -> list[str]:
-    """A statement that makes a table, for a table in partitions by thread.
+    """Return the statements that create a table in partitions by thread, given the one that creates it without.
 
-    A partition has row-level security and no policy, so a role that may read all tables sees its rows only through the
-    table that it is a part of.
+    A partition has row-level security and no policy. So a role that may read all tables sees the rows of a partition
+    only through the partitioned table.
     """
     made = re.match(r"CREATE TABLE (.+?)\.(\w+) \(", sql)
     if made is None or made[2] not in _GROWING:
@@ -55,15 +55,15 @@ def _partitioned(sql: str, partitions: int) -> list[str]:
 
 
 def in_schema(sql: str, schema: str) -> str:
-    """SQL that names the tables in `langgraph_checkpoint`, for tables in another schema."""
+    """Return SQL for tables in another schema, given SQL for the schema `langgraph_checkpoint`."""
     quoted = '"' + schema.replace('"', '""') + '"'
     return re.sub(rf"\b{DEFAULT_SCHEMA}\b", lambda _: quoted, sql)
 
 
-@lru_cache(maxsize=16)  # Most processes have one schema, and to read all the text takes 5 ms.
+@lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.
 def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
-    """The statements for a schema, and its migrations."""
-    escaped = schema.replace("%", "%%")  # psycopg reads a percent sign as the start of a parameter.
+    """Return the statements for a schema, and its migrations."""
+    escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
     blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
@@ -87,7 +87,7 @@ class PostgresDialect(SqlDialect):
         self._insert_few = {size: _repeated(self._blocks["insert_few_writes"], size) for size in range(1, FEW + 1)}
 
     def laid_out(self, partitions: int | None) -> Self:
-        """The same, making tables in partitions where there are none yet."""
+        """Return the same dialect, which creates new tables in partitions."""
         if partitions is None:
             return self
         if not 1 <= partitions <= 1024:
@@ -99,35 +99,35 @@ class PostgresDialect(SqlDialect):
         return clone
 
     def for_tenant(self, tenant: str) -> Self:
-        """Confined by their keys, and a second time by the row-level security of the tables."""
+        """Return the same statements for a tenant's rows only: by their keys, and by row-level security as well."""
         clone = super().for_tenant(tenant)
         clone._enter, clone._leave = [clone.statement("enter_tenant")], [clone.statement("leave_tenant")]
         return clone
 
     def shipped(self) -> Sequence[str]:
-        """What is in `shipped.txt`."""
+        """The lines of `shipped.txt`."""
         return load_shipped("postgres")
 
     @staticmethod
     def array(values: Sequence[str]) -> str:
-        """The text of an array."""
+        """A list of texts as the text of an array."""
         return _texts(values)
 
     @staticmethod
     def names(value: Any) -> list[str]:
-        """An array as it comes."""
+        """A list of texts from an array, which psycopg has made a list already."""
         return value or []
 
     def schema_state(self) -> RoundTrip:
-        """As always; many who begin at once look together."""
-        return _the_same_for_all(super().schema_state())
+        """Read the state of the schema; concurrent calls are one batch."""
+        return _same_reply(super().schema_state())
 
     def schema_numbers(self) -> RoundTrip:
-        """As always; many who begin at once look together."""
-        return _the_same_for_all(super().schema_numbers())
+        """Read the numbers of the applied migrations; concurrent calls are one batch."""
+        return _same_reply(super().schema_numbers())
 
     def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """One statement, which can be one for many."""
+        """Store a checkpoint that is one row, in one statement that can be part of a batch."""
         row = encoded.row
         statement = self._later("insert_checkpoint", lambda: _columns(row))
         batchable = Batchable(
@@ -139,9 +139,9 @@ class PostgresDialect(SqlDialect):
         )
         return self._send(statement, batchable=batchable)
 
-    def _insert_checkpoints(self, parts: Sequence[CheckpointRow]) -> Combined:
-        # In one order, so that no two groups wait for one another.
-        rows = sorted(parts, key=lambda row: row[:3])
+    def _insert_checkpoints(self, batch: Sequence[CheckpointRow]) -> Combined:
+        # All batches insert in the same order, to avoid deadlocks.
+        rows = sorted(batch, key=lambda row: row[:3])
         statement = self.statement(
             "insert_checkpoints",
             **self._keys([Key(*row[:3]) for row in rows]),
@@ -160,12 +160,12 @@ class PostgresDialect(SqlDialect):
 
         def split(reply: Sequence[Any]) -> Sequence[Any]:
             stored = {tuple(row) for row in reply[0]}
-            return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in parts]
+            return [[[(True,)] if (self.stored_thread(row.thread_id), *row[1:3]) in stored else []] for row in batch]
 
         return Combined(self._send(statement, locks=[self.statement("limit_waiting")]), split)
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """One statement for the checkpoint and its blobs, behind the thread's lock."""
+        """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
             **_columns(encoded.row),
@@ -175,15 +175,15 @@ class PostgresDialect(SqlDialect):
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        # Of two that have to be the newest, the second has to see the first.
+        # With `only_newest`, the second of two concurrent puts has to see the first, so each holds the lock alone.
         locks = self._lock(thread_id) if only_newest else self._share(thread_id)
         return self._send(self.statement("put_checkpoint", **params), locks=locks)
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> None:
-        """Nothing: one statement checks and stores."""
+        """Return None: `put_checkpoint` checks and stores in one statement."""
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
-        """One statement for all writes."""
+        """Store the writes of a task in one statement; without a claim, it can be part of a batch."""
         few = self._insert_few.get(len(rows)) if claim is None else None
         if few:
             statement = Statement("insert_few_writes", few, Later(lambda: self._confined(_few_writes(key, rows))))
@@ -201,10 +201,10 @@ class PostgresDialect(SqlDialect):
         )
         return self._send(statement, batchable=batchable)
 
-    def _insert_writes_of_many(self, parts: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Combined:
-        # In one order, so that no two groups wait for one another.
+    def _insert_writes_of_many(self, batch: Sequence[tuple[Key, Sequence[WriteRow]]]) -> Combined:
+        # All batches insert in the same order, to avoid deadlocks.
         flat = [
-            (key, row) for key, rows in sorted(parts, key=lambda part: (part[0], part[1][0].task_id)) for row in rows
+            (key, row) for key, rows in sorted(batch, key=lambda call: (call[0], call[1][0].task_id)) for row in rows
         ]
         statement = self.statement(
             "insert_writes_of_many",
@@ -217,12 +217,12 @@ class PostgresDialect(SqlDialect):
             types=_texts([row.type for _, row in flat]),
             values=ManyBytes(row.value for _, row in flat),
         )
-        # What is there already is waited for, if it is being deleted: those that have nothing to do with it go on soon.
+        # A write that replaces a row waits if that is being deleted. The limit ends the wait for the other calls.
         limit = [self.statement("limit_waiting")]
-        return Combined(self._send(statement, locks=limit), lambda _: [[[]]] * len(parts))
+        return Combined(self._send(statement, locks=limit), lambda _: [[[]]] * len(batch))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """One statement, which can be one for many."""
+        """Read the rows of a checkpoint in one statement that can be part of a batch."""
         statement = self._read_one(key)
         batchable = Batchable((statement.name, self.tenant), None, 0, key, self._select_checkpoints)
         return self._send(statement, batchable=batchable)
@@ -235,7 +235,7 @@ class PostgresDialect(SqlDialect):
             for row in reply[0]:
                 found[row[1], row[2]].append(row)
             return [
-                # A blob names no checkpoint: it may be of several.
+                # The row of a blob has no checkpoint id, because several checkpoints may share the blob.
                 [[row for row in found[self.stored_thread(thread), ns] if exact is None or row[3] in (exact, None)]]
                 for thread, ns, exact in keys
             ]
@@ -246,7 +246,7 @@ class PostgresDialect(SqlDialect):
         return Statement(name, self._blocks[name], Later(lambda: self._confined(params())))
 
     def _keys(self, keys: Sequence[Key]) -> dict[str, Any]:
-        """Keys as lists."""
+        """The parameters for many keys, one array for each column."""
         return {
             "thread_ids": _texts([self.stored_thread(key.thread_id) for key in keys]),
             "namespaces": _texts([key.checkpoint_ns for key in keys]),
@@ -255,23 +255,23 @@ class PostgresDialect(SqlDialect):
 
 
 def _repeated(sql: str, size: int) -> str:
-    """The statement for so many writes: its row, which is between VALUES and ON CONFLICT, once for each."""
+    """Return the statement for `size` writes: the row between VALUES and ON CONFLICT is repeated for each of them."""
     before, row, after = re.split(r"(?<=VALUES\n)(.*?)(?=\nON CONFLICT)", sql, maxsplit=1, flags=re.DOTALL)
     rows = [re.sub(r"%\((idx|channel|type|value)\)", rf"%(\g<1>{number})", row) for number in range(size)]
     return before + ",\n".join(rows) + after
 
 
-def _the_same_for_all(round_trip: RoundTrip) -> RoundTrip:
-    """A read whose reply is everybody's."""
+def _same_reply(round_trip: RoundTrip) -> RoundTrip:
+    """Return a read that can be part of a batch in which all calls get the same reply."""
 
-    def merge(parts: Sequence[None]) -> Combined:
-        return Combined(round_trip, lambda reply: [reply] * len(parts))
+    def merge(batch: Sequence[None]) -> Combined:
+        return Combined(round_trip, lambda reply: [reply] * len(batch))
 
     return round_trip._replace(batchable=Batchable(round_trip.statements[0].name, None, 0, None, merge))
 
 
 def _few_writes(key: Key, rows: Sequence[WriteRow]) -> dict[str, Any]:
-    """The writes of a task, one by one."""
+    """The parameters for a few writes of a task, one by one."""
     first = rows[0]
     params = key._asdict() | {"task_id": first.task_id, "task_path": first.task_path, "run_id": first.run_id}
     for number, row in enumerate(rows):
@@ -283,7 +283,7 @@ def _few_writes(key: Key, rows: Sequence[WriteRow]) -> dict[str, Any]:
 
 
 def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[str, Any]:
-    """The writes of a task, as lists."""
+    """The parameters for the writes of a task, as arrays."""
     return key._asdict() | {
         "task_id": rows[0].task_id,
         "task_path": rows[0].task_path,
@@ -297,7 +297,7 @@ def _with_writes(key: Key, rows: Sequence[WriteRow], claim: str | None) -> dict[
 
 
 def _texts(texts: Sequence[Any]) -> str:
-    """An array of texts, some of which may be missing."""
+    """Return an array of texts as text; None becomes NULL."""
     if not texts:
         return "{}"
     if None in texts:
@@ -309,12 +309,12 @@ def _texts(texts: Sequence[Any]) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """An array of numbers."""
+    """Return an array of numbers as text."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _columns(row: CheckpointRow) -> dict[str, Any]:
-    """The columns of a checkpoint."""
+    """The parameters for the columns of a checkpoint."""
     return row._asdict() | {
         "inline_channels": _texts(row.inline_channels),
         "delta_channels": _texts(row.delta_channels),
@@ -324,7 +324,7 @@ def _columns(row: CheckpointRow) -> dict[str, Any]:
 
 
 def _blobs(encoded: Encoded) -> dict[str, Any]:
-    """What a checkpoint refers to, and its new blobs, as lists."""
+    """The parameters for the blobs that a checkpoint refers to, and for its new blobs, as arrays."""
     return {
         "kept_channels": _texts([ref.channel for ref in encoded.kept]),
         "kept_versions": _texts([ref.version for ref in encoded.kept]),

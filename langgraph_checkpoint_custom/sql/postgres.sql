@@ -1,11 +1,14 @@
--- The statements for PostgreSQL 14 and later. The same names, in the same order, are in sqlite.sql.
+-- The statements for PostgreSQL 14 and later. sqlite.sql has the same names in the same order.
 --
--- Every statement of the hot path names one thread. Rows are looked up by key from LATERAL subqueries that the planner
--- cannot turn into a join over a whole thread (OFFSET 0, LIMIT 1; in NOT EXISTS, too): its estimates are worst for the
--- threads that matter. Whether there is a row by the beginning of a key only is asked by its max() or min(), or in its
--- order: for the first one of many, as it thinks, the planner would read a table from its beginning. What a put or
--- put_writes brings along is unnested where it is selected, since in FROM each such list is first written into a store of
--- its own: with the tenant as a generated column, which is planned anew each time, that was 20 of 125 µs of a small put.
+-- Every statement of the hot path names one thread. Rows are looked up by key in LATERAL subqueries that the planner
+-- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1; the same holds in NOT EXISTS. The
+-- planner's estimates are worst for the threads that matter. To find out whether there is any row for the first columns
+-- of a key, a statement uses max(), min() or ORDER BY and LIMIT. With EXISTS alone, the planner would expect many such
+-- rows and read the table from its start.
+--
+-- insert_writes unnests its arrays in the SELECT list, because PostgreSQL first writes the rows of a function in FROM
+-- to a store of their own. `tenant` is an ordinary column that the client fills, because the expression of a generated
+-- column is planned again with each statement. Both together took 20 of the 125 µs of a small put.
 
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
@@ -26,7 +29,7 @@ SELECT
 SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
 
 -- name: schema_partitions
--- differs: SQLite has none.
+-- differs: SQLite has no partitions.
 SELECT count(*)::integer
 FROM pg_catalog.pg_inherits i
 JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
@@ -34,7 +37,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
 
 -- name: schema_create
--- differs: SQLite has no schemas to make.
+-- differs: SQLite has no schemas to create.
 CREATE SCHEMA langgraph_checkpoint
 
 -- name: schema_create_table
@@ -43,15 +46,17 @@ CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number intege
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
 
--- The searchable_ blocks are about metadata keys that threads are found by, see sql/searchable.py.
+-- The searchable_ blocks create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_lock
--- differs: in SQLite nobody else can be at it. An index that is made concurrently has this lock as well.
+-- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
 LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: searchable_there
--- What makes an index concurrently lets its lock go before the transaction is committed that says that it is valid.
--- Whoever waited for that lock may see the row from before, whose xmax is that transaction, still going on.
+-- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
+-- differs: CREATE INDEX CONCURRENTLY releases its lock before it commits the transaction that marks the index as valid.
+-- A transaction that has waited for the lock may still see the row from before. The xmax of that row is the other
+-- transaction, which is still in progress; such an index counts as valid.
 SELECT
     i.relname::text,
     x.indisvalid OR age(x.xmax) <= age(pg_snapshot_xmax(s)::xid) OR x.xmax IN (SELECT pg_snapshot_xip(s)::xid),
@@ -65,7 +70,7 @@ CROSS JOIN pg_current_snapshot() AS s
 WHERE n.nspname = %(schema)s AND i.relname = ANY(%(names)s::name[])
 
 -- name: searchable_drop
--- differs: in SQLite there are no indexes that are half made.
+-- differs: SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
 DROP INDEX langgraph_checkpoint.searchable_key
 
 -- name: searchable_make
@@ -79,8 +84,9 @@ CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
 )
 
 -- name: searchable_make_view
--- differs: SQLite has no row-level security, below which only what leaks nothing finds by an index: text = text does, an
--- expression on JSON does not. The view has the expression inside and the tenant's condition, and belongs to the owner.
+-- differs: SQLite has no row-level security. Under row-level security, PostgreSQL uses an index only for conditions
+-- that are leakproof: text = text is, an expression on JSON is not. The view contains the expression and the tenant's
+-- condition, and belongs to the owner of the tables.
 CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key WITH (security_barrier) AS
 SELECT
     thread_id, checkpoint_ns, checkpoint_id, hidden, tenant,
@@ -92,26 +98,28 @@ FROM langgraph_checkpoint.checkpoints
 WHERE tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)
 
 -- name: enter_tenant
--- differs: for the policies of the tables; it ends with the transaction.
+-- differs: SQLite has no row-level security. The policies of the tables read this setting. It ends with the
+-- transaction.
 SELECT set_config('langgraph_checkpoint_custom.tenant', %(tenant)s, true)
 
 -- name: leave_tenant
--- differs: the transaction may be the caller's, who goes on.
+-- differs: as enter_tenant. The transaction may be the caller's and go on, so the setting is taken back.
 SELECT set_config('langgraph_checkpoint_custom.tenant', '', true)
 
 -- name: hides_tenants
--- differs: whether the policies of the tables are for the role that asks.
+-- differs: SQLite has no row-level security. Whether the policies of the tables apply to this role.
 SELECT row_security_active(c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
 
--- The lock of a thread, which the transaction holds until its end. Who deletes in a thread, makes it out of another one or
--- changes who may write to it holds it alone; who stores what refers to other rows shares it. It is taken by a statement of
--- its own: the next one sees what was committed until then. docs/architecture.md says which operation takes what. The key
--- has the schema in it. The lock is taken where the thread's rows are, so the statement names a table of them.
+-- The lock of a thread, which the transaction holds until its end. A transaction that deletes in a thread, makes it
+-- from another one, or changes who may write to it holds the lock alone. A transaction that stores rows which refer to
+-- other rows shares it. The lock is taken by a statement of its own, so that the next statement sees everything that
+-- was committed before. docs/architecture.md has the lock of each operation. The key of the lock contains the schema.
+-- The statement names a table with rows of the thread, so that the lock is taken where these rows are.
 
 -- name: lock_thread
--- differs: on SQLite there is one writer at a time.
+-- differs: SQLite has one writer at a time.
 SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
 FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s) AS here
 
@@ -121,13 +129,14 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextexte
 FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s) AS here
 
 -- name: limit_waiting
--- differs: for statements of many calls. One that stores again what is being deleted waits for that, and takes no others
--- along: after this time each goes by itself. The deletion of a thread of 1,000 checkpoints takes 15 ms.
+-- differs: SQLite has no statements for a batch of calls. A call that stores a row again waits if that row is being
+-- deleted. After this time the statement fails and each call is sent alone, so the other calls of the batch wait no
+-- longer. Deleting a thread of 1,000 checkpoints takes 15 ms.
 SELECT set_config('lock_timeout', '100ms', true)
 
 -- name: insert_checkpoint
--- A checkpoint that refers to nothing. One that is there already is stored again by put_checkpoint, which may wait for
--- whoever deletes it.
+-- A checkpoint that refers to no other rows.
+-- differs: one that exists is stored again by put_checkpoint, which may wait for a transaction that deletes it.
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -142,7 +151,8 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
 
 -- name: insert_checkpoints
--- differs: insert_checkpoint for many; the lists of each are array literals. The rows are those that were stored.
+-- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals. The rows are the keys of
+-- those that were stored.
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -166,8 +176,9 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING thread_id, checkpoint_ns, checkpoint_id
 
 -- name: put_checkpoint
--- differs: one statement says what is in the way and, if there is nothing, stores the checkpoint and its blobs. The
--- thread's lock is held, so what it refers to stays.
+-- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
+-- put_gone, put_blobs and insert_checkpoint do. The transaction holds or shares the thread's lock, so the rows that the
+-- checkpoint refers to are not deleted.
 WITH kept AS MATERIALIZED (
     SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
     FROM unnest(
@@ -238,7 +249,8 @@ WITH kept AS MATERIALIZED (
 SELECT what, channel FROM gone
 
 -- name: insert_few_writes
--- differs: insert_writes for a few, without a claim: `rows` are repeated, and no lists have to be read.
+-- differs: insert_writes for a few writes without a claim. The row of VALUES is repeated for each write, so there are
+-- no arrays to parse.
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
 )
@@ -268,7 +280,7 @@ SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.
 WHERE EXCLUDED.idx < 0
 
 -- name: insert_writes_of_many
--- differs: the writes of many tasks, without claims.
+-- differs: insert_writes for a batch of calls without claims.
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 )
@@ -292,8 +304,8 @@ SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
 ORDER BY checkpoint_id DESC LIMIT 1
 
--- Each page_ block starts a statement that the rows_ blocks end, joined by UNION ALL; of one checkpoint no blob can
--- come twice.
+-- Each page_ block starts a statement; the rows_ blocks end it, joined by UNION ALL. Between them, blobs_of_one finds
+-- the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -309,7 +321,7 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_of_latest
--- differs: page_latest for many.
+-- differs: page_latest for a batch.
 WITH page AS MATERIALIZED (
     SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
     CROSS JOIN LATERAL (
@@ -320,7 +332,7 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_of_exact
--- differs: page_exact for many.
+-- differs: page_exact for a batch.
 WITH page AS MATERIALIZED (
     SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
         AS k (thread_id, checkpoint_ns, checkpoint_id)
@@ -349,7 +361,8 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_of_thread
--- The order is made from the thread's own rows, never by walking the store's newest checkpoints.
+-- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
+-- differs: OFFSET 0 does that.
 WITH page AS MATERIALIZED (
     SELECT * FROM (
         SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
@@ -405,7 +418,7 @@ FROM page
         LIMIT 1
     ) AS b
 )
--- The parts of a value that are alike have one name, so it may be here twice; to see that costs more than the rest.
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
 , named AS NOT MATERIALIZED (
     SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
     FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
@@ -458,7 +471,7 @@ CROSS JOIN LATERAL (
 ) AS w
 
 -- name: rows_sends
--- What a checkpoint older than format 4 has still to send is with its parent.
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
 SELECT
     'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
@@ -471,8 +484,6 @@ CROSS JOIN LATERAL (
 ) AS w
 WHERE p.format < 4
 
--- delta_runs starts a statement that delta_ancestors ends, for what a checkpoint is rebuilt from, or delta_values, for its values.
-
 -- name: select_places
 SELECT c.checkpoint_ns, c.checkpoint_id, (
     SELECT count(*) FROM langgraph_checkpoint.writes w
@@ -481,7 +492,7 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 
 -- name: select_kept_places
--- What a prune would look at first: the namespace and id of each checkpoint that is not hidden, and whether it is labelled.
+-- What a sweep reads first: the namespace and id of each checkpoint that is not hidden, and whether it has a label.
 SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
     SELECT 1 FROM langgraph_checkpoint.labels l
     WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
@@ -497,8 +508,8 @@ SELECT thread_id FROM langgraph_checkpoint.checkpoints
 WHERE thread_id > %(after)s AND thread_id >= %(bottom)s AND thread_id < %(top)s
 ORDER BY thread_id LIMIT 1
 
--- The export_ blocks read the rows of a thread, a page at a time: the columns of the key, and then the others. The import_
--- blocks store such a row unless there is one with its key.
+-- The export_ blocks read a page of the rows of a thread: the columns of the key, and then the others. The import_
+-- blocks store such a row, unless a row with its key exists.
 
 -- name: export_checkpoints
 SELECT
@@ -565,13 +576,18 @@ INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpo
 VALUES (%(thread_id)s, %(name)s, %(checkpoint_ns)s, %(checkpoint_id)s)
 ON CONFLICT (thread_id, name) DO NOTHING
 
+-- delta_runs starts a statement. delta_ancestors ends it to read what a checkpoint is rebuilt from, delta_values to
+-- read the values as well.
+
 -- name: delta_runs
--- One row for each run of checkpoints that follow one another by id and by parent: a range of the key, `top` to `bottom`,
--- that ends where the parent is not the next lower id, or where one of the channels still `open` has its seed; `left_open`
--- are those that go on. So a chain costs a scan and not a descent for each parent. A chain
--- that loops repeats such a row in the end, and UNION drops it. `replayed` are a hidden checkpoint's delta channels, told
--- since its parent may have gone. `start` is apart from `target`: a policy is asked before a condition with a query in it, and
--- under a plan for any parameters that would read all of the thread.
+-- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
+-- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
+-- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
+-- and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its parent may be
+-- deleted.
+-- differs: lead() makes a parent chain cost one scan for each range, and not one lookup for each parent. `start` is
+-- separate from `target`. A policy is checked before a condition that contains a query, and in a generic plan that
+-- would read all rows of the thread.
 WITH RECURSIVE start AS MATERIALIZED (
     SELECT coalesce(%(checkpoint_id)s, (
         SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
@@ -636,8 +652,8 @@ SELECT
 FROM runs
 
 -- name: delta_values
--- Without the columns that would be empty, since there can be many thousands of writes. Some may be without a checkpoint,
--- and not in `line`.
+-- The columns that would be empty are left out, because there may be many thousands of writes. Some writes may have no
+-- checkpoint; its id is not in `line` then.
 , seeds AS MATERIALIZED (
     SELECT r.bottom, b.channel, b.version, b.type, b.value, b.parts
     FROM runs r
@@ -706,8 +722,8 @@ CROSS JOIN LATERAL (
 ) AS w
 
 -- name: delete_thread
--- differs: one statement, so that all of it is what one snapshot shows. Who stores a single row takes no lock: what is put
--- meanwhile is whole, in one table or in two.
+-- differs: one statement, so that it deletes the rows of one snapshot. A transaction that stores single rows takes no
+-- lock; what it stores concurrently is complete, and either remains in all tables or is deleted from all.
 WITH writes AS (
     DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 ), blobs AS (
@@ -718,10 +734,12 @@ WITH writes AS (
 DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 
 -- name: delete_all_but_newest
--- Everything but the newest checkpoint of each namespace, if the thread is one of which nothing else stays, since nothing
--- is hidden, labelled or rebuilt from writes; a row says so. mark_superseded says which namespaces are finished. Of 30
--- checkpoints, or 1,000 with large values, it takes a third of the time of the way by marks, of 1,000 with small ones a
--- ninth. Writes may be there before their checkpoint, so only those go that have one.
+-- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
+-- thread is hidden, labelled or rebuilt from writes. A row says that this was done. mark_superseded explains which
+-- namespaces are finished. For 30 checkpoints, or 1,000 with large values, this takes a third of the time of marking
+-- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
+-- a checkpoint are deleted.
+-- differs: one statement.
 WITH plain AS MATERIALIZED (
     SELECT true WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
     AND NOT EXISTS (
@@ -787,11 +805,12 @@ WITH plain AS MATERIALIZED (
 SELECT * FROM plain
 
 -- name: mark_superseded
--- Everything but what stays: the newest checkpoints of each namespace, `keep` of them; those with a label; and, of each
--- subgraph with a memory of its own, the one that a run from a labelled checkpoint goes on from, or from one that stays next
--- to the newest. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph with
--- checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an older
--- one that was deleted. A newer one is still to come.
+-- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
+-- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
+-- with a label, or at one that remains besides the newest. The namespace of a subgraph call contains a colon before a
+-- task id, unlike that of a subgraph with checkpointer=True. It is finished once the root checkpoint that started the
+-- call does not remain: that one is marked here, or it is older than the newest one and was deleted before. If it is
+-- newer, it is still to be stored, and the call is not finished.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
         SELECT checkpoint_ns, checkpoint_id, root_id,
@@ -839,7 +858,7 @@ WHERE c.thread_id = %(thread_id)s AND (c.hidden OR (c.checkpoint_ns, c.checkpoin
 ))
 
 -- name: mark_idle
--- All of a thread, unless a run has gone on, or somebody has set a label, since it was looked at.
+-- All of a thread, unless a run has gone on or a label was set since the thread was read.
 UPDATE langgraph_checkpoint.checkpoints SET doomed = true
 WHERE thread_id = %(thread_id)s AND %(newest)s >= (
     SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
@@ -848,12 +867,13 @@ WHERE thread_id = %(thread_id)s AND %(newest)s >= (
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 
 -- name: delete_idle_writes
--- After the sweep: writes whose checkpoint was never stored go with their thread; nothing would ever name them again.
+-- Sent after the purge_ blocks. Writes whose checkpoint was never stored are deleted with their thread, because nothing
+-- would refer to them afterwards.
 DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
 
 -- name: threads_of_runs
--- The threads in which runs have stored something.
+-- The threads in which the runs have stored something.
 SELECT thread_id FROM langgraph_checkpoint.checkpoints
 WHERE run_id = ANY (%(run_ids)s::text[]) AND tenant = %(tenant)s
 UNION
@@ -862,8 +882,8 @@ WHERE run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(thre
 ORDER BY 1
 
 -- name: mark_runs
--- The checkpoints of the runs, labels or not, and what is hidden in their namespaces, since it may have been kept for their
--- sake alone.
+-- The checkpoints of the runs, with or without labels, and the hidden checkpoints of their namespaces, which may have
+-- been retained only for these.
 WITH places AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
@@ -872,21 +892,23 @@ UPDATE langgraph_checkpoint.checkpoints SET doomed = true
 WHERE thread_id = %(thread_id)s AND (hidden OR run_id = ANY (%(run_ids)s::text[]))
 AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
 
--- The sweep_ blocks delete what is doomed, in this order, each seeing what was committed while the one before waited.
--- A prune names its thread, or each would read the index entries of all that was doomed since the last VACUUM. That index
--- is for finding what is doomed: the planner, which knows of none, would also look in it for each of many rows, so those
--- are compared with a list, or with `doomed::integer`, which is not what it is about.
+-- The purge_ blocks hide or delete what is marked for deletion (`doomed`), in this order. Each one sees what was
+-- committed while the one before waited. Each names its thread; otherwise it would read the index entries of all rows
+-- that were marked since the last VACUUM. The index on `doomed` is for finding marked rows. The planner, which
+-- estimates that there are none, would also search it for each of many rows. So those are compared with a list, or with
+-- `doomed::integer`, for which it cannot use the index.
 
 -- name: purge_labels
--- Those of checkpoints that go or will be hidden.
+-- The labels of checkpoints that will be deleted or hidden.
 DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
 WHERE d.doomed AND d.thread_id = %(thread_id)s
 AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
 
 -- name: purge_spare_needed
--- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
--- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
--- was not there before the first prune is forgotten: nothing was cut off.
+-- What a remaining checkpoint needs is hidden instead. `needed` walks from each remaining checkpoint to its ancestors,
+-- with the delta channels whose seed was not found yet. `spared` adds the parents that hold the sends of checkpoints
+-- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
+-- hidden was missing already, its id is removed: no prune has cut off the history there.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE doomed AND thread_id = %(thread_id)s
@@ -974,8 +996,8 @@ DELETE FROM langgraph_checkpoint.writes w USING doomed d
 WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: purge_parents
--- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
--- select_delta_history can tell what is gone from what never was.
+-- If the parent of a remaining checkpoint is deleted, its id is removed. A hidden checkpoint keeps that id, so that
+-- select_delta_history can tell a deleted parent from one that never existed.
 WITH children AS MATERIALIZED (
     SELECT s.* FROM (
         SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
@@ -995,7 +1017,7 @@ UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
 WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
 
 -- name: purge_chunks
--- Of blobs that go, the parts that no blob shares which stays.
+-- The chunks of deleted blobs, except those that a remaining blob shares.
 WITH doomed AS MATERIALIZED (
     SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
     FROM langgraph_checkpoint.checkpoints d
@@ -1064,8 +1086,8 @@ DELETE FROM langgraph_checkpoint.checkpoints
 WHERE doomed AND thread_id = %(thread_id)s
 
 -- name: delete_run_writes
--- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
--- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+-- Sent after the purge_ blocks: what the runs wrote to checkpoints of other runs, such as the answer to an interrupt.
+-- Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
 WITH delta AS MATERIALIZED (
     SELECT DISTINCT p.checkpoint_ns, c.channel
     FROM (
@@ -1099,9 +1121,9 @@ AND NOT EXISTS (
 )
 
 -- name: copy_thread
--- differs: one statement, so that everything is copied from one snapshot. Writes come to the target without its lock. If
--- one that was not to be seen yet is in the way, and is not the source's, this ends with a division by zero, and is tried
--- again: then it is to be seen.
+-- differs: one statement, so that everything is copied from one snapshot. Other transactions store writes in the target
+-- without its lock. If such a write is not visible in the snapshot, has the key of a copied one and is not equal to it,
+-- the statement fails with a division by zero and is tried again. The next snapshot has the write.
 WITH own AS MATERIALIZED (
     SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
     WHERE t.thread_id = %(target)s AND NOT EXISTS (
@@ -1155,14 +1177,14 @@ WITH own AS MATERIALIZED (
 SELECT checkpoint_id FROM own
 
 -- name: claim_sweep
--- Claims whose owners died a day ago and that nobody took over.
+-- Claims that expired more than a day ago and were not taken over.
 DELETE FROM langgraph_checkpoint.claims WHERE thread_id IN (
     SELECT thread_id FROM langgraph_checkpoint.claims
     WHERE expires_at < clock_timestamp() - interval '1 day' ORDER BY thread_id LIMIT 100 FOR UPDATE SKIP LOCKED
 )
 
 -- name: claim_take
--- One that has expired is taken over; the same token may come again, after a lost answer.
+-- A claim that has expired is taken over. The same token may be sent again, after an answer was lost.
 INSERT INTO langgraph_checkpoint.claims AS c (thread_id, token, owner, expires_at)
 VALUES (
     %(thread_id)s, %(claim)s, %(owner)s, clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
@@ -1184,8 +1206,8 @@ RETURNING token
 DELETE FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
 RETURNING token
 
--- The stored_ blocks walk through all rows of a tenant, a page at a time, and the renew_stored_ blocks replace one row's
--- bytes unless somebody else has. texteq() is explained at the policies in schema.sql.
+-- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
+-- another transaction has changed them. schema.sql explains texteq() at the policies.
 
 -- name: stored_checkpoints
 SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
@@ -1225,12 +1247,13 @@ UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
 
--- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
--- root's wherever there is one.
+-- Threads and their runs, without values. A thread's newest checkpoint is that of its first namespace, which is the
+-- root graph's if there is one.
 
 -- name: threads_newest
--- Down from the newest checkpoint of all, leaving out those that are not their thread's newest, but not past so many. The
--- inner order is kept; with one order for all, many more rows would be looked at for the last few of a page.
+-- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
+-- reads `reach` checkpoints at most. The order of the inner query is kept; with one order for both, many more rows
+-- would be read for the last few of a page.
 SELECT c.* FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
     FROM langgraph_checkpoint.checkpoints
@@ -1248,11 +1271,11 @@ AND c.checkpoint_ns = (
 )
 LIMIT %(limit)s
 
--- thread_heads starts a statement, or one of the _candidates with candidate_heads behind it; heads_page, heads_count or
--- recent_page ends it. Heads are the newest checkpoints of threads that match.
+-- A statement starts with thread_heads, or with a _candidates block and candidate_heads. It ends with heads_page,
+-- heads_count or recent_page. Heads are the newest checkpoints of the threads that match.
 
 -- name: thread_heads
--- From thread to thread by their ids, inside ranges that hold no other tenant's.
+-- Steps from thread to thread by id, in ranges that contain no other tenant's threads.
 WITH RECURSIVE found (thread_id, top) AS (
     SELECT n.thread_id, r.top COLLATE "C"
     FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
@@ -1294,8 +1317,9 @@ WITH RECURSIVE found (thread_id, top) AS (
 )
 
 -- name: recent_candidates
--- The newest checkpoints: what many have is found there, and not all threads have to be looked at. Of each namespace only
--- its newest one is looked at, in the order of the page, so a busy thread takes a thirtieth of the time of as many others.
+-- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
+-- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
+-- thirtieth of the time that as many other threads take.
 WITH recent AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
@@ -1308,7 +1332,8 @@ WITH recent AS MATERIALIZED (
 )
 
 -- name: searched_candidates
--- What an index finds by a metadata key. Of those checkpoints only the newest of each namespace can be a thread's newest.
+-- The checkpoints that an index finds by a metadata key. Only the newest one of each namespace can be a thread's
+-- newest.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM langgraph_checkpoint.searched_key
     WHERE tenant = %(tenant)s AND shown IN (%(shown)s, '?') AND NOT hidden
@@ -1316,7 +1341,8 @@ WITH candidates AS MATERIALIZED (
 )
 
 -- name: candidate_heads
--- In the order of the candidates, and no more of them than are asked for.
+-- In the order of the candidates, and no more than are asked for. If this were materialized, all candidates would be
+-- read before the page begins.
 , heads AS NOT MATERIALIZED (
     SELECT h.* FROM candidates r
     CROSS JOIN LATERAL (
@@ -1351,7 +1377,7 @@ WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
 
 -- name: recent_page
--- In the order that they come in. A row of nothing says that there are more checkpoints.
+-- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
 SELECT * FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT %(limit)s
 ) AS page
@@ -1359,7 +1385,7 @@ UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
 
 -- name: heads_count
--- How many match for sure, and a row for each of those of which only the metadata itself tells.
+-- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
 , sure AS MATERIALIZED (
     SELECT heads.*, NOT EXISTS (
         SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
@@ -1374,9 +1400,9 @@ SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FR
 SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
 
 -- name: select_runs
--- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
--- channels with a value, which tell what is left to do; of two kinds of them, the value tells, which may be part of the
--- document. One in parts is not empty.
+-- The checkpoints of the root graph, by run. For the last checkpoint of each run: whether its parent holds sends for
+-- it, and the channels with a value, which show what is left to do. For channels of two kinds, the value decides; it
+-- may be part of the document. A value in chunks is not empty.
 WITH runs AS MATERIALIZED (
     SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
     FROM langgraph_checkpoint.checkpoints
@@ -1421,14 +1447,15 @@ WHERE EXISTS (
 )
 
 -- name: rows_record
--- For a page_ block: what a record of a checkpoint is made of.
+-- Ends a statement that a page_ block starts: the columns of a checkpoint's record.
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
 -- Labels.
 
 -- name: label_checkpoint
--- A row with the checkpoint that has the name, which may be another one, and the one that is to have it; none if that is
--- not there. The update changes nothing: it waits for whoever takes the name away, and then there is nothing in the way.
+-- A row with the checkpoint that has the name, which may be another one, and with the id of the one that was to get it;
+-- no row if that does not exist. The update changes nothing. On PostgreSQL, it waits for a transaction that deletes the
+-- label; after that, the name is free.
 INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
 SELECT c.thread_id, %(name)s, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
@@ -1452,15 +1479,17 @@ RETURNING name
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s ORDER BY name
 
--- Deleting one checkpoint, or all behind one. A mark_ block marks what goes, and what is hidden beside it, since it may
--- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
--- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
--- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
+-- Deleting one checkpoint, or everything after one. A mark_ block marks what is to be deleted, and the hidden
+-- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
+-- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
+-- The refuse_labelled blocks return the labels that prevent the deletion and, if there are any, take the marks back.
+-- delete_open_writes and delete_later_writes are sent between the purge_ blocks, once it is known what is spared.
 
 -- name: mark_checkpoint
--- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
--- is the newest then run again: what these have started goes as well, and what subgraphs with a memory have stored since.
--- Not if what goes is of another branch.
+-- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the
+-- checkpoint that becomes the newest run again. So the subgraph calls that these have started are deleted as well, and
+-- what subgraphs with a memory have stored since. This does not hold if the deleted checkpoint is on another branch.
+-- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
 WITH gone AS MATERIALIZED (
     SELECT t.parent_id, (
         SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
@@ -1507,7 +1536,8 @@ WITH gone AS MATERIALIZED (
 SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 
 -- name: mark_later
--- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
+-- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
+-- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
 WITH touched AS (
     UPDATE langgraph_checkpoint.checkpoints c
     SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
@@ -1551,10 +1581,12 @@ WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
 )
 
 -- name: delete_open_writes
--- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
--- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on. Which one is
--- the newest then was noted by the statement that chose what goes: a checkpoint may have come since.
+-- When a namespace loses its newest checkpoint, the writes of the checkpoint that becomes the newest belong to what is
+-- deleted. LangGraph would take them for the outputs of tasks that have run already. So they are deleted, except those
+-- that a remaining child is rebuilt from. If the deleted checkpoint is on another branch, the writes remain: their
+-- tasks are still to go on.
+-- differs: the mark_ statement has noted which checkpoint becomes the newest, because a newer one may have been stored
+-- since.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
@@ -1595,7 +1627,7 @@ AND NOT EXISTS (
 )
 
 -- name: delete_later_writes
--- Writes whose checkpoint never came.
+-- Writes whose checkpoint was never stored.
 DELETE FROM langgraph_checkpoint.writes w
 WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
 AND EXISTS (
@@ -1607,10 +1639,11 @@ AND NOT EXISTS (
     OFFSET 0
 )
 
--- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+-- A fork: a copy of one checkpoint of the root graph, with what it needs, to an empty thread.
 
 -- name: select_fork_point
--- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+-- The checkpoint that is named, or the last one of a run, or the newest one; and the newest one of the target, if that
+-- has any.
 SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(source)s AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(%(checkpoint_id)s, (
     SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
@@ -1630,10 +1663,11 @@ LEFT JOIN (
 ) AS n ON true
 
 -- name: fork_thread
--- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied hidden and doomed,
--- and the sweep_ blocks that follow spare what is. If the checkpoint is the newest one, its superstep is open: the writes
--- beside it and the subgraph calls that it started belong to it; otherwise they belong to what came behind it. Of a
--- subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
+-- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied as hidden and
+-- marked for deletion (`doomed`), and the purge_ blocks that follow spare what is needed. If the checkpoint is the
+-- newest one, its superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they
+-- belong to what came after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on
+-- from is copied.
 WITH RECURSIVE own AS MATERIALIZED (
     SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
@@ -1797,9 +1831,9 @@ UNION ALL
 SELECT 'gone' WHERE NOT EXISTS (SELECT FROM point) AND NOT EXISTS (SELECT FROM own)
 
 -- name: select_interrupts
--- From thread to thread among those that have ever asked something, so many in each range; `more` says where to go on. Of
--- each the newest checkpoint of the root, if there is a question beside it, and what kinds of writes are; only questions
--- come with their values.
+-- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
+-- go on. For each thread: the newest checkpoint of the root graph, if it has an interrupt, and its writes. Only
+-- interrupts come with their values.
 WITH RECURSIVE found (thread_id, top, number) AS (
     SELECT n.thread_id, r.top COLLATE "C", 1
     FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
@@ -1854,8 +1888,8 @@ SELECT 'more', thread_id, top, NULL, NULL, NULL, NULL, NULL, NULL FROM found WHE
 SELECT task_path, task_id, idx FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 
--- The catalog_ blocks tell what there is, a line for each thing, without the schema's name: the same as in `shipped.txt`
--- of the migrations if nobody has changed it.
+-- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
+-- migrations if nothing was changed. The schema's name is left out.
 
 -- name: catalog_lines
 WITH ours AS MATERIALIZED (
@@ -1894,7 +1928,7 @@ WITH ours AS MATERIALIZED (
 SELECT replace(line, quote_ident(%(schema)s) || '.', '') FROM lines ORDER BY 1
 
 -- name: catalog_privileges
--- differs: a SQLite file has none but those of the file.
+-- differs: SQLite has no privileges except those of the file.
 SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -1904,7 +1938,7 @@ UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
 
--- The sizes_ blocks count rows and bytes; values are not read, only their lengths.
+-- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
 
 -- name: sizes_of_threads
 SELECT t.thread_id, c.visible, c.hidden, w.rows, b.rows, c.bytes + w.bytes + b.bytes
@@ -1989,7 +2023,7 @@ FROM (
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
 
--- The doctor_ blocks look at a page of a table each: a row for whatever is wrong there, and one, `end`, with the key of the
+-- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
 -- page's last row and the number of its rows.
 
 -- name: doctor_checkpoints
@@ -2116,11 +2150,11 @@ UNION ALL
 )
 
 -- name: doctor_bloat
--- differs: dead rows, which VACUUM makes room of, of live ones.
+-- differs: live rows, and dead rows, whose space VACUUM makes available again.
 SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
 WHERE schemaname = %(schema)s ORDER BY 1
 
--- The repair_ blocks delete values of a thread that nobody has, and then their parts, in this order.
+-- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
 
 -- name: repair_values
 DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)

@@ -1,4 +1,4 @@
-"""SQLite's statements: lists as JSON, bulk rows one by one."""
+"""The dialect of SQLite: lists are JSON, and many rows are inserted row by row."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from langgraph_checkpoint_custom.sql.thread_statements import REMOVE, SPARE, For
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
-_DECODE = json.JSONDecoder().raw_decode  # json.loads asks first what it was given.
+_DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
-# A checkpoint is stored in any case, or where its parent is there and not hidden.
+# `VALUES` stores a checkpoint in any case, `ON_PARENT` only if its parent exists and is not hidden.
 VALUES = f"VALUES ({', '.join('?' * 16)})"
 ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
     SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
 )"""
-# Writes that one statement inserts, which needs no transaction around it.
+# Writes that one statement inserts. A single statement needs no transaction around it.
 WRITES = 16
 
 
 @cache
 def _texts() -> Mapping[str, str]:
-    """The statements."""
+    """Return the statements; those of `delete_all_but_newest` begin with the block `heads_newest`."""
     blocks = dict(load_blocks("sqlite.sql"))
     heads = blocks.pop("heads_newest")
     for name in [name for name in blocks if name.startswith("delete_all_but_newest")]:
@@ -59,28 +59,28 @@ class SqliteDialect(SqlDialect):
         }
 
     def shipped(self) -> Sequence[str]:
-        """What is in `shipped.txt`."""
+        """The lines of `shipped.txt`."""
         return load_shipped("sqlite")
 
     @staticmethod
     def array(values: Sequence[Any]) -> str:
         """A list as JSON."""
         try:
-            return f"[{','.join(map(encode_basestring, values))}]"  # Of texts; in a fifth of the time.
+            return f"[{','.join(map(encode_basestring, values))}]"  # For texts: a fifth of the time of `_ENCODE`.
         except TypeError:
             return _ENCODE(list(values))
 
     @staticmethod
     def names(value: Any) -> list[str]:
-        """A list from JSON."""
+        """A list from its JSON text."""
         return [] if value is None or value == "[]" else _DECODE(value)[0]
 
     def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """One statement."""
+        """Store a checkpoint that is one row, in one statement."""
         return self._send(self._insert(encoded.row, encoded.row.parent_id if encoded.replayed else None))
 
     def put_checkpoint(self, encoded: Encoded, *, only_newest: bool, even_if_hidden: bool) -> RoundTrip:
-        """What is gone; nobody else writes between this and what follows."""
+        """Read the problems. No other transaction writes between this and `store_checked`."""
         row = encoded.row
         params = {
             "thread_id": row.thread_id,
@@ -96,7 +96,7 @@ class SqliteDialect(SqlDialect):
         return self._send(self.statement("put_gone", **params))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
-        """Blobs and checkpoint."""
+        """Store the blobs and the checkpoint."""
         row = encoded.row
         if optional:
             found = [ref for ref in encoded.kept if ref.channel in optional and not ref.required]
@@ -110,7 +110,7 @@ class SqliteDialect(SqlDialect):
         return self._send(*put, self._insert(row))
 
     def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
-        """One statement; with a parent, which has to be there and not hidden."""
+        """Make the statement; with a `parent`, it stores only if that exists and is not hidden."""
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         values = *location, *row[2:7], *map(self.array, row[7:11]), *row[11:]
         if parent is None:
@@ -118,7 +118,7 @@ class SqliteDialect(SqlDialect):
         return Statement("insert_checkpoint", self._insert_on_parent, (*values, *location, parent))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
-        """Of a checkpoint that refers to nothing; `select_referring` for the others."""
+        """Read the rows of a checkpoint that refers to no other rows; for others, `select_referring` is needed."""
         thread_id, checkpoint_ns, checkpoint_id = key
         location = self.stored_thread(thread_id), checkpoint_ns
         if checkpoint_id is None:
@@ -126,15 +126,15 @@ class SqliteDialect(SqlDialect):
         return RoundTrip((Statement("select_exact", self._blocks["select_exact"], (*location, checkpoint_id) * 2),))
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
-        """What is in the way; nobody else writes between this and what follows."""
+        """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
         return self._send(self.statement("fork_thread", **fork_params(fork)))
 
     def store_fork(self, fork: Fork) -> RoundTrip:
-        """The copies."""
+        """Store the copies."""
         return self._round_trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
-        """A statement for each 16 rows; all are of one task."""
+        """Store the writes of a task, with one statement for each 16 of them."""
         location = (self.stored_thread(key.thread_id), *key[1:], *rows[0][1:4])
         cells = [cell for row in rows for cell in (row.idx, row.channel, row.type, row.value)]
         statements = []

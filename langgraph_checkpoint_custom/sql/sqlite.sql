@@ -1,10 +1,12 @@
--- The statements for SQLite 3.38 and later. The same names, in the same order, are in postgres.sql.
+-- The statements for SQLite 3.38 and later. postgres.sql has the same names in the same order.
 --
--- A write is a transaction that holds the one write lock from its start, so nothing here locks rows. Lists are JSON.
+-- A write is a transaction that holds the one write lock from its start, so no statement here locks rows. Lists are
+-- JSON.
 --
--- Plans are the same with statistics (ANALYZE) and without: CROSS JOIN keeps its order, a unary plus keeps a column from
--- choosing an index, and likelihood(…, 0.00001) says that few rows come from a WITH. With statistics SQLite takes that for a
--- million rows, and then reads the whole table that is joined to it for a Bloom filter first: 68 ms instead of 1.5.
+-- Plans are the same with statistics (ANALYZE) and without. CROSS JOIN keeps the order of the tables, a unary plus
+-- keeps a column from choosing an index, and likelihood(…, 0.00001) says that a WITH has few rows. With statistics,
+-- SQLite would otherwise assume a million rows and first read all of the table that is joined to it, for a Bloom
+-- filter: 68 ms instead of 1.5.
 
 -- name: schema_lock
 -- differs: the transaction holds the write lock from its start.
@@ -28,9 +30,10 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
--- The searchable_ blocks are about metadata keys that threads are found by, see sql/searchable.py.
+-- The searchable_ blocks create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_there
+-- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
 SELECT name, true, true FROM sqlite_schema WHERE type = 'index' AND name IN (SELECT value FROM json_each(:names))
 
 -- name: searchable_make
@@ -48,7 +51,8 @@ CREATE INDEX IF NOT EXISTS searchable_key ON checkpoints (
 )
 
 -- name: insert_checkpoint
--- differs: it replaces one that is there, and so says nothing. Parameters go by position.
+-- A checkpoint that refers to no other rows.
+-- differs: one that exists is replaced, so there is no row to say that it was stored. Parameters go by position.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -64,7 +68,8 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     metadata_filter = excluded.metadata_filter
 
 -- name: put_gone
--- differs: what is in the way, a part of put_checkpoint in postgres.sql; and 'optional', which of those values are there.
+-- differs: the problems that put_checkpoint in postgres.sql finds. 'optional' are the blobs that may be missing and are
+-- not.
 SELECT CASE WHEN k.value ->> 2 THEN 'value' ELSE 'optional' END, k.value ->> 0 FROM json_each(:kept) AS k
 WHERE (k.value ->> 2) <> EXISTS (
     SELECT 1 FROM blobs b
@@ -97,14 +102,14 @@ SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
 )
 
 -- name: put_blobs
--- differs: then these and insert_checkpoint, if there is nothing.
+-- differs: sent before insert_checkpoint if put_gone has found no problem; a part of put_checkpoint in postgres.sql.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (thread_id, checkpoint_ns, channel, version)
 DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
 
 -- name: insert_writes
--- differs: `rows` is repeated, and parameters go by position: of 50 writes each takes 3 µs, and 7 if it is run by itself
--- with names.
+-- differs: the row of VALUES is repeated for each write, and parameters go by position. So each of 50 writes takes 3
+-- µs; as a statement of its own, with named parameters, it takes 7.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value)
 SELECT ?, ?, ?, ?, ?, ?, column1, column2, column3, column4 FROM (VALUES (?, ?, ?, ?)) AS rows
 WHERE true
@@ -124,8 +129,9 @@ WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
 ORDER BY checkpoint_id DESC LIMIT 1
 
 -- name: select_latest
--- differs: all of a checkpoint that refers to nothing, in 6 µs where what page_latest starts takes 9; `more` of any other.
--- Parameters go by position, each for one place: Python 3.14 takes no tuple for ?1.
+-- differs: a checkpoint that refers to no other rows, in 6 µs, where the statement that page_latest starts takes 9. Any
+-- other checkpoint has the kind 'more'. Parameters go by position, one for each placeholder: Python 3.14 accepts no
+-- tuple for ?1.
 SELECT * FROM (
     SELECT
         CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
@@ -143,7 +149,7 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = (
 )
 
 -- name: select_exact
--- differs: as select_latest. What is hidden is found by its id, too.
+-- differs: as select_latest. It finds a hidden checkpoint, too.
 SELECT
     CASE WHEN blob_channels = '[]' AND (format > 3 OR parent_id IS NULL) THEN 'checkpoint' ELSE 'more' END, thread_id, checkpoint_ns,
     checkpoint_id, parent_id, NULL, NULL, NULL, checkpoint_type, checkpoint, metadata_type, metadata, NULL, NULL
@@ -154,8 +160,8 @@ SELECT
     NULL, NULL, NULL, NULL
 FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 
--- Each page_ block starts a statement that the rows_ blocks end, joined by UNION ALL; of one checkpoint no blob can
--- come twice.
+-- Each page_ block starts a statement; the rows_ blocks end it, joined by UNION ALL. Between them, blobs_of_one finds
+-- the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -165,7 +171,7 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_exact
--- differs: looking it up again costs less than keeping it.
+-- differs: not materialized, because looking the row up again costs less than storing it.
 WITH page AS NOT MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
@@ -188,7 +194,8 @@ WITH page AS MATERIALIZED (
 )
 
 -- name: page_of_thread
--- The order is made from the thread's own rows (the unary plus), never by walking the store's newest checkpoints.
+-- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
+-- differs: the unary plus does that.
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
@@ -235,7 +242,7 @@ FROM page
     CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
 )
--- The parts of a value that are alike have one name, so it may be here twice; to see that costs more than the rest.
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
 , named AS NOT MATERIALIZED (
     SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
     FROM found f CROSS JOIN json_each(f.parts) AS n
@@ -276,8 +283,9 @@ CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpo
     AND w.checkpoint_id = p.checkpoint_id
 
 -- name: rows_sends
--- What a checkpoint older than format 4 has still to send is with its parent. Almost none is so old: with statistics
--- SQLite would else read all writes first, for a Bloom filter.
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+-- differs: likelihood() says that almost no checkpoint is that old. With statistics, SQLite would otherwise read all
+-- writes first, for a Bloom filter.
 SELECT
     'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
     NULL, NULL, NULL, NULL
@@ -285,8 +293,6 @@ FROM page p
 CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
     AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
 WHERE likelihood(p.format < 4, 0.00001)
-
--- delta_runs starts a statement that delta_ancestors or delta_values ends; see postgres.sql.
 
 -- name: select_places
 SELECT c.checkpoint_ns, c.checkpoint_id, (
@@ -296,7 +302,7 @@ SELECT c.checkpoint_ns, c.checkpoint_id, (
 FROM checkpoints c WHERE c.thread_id = :thread_id
 
 -- name: select_kept_places
--- What a prune would look at first: the namespace and id of each checkpoint that is not hidden, and whether it is labelled.
+-- What a sweep reads first: the namespace and id of each checkpoint that is not hidden, and whether it has a label.
 SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
     SELECT 1 FROM labels l
     WHERE l.thread_id = :thread_id AND l.checkpoint_ns = c.checkpoint_ns AND l.checkpoint_id = c.checkpoint_id
@@ -312,8 +318,8 @@ SELECT thread_id FROM checkpoints
 WHERE thread_id > :after AND thread_id >= :bottom AND thread_id < :top
 ORDER BY thread_id LIMIT 1
 
--- The export_ blocks read the rows of a thread, a page at a time: the columns of the key, and then the others. The import_
--- blocks store such a row unless there is one with its key.
+-- The export_ blocks read a page of the rows of a thread: the columns of the key, and then the others. The import_
+-- blocks store such a row, unless a row with its key exists.
 
 -- name: export_checkpoints
 SELECT
@@ -378,9 +384,17 @@ INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
 VALUES (:thread_id, :name, :checkpoint_ns, :checkpoint_id)
 ON CONFLICT (thread_id, name) DO NOTHING
 
+-- delta_runs starts a statement. delta_ancestors ends it to read what a checkpoint is rebuilt from, delta_values to
+-- read the values as well.
+
 -- name: delta_runs
--- differs: the next lower id is looked up, since lead() would read the thread to its end; a channel is looked for in the
--- text of a list before the list is read, which takes longer.
+-- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
+-- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
+-- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
+-- and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its parent may be
+-- deleted.
+-- differs: the next lower id is looked up, because lead() would read the thread to its end. A channel is searched for
+-- in the text of a list before the list is parsed, which takes longer.
 WITH RECURSIVE target AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, CASE WHEN hidden THEN delta_channels END AS replayed, (
         SELECT json_group_array(value)
@@ -448,8 +462,8 @@ SELECT
 FROM runs
 
 -- name: delta_values
--- Without the columns that would be empty, since there can be many thousands of writes. Some may be without a checkpoint,
--- and not in `line`.
+-- The columns that would be empty are left out, because there may be many thousands of writes. Some writes may have no
+-- checkpoint; its id is not in `line` then.
 , seeds AS NOT MATERIALIZED (
     SELECT r.bottom, b.*
     FROM runs r
@@ -505,10 +519,11 @@ WHERE likelihood(r.top IS NOT NULL, 0.00001)
 AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.open = :asked OR instr(r.open, json_quote(w.channel)))
 
 -- name: delete_thread
+-- differs: one statement for each table.
 DELETE FROM checkpoints WHERE thread_id = :thread_id
 
 -- name: delete_thread_writes
--- differs: as what follows, a part of delete_thread in postgres.sql.
+-- differs: a part of delete_thread in postgres.sql.
 DELETE FROM writes WHERE thread_id = :thread_id
 
 -- name: delete_thread_blobs
@@ -520,7 +535,7 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 DELETE FROM labels WHERE thread_id = :thread_id
 
 -- name: heads_newest
--- differs: starts each of the delete_all_but_newest_ statements; see postgres.sql.
+-- differs: the start of each delete_all_but_newest statement; delete_all_but_newest in postgres.sql contains it.
 WITH plain AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
     AND NOT EXISTS (
@@ -550,7 +565,7 @@ WITH plain AS MATERIALIZED (
 )
 
 -- name: delete_all_but_newest_writes
--- differs: as all that begin so, a part of delete_all_but_newest in postgres.sql.
+-- differs: a part of delete_all_but_newest in postgres.sql, as are the other blocks whose names begin like this.
 DELETE FROM writes AS w
 WHERE w.thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
 AND (w.checkpoint_ns, w.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
@@ -597,15 +612,21 @@ DELETE FROM checkpoints
 WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (SELECT s.place FROM staying s)
 
 -- name: delete_all_but_newest
--- A row says that the short way was taken: what stays is as plain as what went.
+-- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
+-- thread is hidden, labelled or rebuilt from writes. A row says that this was done. mark_superseded explains which
+-- namespaces are finished. For 30 checkpoints, or 1,000 with large values, this takes a third of the time of marking
+-- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
+-- a checkpoint are deleted.
+-- differs: the last of several statements. `plain` has the same rows before and after the deletion.
 SELECT 1 FROM plain
 
 -- name: mark_superseded
--- Everything but what stays: the newest checkpoints of each namespace, `keep` of them; those with a label; and, of each
--- subgraph with a memory of its own, the one that a run from a labelled checkpoint goes on from, or from one that stays next
--- to the newest. The namespace of a subgraph call (it has a task id behind a colon, unlike that of a subgraph with
--- checkpointer=True) is finished once the root checkpoint that started the call does not stay: it is stored, or an older
--- one that was deleted. A newer one is still to come.
+-- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
+-- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
+-- with a label, or at one that remains besides the newest. The namespace of a subgraph call contains a colon before a
+-- task id, unlike that of a subgraph with checkpointer=True. It is finished once the root checkpoint that started the
+-- call does not remain: that one is marked here, or it is older than the newest one and was deleted before. If it is
+-- newer, it is still to be stored, and the call is not finished.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
         SELECT checkpoint_ns, checkpoint_id, root_id,
@@ -647,7 +668,7 @@ AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
 ))
 
 -- name: mark_idle
--- All of a thread, unless a run has gone on, or somebody has set a label, since it was looked at.
+-- All of a thread, unless a run has gone on or a label was set since the thread was read.
 UPDATE checkpoints SET doomed = 1
 WHERE thread_id = :thread_id AND NOT EXISTS (
     SELECT 1 FROM checkpoints n WHERE n.thread_id = :thread_id AND n.checkpoint_id > :newest AND NOT n.hidden
@@ -655,12 +676,13 @@ WHERE thread_id = :thread_id AND NOT EXISTS (
 AND NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
 
 -- name: delete_idle_writes
--- After the sweep: writes whose checkpoint was never stored go with their thread; nothing would ever name them again.
+-- Sent after the purge_ blocks. Writes whose checkpoint was never stored are deleted with their thread, because nothing
+-- would refer to them afterwards.
 DELETE FROM writes WHERE thread_id = :thread_id
 AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id)
 
 -- name: threads_of_runs
--- The threads in which runs have stored something.
+-- The threads in which the runs have stored something.
 SELECT c.thread_id FROM json_each(:run_ids) AS r
 CROSS JOIN checkpoints c ON c.run_id = r.value AND c.run_id IS NOT NULL AND +c.tenant = :tenant
 UNION
@@ -669,8 +691,8 @@ CROSS JOIN writes w ON w.run_id = r.value AND w.run_id IS NOT NULL AND +w.tenant
 ORDER BY 1
 
 -- name: mark_runs
--- The checkpoints of the runs, labels or not, and what is hidden in their namespaces, since it may have been kept for their
--- sake alone.
+-- The checkpoints of the runs, with or without labels, and the hidden checkpoints of their namespaces, which may have
+-- been retained only for these.
 UPDATE checkpoints SET doomed = 1
 WHERE thread_id = :thread_id AND (hidden OR run_id IN (SELECT value FROM json_each(:run_ids)))
 AND checkpoint_ns IN (
@@ -678,10 +700,10 @@ AND checkpoint_ns IN (
     WHERE c.thread_id = :thread_id AND c.run_id IN (SELECT value FROM json_each(:run_ids))
 )
 
--- The sweep_ blocks delete what is doomed, in this order.
+-- The purge_ blocks hide or delete what is marked for deletion (`doomed`), in this order.
 
 -- name: purge_labels
--- Those of checkpoints that go or will be hidden.
+-- The labels of checkpoints that will be deleted or hidden.
 DELETE FROM labels WHERE rowid IN (
     SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE doomed) AS p
     CROSS JOIN labels l ON l.thread_id = p.thread_id
@@ -691,9 +713,10 @@ DELETE FROM labels WHERE rowid IN (
 )
 
 -- name: purge_spare_needed
--- `needed` walks up from every checkpoint that stays, with the delta channels whose seed it has not met. `spared` adds,
--- for checkpoints older than format 4, the parents that hold their sends: a hidden checkpoint is whole, too. A parent that
--- was not there before the first prune is forgotten: nothing was cut off.
+-- What a remaining checkpoint needs is hidden instead. `needed` walks from each remaining checkpoint to its ancestors,
+-- with the delta channels whose seed was not found yet. `spared` adds the parents that hold the sends of checkpoints
+-- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
+-- hidden was missing already, its id is removed: no prune has cut off the history there.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed
 ), staying AS MATERIALIZED (
@@ -761,8 +784,8 @@ DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 )
 
 -- name: purge_parents
--- A checkpoint that stays and whose parent goes has no parent any more. A hidden one keeps the id, so that
--- select_delta_history can tell what is gone from what never was.
+-- If the parent of a remaining checkpoint is deleted, its id is removed. A hidden checkpoint keeps that id, so that
+-- select_delta_history can tell a deleted parent from one that never existed.
 UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
     FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
@@ -774,7 +797,7 @@ UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpo
 )
 
 -- name: purge_chunks
--- Of blobs that go, the parts that no blob shares which stays.
+-- The chunks of deleted blobs, except those that a remaining blob shares.
 DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     WITH going AS MATERIALIZED (
         SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value AS name
@@ -827,8 +850,8 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
 DELETE FROM checkpoints WHERE doomed
 
 -- name: delete_run_writes
--- What the runs wrote beside checkpoints that are not theirs, such as the answer to an interrupt, after the sweep. What is
--- left for good: writes of a hidden checkpoint, and those that a child is rebuilt from.
+-- Sent after the purge_ blocks: what the runs wrote to checkpoints of other runs, such as the answer to an interrupt.
+-- Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
 WITH delta AS MATERIALIZED (
     SELECT DISTINCT p.checkpoint_ns, u.value AS channel
     FROM (
@@ -858,7 +881,7 @@ AND NOT EXISTS (
 )
 
 -- name: copy_thread
--- differs: tells first whether the target has checkpoints of its own.
+-- differs: only checks whether the target has checkpoints or writes of its own.
 SELECT t.checkpoint_id FROM checkpoints t
 WHERE t.thread_id = :target AND NOT EXISTS (
     SELECT 1 FROM checkpoints s
@@ -875,7 +898,8 @@ WHERE t.thread_id = :target AND NOT EXISTS (
 LIMIT 1
 
 -- name: copy_thread_checkpoints
--- differs: see copy_thread. What follows needs no condition of its own: the operation raises and all is rolled back.
+-- differs: a part of copy_thread in postgres.sql. No condition is needed: if the target has rows of its own, the
+-- operation raises and the transaction is rolled back.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -891,33 +915,33 @@ FROM checkpoints WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: copy_thread_blobs
--- differs: see copy_thread.
+-- differs: as copy_thread_checkpoints.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
 SELECT :target, checkpoint_ns, channel, version, type, value, parts FROM blobs WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: copy_thread_writes
--- differs: see copy_thread.
+-- differs: as copy_thread_checkpoints.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
 SELECT :target, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
 FROM writes WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 
 -- name: copy_thread_labels
--- differs: see copy_thread.
+-- differs: as copy_thread_checkpoints.
 INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
 SELECT :target, name, checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :source
 ON CONFLICT (thread_id, name) DO NOTHING
 
 -- name: claim_sweep
--- Claims whose owners died a day ago and that nobody took over.
+-- Claims that expired more than a day ago and were not taken over.
 DELETE FROM claims WHERE thread_id IN (
     SELECT thread_id FROM claims
     WHERE expires_at < (julianday('now') - 2440588.5) * 86400.0 ORDER BY thread_id LIMIT 100
 )
 
 -- name: claim_take
--- One that has expired is taken over; the same token may come again, after a lost answer.
+-- A claim that has expired is taken over. The same token may be sent again, after an answer was lost.
 INSERT INTO claims AS c (thread_id, token, owner, expires_at)
 VALUES (
     :thread_id, :claim, :owner, (julianday('now') - 2440587.5) * 86400.0 + :ttl_seconds
@@ -939,8 +963,8 @@ RETURNING token
 DELETE FROM claims WHERE thread_id = :thread_id AND token = :claim
 RETURNING token
 
--- The stored_ blocks walk through all rows of a tenant, a page at a time, and the renew_stored_ blocks replace one row's
--- bytes unless somebody else has.
+-- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
+-- another transaction has changed them.
 
 -- name: stored_checkpoints
 SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
@@ -980,11 +1004,13 @@ UPDATE writes SET type = :type, value = :value
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 AND task_id = :task_id AND idx = :idx AND value = :old_value
 
--- Threads and their runs, without values. A thread's newest checkpoint is the one of its first namespace, which is the
--- root's wherever there is one.
+-- Threads and their runs, without values. A thread's newest checkpoint is that of its first namespace, which is the
+-- root graph's if there is one.
 
 -- name: threads_newest
--- Down from the newest checkpoint of all, leaving out those that are not their thread's newest, but not past so many.
+-- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
+-- reads `reach` checkpoints at most. The order of the inner query is kept; with one order for both, many more rows
+-- would be read for the last few of a page.
 SELECT r.* FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
@@ -999,9 +1025,11 @@ WHERE r.checkpoint_id = (
 AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
 LIMIT :limit
 
--- thread_heads starts a statement, or one of the _candidates with candidate_heads behind it; see postgres.sql.
+-- A statement starts with thread_heads, or with a _candidates block and candidate_heads. It ends with heads_page,
+-- heads_count or recent_page. Heads are the newest checkpoints of the threads that match.
 
 -- name: thread_heads
+-- Steps from thread to thread by id, in ranges that contain no other tenant's threads.
 WITH RECURSIVE found (thread_id, top) AS (
     SELECT (
         SELECT c.thread_id FROM checkpoints c
@@ -1037,7 +1065,10 @@ WITH RECURSIVE found (thread_id, top) AS (
 )
 
 -- name: recent_candidates
--- The second LIMIT leaves out nothing; without one, SQLite may drop the order of what others select from.
+-- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
+-- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
+-- thirtieth of the time that as many other threads take.
+-- differs: the second LIMIT removes nothing. Without it, SQLite may ignore the order of the subquery.
 WITH recent AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
@@ -1050,8 +1081,10 @@ WITH recent AS MATERIALIZED (
 )
 
 -- name: searched_candidates
--- Unless told, SQLite that has statistics would go through the whole table, since the index begins with the tenant, which
--- is mostly the same.
+-- The checkpoints that an index finds by a metadata key. Only the newest one of each namespace can be a thread's
+-- newest.
+-- differs: INDEXED BY. With statistics, SQLite would otherwise read the complete table, because the index begins with
+-- the tenant, which is the same in most rows.
 WITH candidates AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM checkpoints INDEXED BY searchable_key
     WHERE tenant = :tenant AND coalesce(
@@ -1066,7 +1099,8 @@ WITH candidates AS MATERIALIZED (
 )
 
 -- name: candidate_heads
--- Materialized, they would all be looked at before the page begins.
+-- In the order of the candidates, and no more than are asked for. If this were materialized, all candidates would be
+-- read before the page begins.
 , heads AS NOT MATERIALIZED (
     SELECT
         h.thread_id, h.checkpoint_ns, h.checkpoint_id, h.parent_id, h.run_id, h.metadata_type, h.metadata,
@@ -1095,6 +1129,7 @@ WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
 
 -- name: recent_page
+-- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
 SELECT * FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT :limit
 )
@@ -1102,7 +1137,7 @@ UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
 
 -- name: heads_count
--- How many match for sure, and a row for each of those of which only the metadata itself tells.
+-- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
 , sure AS MATERIALIZED (
     SELECT *, NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(heads.metadata_filter) AS m ON m.key = f.key
@@ -1118,9 +1153,9 @@ SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FR
 SELECT 1 FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns LIMIT 1
 
 -- name: select_runs
--- The root's checkpoints by their runs. Of each run's last one, whether there are sends beside its parent, and the
--- channels with a value, which tell what is left to do; of two kinds of them, the value tells, which may be part of the
--- document. One in parts is not empty.
+-- The checkpoints of the root graph, by run. For the last checkpoint of each run: whether its parent holds sends for
+-- it, and the channels with a value, which show what is left to do. For channels of two kinds, the value decides; it
+-- may be part of the document. A value in chunks is not empty.
 WITH runs AS MATERIALIZED (
     SELECT run_id, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id, count(*) AS checkpoints
     FROM checkpoints
@@ -1155,14 +1190,15 @@ WHERE likelihood(r.last_id IS NOT NULL, 0.00001) AND EXISTS (
 )
 
 -- name: rows_record
--- For a page_ block: what a record of a checkpoint is made of.
+-- Ends a statement that a page_ block starts: the columns of a checkpoint's record.
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
 -- Labels.
 
 -- name: label_checkpoint
--- A row with the checkpoint that has the name, which may be another one, and the one that is to have it; none if that is
--- not there. The update changes nothing: it waits for whoever takes the name away, and then there is nothing in the way.
+-- A row with the checkpoint that has the name, which may be another one, and with the id of the one that was to get it;
+-- no row if that does not exist. The update changes nothing. On PostgreSQL, it waits for a transaction that deletes the
+-- label; after that, the name is free.
 INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
 SELECT c.thread_id, :name, c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
 WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND NOT c.hidden
@@ -1186,15 +1222,16 @@ RETURNING name
 SELECT name, checkpoint_ns, checkpoint_id FROM labels
 WHERE thread_id = :thread_id ORDER BY name
 
--- Deleting one checkpoint, or all behind one. A mark_ block marks what goes, and what is hidden beside it, since it may
--- have been kept for its sake alone; it gives no row if the checkpoint that was named is not there. What comes to the
--- thread behind it, without its lock, is not looked at. The refuse_labelled blocks tell the labels in the way and take the
--- marks back if there are some. The erase_ blocks come among the sweep_ blocks, once it is known what is spared.
+-- Deleting one checkpoint, or everything after one. A mark_ block marks what is to be deleted, and the hidden
+-- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
+-- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
+-- The refuse_labelled blocks return the labels that prevent the deletion and, if there are any, take the marks back.
+-- delete_open_writes and delete_later_writes are sent between the purge_ blocks, once it is known what is spared.
 
 -- name: mark_checkpoint
--- With a checkpoint of the root's go the subgraph calls that it started. If it was the newest, the tasks of the one that
--- is the newest then run again: what these have started goes as well, and what subgraphs with a memory have stored since.
--- Not if what goes is of another branch.
+-- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the
+-- checkpoint that becomes the newest run again. So the subgraph calls that these have started are deleted as well, and
+-- what subgraphs with a memory have stored since. This does not hold if the deleted checkpoint is on another branch.
 WITH gone AS MATERIALIZED (
     SELECT t.parent_id, (
         SELECT max(n.checkpoint_id) FROM checkpoints n
@@ -1223,7 +1260,7 @@ WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
 RETURNING checkpoint_id
 
 -- name: mark_later
--- In all namespaces. The checkpoint itself comes along without a mark, since there may be nothing behind it.
+-- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
 UPDATE checkpoints SET doomed = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
 WHERE thread_id = :thread_id AND (
     hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
@@ -1252,9 +1289,10 @@ WHERE thread_id = :thread_id AND doomed AND EXISTS (
 )
 
 -- name: delete_open_writes
--- Where a namespace loses its newest checkpoint, what tasks have written beside the one that is the newest then belongs
--- to what came behind it, and would be taken for the outputs of tasks that have run already. What a child that stays is
--- rebuilt from is left. If what goes is of another branch, the writes stay: those tasks are still to go on.
+-- When a namespace loses its newest checkpoint, the writes of the checkpoint that becomes the newest belong to what is
+-- deleted. LangGraph would take them for the outputs of tasks that have run already. So they are deleted, except those
+-- that a remaining child is rebuilt from. If the deleted checkpoint is on another branch, the writes remain: their
+-- tasks are still to go on.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
@@ -1297,7 +1335,7 @@ DELETE FROM writes WHERE rowid IN (
 )
 
 -- name: delete_later_writes
--- Writes whose checkpoint never came.
+-- Writes whose checkpoint was never stored.
 DELETE FROM writes
 WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
 AND EXISTS (
@@ -1309,10 +1347,11 @@ AND NOT EXISTS (
     AND c.checkpoint_id = writes.checkpoint_id
 )
 
--- A fork: a copy of one checkpoint of the root's with what it needs, to a thread that is empty.
+-- A fork: a copy of one checkpoint of the root graph, with what it needs, to an empty thread.
 
 -- name: select_fork_point
--- The checkpoint that is named, or the last one of a run, or the newest; and the newest of the target, if that has any.
+-- The checkpoint that is named, or the last one of a run, or the newest one; and the newest one of the target, if that
+-- has any.
 SELECT 'point', checkpoint_id, metadata_type, metadata FROM checkpoints
 WHERE thread_id = :source AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(:checkpoint_id, (
     SELECT n.checkpoint_id FROM checkpoints n
@@ -1330,7 +1369,7 @@ LEFT JOIN (
 ) AS n
 
 -- name: fork_thread
--- differs: only tells what is in the way; the store_fork_ blocks are sent if nothing is.
+-- differs: only finds what prevents the fork. If nothing does, the store_fork_ blocks are sent.
 SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
 UNION ALL
 SELECT 'gone' WHERE NOT EXISTS (
@@ -1345,10 +1384,10 @@ SELECT 'gone' WHERE NOT EXISTS (
 )
 
 -- name: store_fork_checkpoints
--- differs: see fork_thread. What may be needed is copied hidden and doomed, and the sweep_ blocks that follow spare what
--- is. If the checkpoint is the newest one, its superstep is open: the writes beside it and the subgraph calls that it
--- started belong to it; otherwise they belong to what came behind it. Of a subgraph with a memory of its own, the
--- checkpoint that a run from here goes on from is copied.
+-- differs: a part of fork_thread in postgres.sql. What may be needed is copied as hidden and marked for deletion
+-- (`doomed`), and the purge_ blocks that follow spare what is needed. If the checkpoint is the newest one, its
+-- superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they belong to what came
+-- after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
     inline_channels, delta_channels, blob_channels, blob_versions,
@@ -1443,7 +1482,7 @@ WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: store_fork_blobs
--- differs: see fork_thread.
+-- differs: as store_fork_checkpoints.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
 FROM (
@@ -1457,7 +1496,7 @@ WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: store_fork_parts
--- differs: see fork_thread.
+-- differs: as store_fork_checkpoints.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
 FROM (
@@ -1471,7 +1510,7 @@ WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: store_fork_writes
--- differs: see fork_thread.
+-- differs: as store_fork_checkpoints.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
 SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
 FROM checkpoints t
@@ -1483,9 +1522,9 @@ WHERE t.thread_id = :target AND (t.doomed OR NOT EXISTS (
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
 
 -- name: select_interrupts
--- From thread to thread among those that have ever asked something, so many in each range; `more` says where to go on. Of
--- each the newest checkpoint of the root, if there is a question beside it, and what kinds of writes are; only questions
--- come with their values.
+-- Steps from thread to thread among those with a stored interrupt, `limit` threads in each range; `more` says where to
+-- go on. For each thread: the newest checkpoint of the root graph, if it has an interrupt, and its writes. Only
+-- interrupts come with their values.
 WITH RECURSIVE found (thread_id, top, number) AS (
     SELECT (
         SELECT w.thread_id FROM writes w
@@ -1533,8 +1572,8 @@ FROM found WHERE number = :limit AND thread_id IS NOT NULL
 SELECT task_path, task_id, idx FROM writes
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 
--- The catalog_ blocks tell what there is, a line for each thing: the same as in `shipped.txt` of the migrations if nobody
--- has changed it.
+-- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
+-- migrations if nothing was changed.
 
 -- name: catalog_lines
 WITH ours AS MATERIALIZED (
@@ -1557,7 +1596,7 @@ UNION ALL
 SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1
 
--- The sizes_ blocks count rows and bytes; values are not read, only their lengths.
+-- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
 
 -- name: sizes_of_threads
 SELECT t.value,
@@ -1636,7 +1675,7 @@ FROM (
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
 
--- The doctor_ blocks look at a page of a table each: a row for whatever is wrong there, and one, `end`, with the key of the
+-- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
 -- page's last row and the number of its rows.
 
 -- name: doctor_checkpoints
@@ -1748,11 +1787,11 @@ SELECT * FROM (
 )
 
 -- name: doctor_bloat
--- differs: pages that hold nothing, which VACUUM gives back, of those that do.
+-- differs: pages with data, and free pages, which VACUUM removes from the file.
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
 FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
 
--- The repair_ blocks delete values of a thread that nobody has, and then their parts, in this order.
+-- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
 
 -- name: repair_values
 DELETE FROM blobs WHERE rowid IN (

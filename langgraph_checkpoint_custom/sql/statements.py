@@ -1,4 +1,4 @@
-"""The blocks of a `.sql` file, and how trips are made of them.
+"""The blocks of a `.sql` file, and how round trips are made of them.
 
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 """
@@ -26,7 +26,7 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Parameters that are thread ids.
 _THREADS = frozenset({"thread_id", "thread_below", "source", "target"})
 
-# The reads that are made of several blocks, one behind the other.
+# The reads that are made of several blocks, in this order.
 _READS = {
     "select_delta_history": ("delta_runs", "delta_ancestors"),
     "select_delta_values": ("delta_runs", "delta_values"),
@@ -41,37 +41,37 @@ _READS = {
 
 @cache
 def load_blocks(name: str) -> Mapping[str, str]:
-    """The named blocks of a file in `sql/`, comments left out."""
-    parts = _NAME.split(files("langgraph_checkpoint_custom.sql").joinpath(name).read_text("utf-8"))
+    """Return the named blocks of a file in `sql/`, without comments."""
+    pieces = _NAME.split(files("langgraph_checkpoint_custom.sql").joinpath(name).read_text("utf-8"))
     blocks = {
         block: "\n".join(line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--"))
-        for block, body in zip(parts[1::2], parts[2::2], strict=True)
+        for block, body in zip(pieces[1::2], pieces[2::2], strict=True)
     }
     return MappingProxyType(blocks)
 
 
 class Statements(ABC):
-    """The blocks of one database's `.sql` file, and the trips that are made of them.
+    """The blocks of one database's `.sql` file, and the round trips that are made of them.
 
     Args:
         blocks: The text of each statement, by name.
-        migrations: What makes the tables, in order.
-        place: Where the tables are, for messages.
-        schema: The schema they are in.
+        migrations: The migrations that create the tables, in order.
+        location: Where the tables are, for messages.
+        schema: The schema of the tables.
     """
 
     system: ClassVar[str]
-    """The database, by OpenTelemetry's name for it."""
+    """OpenTelemetry's name of the database."""
     compresses: ClassVar[bool]
-    """Whether it takes less time to compress large values than to store and read them as they are."""
+    """Whether compressing large values takes less time than storing and reading them as they are."""
     filter_contains: ClassVar[bool]
-    """Whether a dict or list in a filter matches what contains it, as with LangGraph's saver of the database."""
+    """Whether a dict or list in a filter matches values that contain it, as in LangGraph's saver of the database."""
     negative_limit: ClassVar[int | None]
-    """What a limit below zero means, as with LangGraph's saver of the database: None is all."""
+    """What a limit below zero means, as in LangGraph's saver of the database; None means all."""
     replaces: ClassVar[bool]
-    """Whether `insert_checkpoint` replaces a checkpoint that is there already, and sees whether its parent is there."""
+    """Whether `insert_checkpoint` replaces a checkpoint that exists, and checks whether a needed parent exists."""
     _percent: ClassVar[str] = "%"
-    """How a percent sign is written in a statement."""
+    """A percent sign as it is written in a statement."""
 
     def __init__(
         self, blocks: Mapping[str, str], migrations: Sequence[Migration], *, location: str, schema: str
@@ -86,25 +86,25 @@ class Statements(ABC):
         self._reads = {name: self._read_of(name) for name in blocks if name.startswith("page_")}
         self._reads |= {name: "\n".join(blocks[part] for part in parts) for name, parts in _READS.items()}
 
-    # What threads and lists are called
+    # Thread ids and lists
 
     def for_tenant(self, tenant: str) -> Self:
-        """The same statements, confined to a tenant's rows."""
+        """Return the same statements for a tenant's rows only."""
         clone = copy(self)
         clone.tenant = tenant
         return clone
 
     def stored_thread(self, thread_id: str) -> str:
-        """A thread id as the tables have it: a tenant's begins with its name."""
+        """Return a thread id as the tables have it: with a prefix for the tenant, if there is one."""
         return f"{TENANT_MARK}{self.tenant}{TENANT_MARK}{thread_id}" if self.tenant else thread_id
 
     def own_thread_id(self, stored: str) -> str:
-        """A thread id as the caller knows it."""
+        """Return a stored thread id as the caller knows it."""
         return stored.removeprefix(self.stored_thread(""))
 
     def rows(self, reply: Sequence[Row]) -> list[TupleRow]:
-        """The rows of a reply, with the thread ids that the caller knows."""
-        rows = map(tuple.__new__, repeat(TupleRow), reply)  # What `_make` does, in C.
+        """Return the rows of a reply, with thread ids as the caller knows them."""
+        rows = map(tuple.__new__, repeat(TupleRow), reply)  # The same as `_make`, but in C.
         if not self.tenant:
             return list(rows)
         return [row._replace(thread_id=row.thread_id and self.own_thread_id(row.thread_id)) for row in rows]
@@ -117,16 +117,16 @@ class Statements(ABC):
     @staticmethod
     @abstractmethod
     def names(value: Any) -> list[str]:
-        """A list of texts as it comes back in a row."""
+        """A list of texts from the column of a row."""
 
-    # What trips are made of
+    # Statements and round trips
 
     def statement(self, name: str, /, **params: Any) -> Statement:
-        """The named statement with its parameters."""
+        """Return the named statement with its parameters."""
         return Statement(name, self._blocks[name], self._confined(params))
 
     def _confined(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters with the tenant, and with thread ids as the tables have them."""
+        """Add the tenant to the parameters, and replace thread ids by those that the tables have."""
         params["tenant"] = self.tenant
         if self.tenant:
             for name in _THREADS & params.keys():
@@ -140,18 +140,18 @@ class Statements(ABC):
         return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, batchable)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
-        """Hold the lock of a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
+        """Return what locks a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
         return self._locks("lock_thread", thread_id)
 
     def _share(self, thread_id: str) -> Sequence[Statement]:
-        """Share the lock of a thread with others until the transaction ends; nobody holds it alone meanwhile."""
+        """Return what shares the lock of a thread until the transaction ends, so that no other one holds it alone."""
         return self._locks("share_thread", thread_id)
 
     def _locks(self, name: str, thread_id: str) -> Sequence[Statement]:
         return [self.statement(name, thread_id=thread_id, schema=self._schema)] if name in self._blocks else []
 
     def ranges(self, prefix: str = "") -> Sequence[Range]:
-        """Where the stored ids of threads are that begin so and are this tenant's."""
+        """Return the ranges of the stored thread ids of this tenant that begin with `prefix`."""
         bottom = self.stored_thread(prefix)
         if bottom:
             return [Range(bottom, bottom + ABOVE_THREADS)]
@@ -164,7 +164,7 @@ class Statements(ABC):
         }
 
     def _round_trip(self, *groups: str, locks: Sequence[Statement] = (), **params: Any) -> RoundTrip:
-        """Every statement whose name is a group's or starts with it and `_`, in the order of the file."""
+        """Send the statements of these groups: those named `group`, or `group_` and more, in the order of the file."""
         return self._send(*(statement for group in groups for statement in self._group(group, **params)), locks=locks)
 
     def _group(self, group: str, **params: Any) -> list[Statement]:
@@ -173,7 +173,7 @@ class Statements(ABC):
         ]
 
     def _read_of(self, name: str) -> str:
-        """The text of a read: which checkpoints, and then what is read of them."""
+        """Return the text of a read: a `page_` block, which selects checkpoints, and what is read of these."""
         blobs = "blobs_of_page" if name.startswith("page_of_") else "blobs_of_one"
         rows = ("rows_checkpoint", "rows_blobs", "rows_chunks", "rows_writes", "rows_sends")
         return f"{self._blocks[name]}{self._blocks[blobs]}\n" + "\nUNION ALL\n".join(self._blocks[row] for row in rows)

@@ -1,4 +1,4 @@
-"""What an operation asks of threads beyond LangGraph's own methods: lists of them, labels, forks, questions to a human.
+"""Requests about threads beyond LangGraph's own methods: lists of threads, labels, rollback, forks, interrupts.
 
 Must not know: connections, results.
 """
@@ -16,15 +16,16 @@ from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import about, index_of
 from langgraph_checkpoint_custom.sql.statements import Statements
 
-# The sweep_ blocks in two parts: what is needed is spared, and the rest goes.
+# The purge_ blocks in two groups: the first spares what is needed, the second deletes the rest.
 SPARE = "purge_labels", "purge_spare_needed"
 REMOVE = "purge_writes", "purge_parents", "purge_chunks", "purge_blobs", "purge_checkpoints"
 
 
 class Fork(NamedTuple):
-    """What a fork copies to where, with the columns of its metadata.
+    """What a fork copies and where to, with the new metadata columns.
 
-    Unless it was `named`, the checkpoint has to be the newest one, or the last of a run, when it is copied.
+    If the caller has not `named` the checkpoint, it has to be the newest one, or the last one of the run, when it is
+    copied.
     """
 
     source: str
@@ -36,7 +37,7 @@ class Fork(NamedTuple):
 
 
 def fork_params(fork: Fork) -> dict[str, Any]:
-    """Its statements' parameters."""
+    """Return the parameters of a fork's statements."""
     return {
         "source": fork.source,
         "target": fork.target,
@@ -51,50 +52,50 @@ def fork_params(fork: Fork) -> dict[str, Any]:
 
 
 class ThreadStatements(Statements):
-    """The trips about threads."""
+    """The round trips about threads."""
 
     # Threads and runs
 
     def select_threads(self, page: ThreadPage) -> RoundTrip:
-        """The rows of one page of threads: what the records of their newest checkpoints are made of."""
+        """Read one page of threads: the columns of the records of their newest checkpoints."""
         params = page._asdict() | {"filter": json.dumps(page.filter)}
         return self._send(self._read("threads_matching", params | self._within(self.ranges(page.prefix))))
 
     def select_newest_threads(self, page: ThreadPage, reach: int) -> RoundTrip:
-        """As `select_threads` without a filter, of the threads that so many newest checkpoints are of."""
+        """Do as `select_threads` without a filter, for the threads of the `reach` newest checkpoints."""
         return self._send(self.statement("threads_newest", **page._asdict(), reach=reach))
 
     def select_recent_threads(self, page: ThreadPage, reach: int) -> RoundTrip:
-        """As `select_threads`, of the threads that so many newest checkpoints are of; and `select_searchable`.
+        """Do as `select_threads`, for the threads of the `reach` newest checkpoints, and as `select_searchable`.
 
-        After the rows comes one without a thread if there are as many checkpoints.
+        If there may be more checkpoints than these, the last row has no thread.
         """
         params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
         return self._send(self._read("threads_recent", params), self._searchable_there(page.filter))
 
     def select_searched_threads(self, page: ThreadPage, key: str) -> RoundTrip:
-        """As `select_threads`, of the threads that an index finds by a key of the filter."""
+        """Do as `select_threads`, for the threads that an index finds by a key of the filter."""
         return self._send(self._searched("threads_searched", key, page._asdict()))
 
     def count_threads(self, prefix: str, filter: Mapping[str, str]) -> RoundTrip:
-        """A row with the number of threads that match, and a row for each that the database cannot decide on."""
+        """Read the number of threads that match, and a row for each thread that the database cannot decide on."""
         return self._send(
             self._read("threads_counted", {"filter": json.dumps(filter)} | self._within(self.ranges(prefix)))
         )
 
     def count_searched_threads(self, filter: Mapping[str, str], key: str) -> RoundTrip:
-        """As `count_threads`, of the threads that an index finds by a key of the filter."""
+        """Do as `count_threads`, for the threads that an index finds by a key of the filter."""
         return self._send(self._searched("threads_searched_counted", key, {"filter": filter}))
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
-        """A row for each of the keys that has an index: its name, whether it is whole, whether this role can use it."""
+        """Read a row for each key that has an index: its name, whether it is valid, whether this role can use it."""
         return self._send(self._searchable_there(keys))
 
     def _searchable_there(self, keys: Iterable[str]) -> Statement:
         return self.statement("searchable_there", schema=self._schema, names=self.array(list(map(index_of, keys))))
 
     def lock_searchable(self) -> RoundTrip:
-        """Wait until nobody makes an index."""
+        """Wait until no other process creates an index of a key."""
         return self._round_trip("searchable_lock")
 
     def drop_searchable(self, key: str) -> RoundTrip:
@@ -102,7 +103,7 @@ class ThreadStatements(Statements):
         return self._send(*(self._about(statement, key) for statement in self._group("searchable_drop")))
 
     def make_searchable(self, key: str) -> RoundTrip:
-        """Make the index of a key, unless it is there, and what has to be there to use it."""
+        """Create the index of a key, unless it exists, and on PostgreSQL the view that it is used through."""
         return self._send(*(self._about(statement, key) for statement in self._group("searchable_make")))
 
     def _about(self, statement: Statement, key: str) -> Statement:
@@ -114,61 +115,67 @@ class ThreadStatements(Statements):
         return self._about(found, key)
 
     def thread_exists(self, thread_id: str) -> RoundTrip:
-        """A row if there is a checkpoint."""
+        """Read a row if the thread has a checkpoint."""
         return self._round_trip("thread_exists", thread_id=thread_id)
 
     def select_runs(self, thread_id: str) -> RoundTrip:
-        """A row for each run and its last checkpoint, and one for each value of that which has to be looked at."""
+        """Read a row for each run and its last checkpoint, and one for each value that shows if it is finished."""
         return self._round_trip("select_runs", thread_id=thread_id)
 
-    # Labels, going back, and forks
+    # Labels, rollback, and forks
 
     def label_checkpoint(self, key: Key, name: str) -> RoundTrip:
-        """Label a checkpoint unless the name is taken; whose the name is then, and which checkpoint was meant."""
+        """Label a checkpoint unless the name is taken.
+
+        The reply has the checkpoint that has the name afterwards, and the id of the one that was to get it.
+        """
         return self._round_trip("label_checkpoint", locks=self._share(key.thread_id), **key._asdict(), name=name)
 
     def delete_label(self, thread_id: str, name: str) -> RoundTrip:
-        """Delete a label; no row if there is none."""
+        """Delete a label; the reply is empty if it does not exist."""
         return self._round_trip("delete_label", thread_id=thread_id, name=name)
 
     def select_labels(self, thread_id: str) -> RoundTrip:
-        """The labels of a thread."""
+        """Read the labels of a thread."""
         return self._round_trip("select_labels", thread_id=thread_id)
 
     def delete_checkpoint(self, key: Key) -> RoundTrip:
-        """Delete or hide a checkpoint; the first statement has rows if it is there, the second's are what refuses."""
+        """Delete or hide a checkpoint.
+
+        The first reply has rows if the checkpoint exists. The second has the labels that prevent the deletion.
+        """
         groups = "mark_checkpoint", "refuse_labelled", *SPARE, "delete_open_writes", *REMOVE
         return self._round_trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def delete_later(self, key: Key) -> RoundTrip:
-        """Delete what is behind a checkpoint; the replies are as those of `delete_checkpoint`."""
-        erase = "delete_later_writes", "delete_open_writes"
-        groups = "mark_later", "refuse_labelled", *SPARE, *erase, *REMOVE
+        """Delete everything after a checkpoint; the replies are as those of `delete_checkpoint`."""
+        writes = "delete_later_writes", "delete_open_writes"
+        groups = "mark_later", "refuse_labelled", *SPARE, *writes, *REMOVE
         return self._round_trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
-        """The metadata of the checkpoint to fork from, and of the target's newest one."""
+        """Read the metadata of the checkpoint to fork from, and of the target's newest checkpoint."""
         return self._round_trip(
             "select_fork_point", source=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id
         )
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
-        """Copy a checkpoint, with other metadata, and what it needs, if nothing is in the way; `store_fork` comes next.
+        """Copy a checkpoint with new metadata, and what it needs, unless something prevents it; then `store_fork`.
 
-        The first statement's rows say what is: the target "exists", or the checkpoint is "gone"; nothing is copied.
+        The first reply says what does: the target "exists", or the checkpoint is "gone". Then nothing was copied.
         """
         return self._round_trip("fork_thread", *SPARE, *REMOVE, locks=self._lock(fork.target), **fork_params(fork))
 
     def store_fork(self, fork: Fork) -> RoundTrip | None:
-        """What is left to do after a `fork_thread` that found nothing in the way; None if that has copied it."""
+        """Store the copies after a `fork_thread` that nothing prevented; None if that has stored them already."""
         return None
 
-    # Questions to a human
+    # Interrupts
 
     def select_interrupts(self, ranges: Sequence[Range], limit: int) -> RoundTrip:
-        """The newest checkpoints with interrupts beside them, of the first threads in each range, and their writes."""
+        """Read the newest checkpoints with a stored interrupt, and their writes, for `limit` threads in each range."""
         return self._round_trip("select_interrupts", **self._within(ranges), limit=limit)
 
     def select_write_places(self, key: Key) -> RoundTrip:
-        """Of the writes beside a checkpoint what they are ordered by: path, task and index."""
+        """Read the sort key of each pending write of a checkpoint: path, task and index."""
         return self._round_trip("select_write_places", **key._asdict())
