@@ -115,7 +115,7 @@ os.register_at_fork(after_in_parent=_thread.interrupt_main, after_in_child=_thre
 
 INTERRUPTED_BEHIND = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-driver._line._leads.acquire()  # As an OS thread has it that waits for the end of the fork.
+driver._queue._leads.acquire()  # As an OS thread has it that waits for the end of the fork.
 pid = None
 try:
     pid = os.fork()
@@ -125,7 +125,7 @@ if pid == 0:
     put(saver, "child")
     os._exit(0 if failed == ["KeyboardInterrupt()"] else 1)
 code = os.waitstatus_to_exitcode(os.wait()[1])
-driver._line._leads.release()
+driver._queue._leads.release()
 put(saver, "parent")
 SqliteSaver(":memory:").close()
 print(code, failed, len(list(saver.list(None))))
