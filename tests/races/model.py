@@ -162,6 +162,35 @@ class Model:
         found, contents = self._apply(state, part, asked_of_oracle)
         return [state.having(contents)] if answer == found else []
 
+    def over_deleted(self, state: State, part: Part, base: State, answer: Answer) -> Sequence[State]:
+        """What a `put_writes` leaves that found rows of a base in its way, which a deletion has taken with it since."""
+        if part.call.name != "put_writes":
+            return []
+        thread_id = self.thread_of(part.call)
+        config = part.call.args[0]["configurable"]
+        location = (thread_id, config["checkpoint_ns"], config["checkpoint_id"])
+        before, now = self._contents[base.content(thread_id)], self._contents[state.content(thread_id)]
+        there = dict(dict(now.writes).get(location, ()))
+        lost = {slot: row for slot, row in dict(before.writes).get(location, ()) if slot not in there}
+        if not lost:
+            return []
+        with_lost = self._having_writes(now, location, {**there, **lost})
+        found = []
+        for left in self.outcomes(state.having({thread_id: self._number(with_lost)}), part, answer):
+            content = self._contents[left.content(thread_id)]
+            written = dict(dict(content.writes)[location])
+            kept = {slot: row for slot, row in written.items() if row != lost.get(slot)}
+            found.append(left.having({thread_id: self._number(self._having_writes(content, location, kept))}))
+        return found
+
+    def _having_writes(self, content: Content, location: Any, slots: Mapping[Any, Any]) -> Content:
+        """A content with other writes of one checkpoint."""
+        others = {each: rows for each, rows in content.writes if each != location}
+        wrote = {each for each in content.wrote if each[0][0] != location or each[0][1] in slots}
+        if slots:
+            others[location] = frozenset(slots.items())
+        return content._replace(writes=frozenset(others.items()), wrote=frozenset(wrote))
+
     def thread_of(self, call: Call) -> str:
         """The thread of a write."""
         thread_id: str = call.args[0]["configurable"]["thread_id"]

@@ -217,11 +217,16 @@ class _Search:
         step = self._steps[number]
         return list(self._model.outcomes(state, step.part, step.done.answer))
 
-    def _outcomes_behind(self, number: int, state: State) -> list[State]:
-        """Those of a row that came while a deletion had looked already: it may have lost its parent in the end."""
+    def _outcomes_behind(self, number: int, state: State, base: State) -> list[State]:
+        """Those of a row that came while a deletion had looked already.
+
+        It may have lost its parent in the end. And of several writes, each a row of its own, one may have found a row in
+        its way that is deleted then.
+        """
         step = self._steps[number]
         parts = [step.part, *self._model.without_parent(step.part)]
-        return [left for part in parts for left in self._model.outcomes(state, part, step.done.answer)]
+        found = [left for part in parts for left in self._model.outcomes(state, part, step.done.answer)]
+        return found + list(self._model.over_deleted(state, step.part, base, step.done.answer))
 
     # What is not to be seen yet
 
@@ -253,7 +258,7 @@ class _Search:
             states = [left]
             for number in each.behind:
                 if self._model.reaches(self._steps[number].part, each.base) <= reached:
-                    states = [after for before in states for after in self._outcomes_behind(number, before)]
+                    states = [after for before in states for after in self._outcomes_behind(number, before, each.base)]
             contents: list[Mapping[str, int]] = [{name: one.content(name) for name in reached} for one in states]
             found += [state.having(changed) for changed in contents]
         return found
