@@ -220,8 +220,8 @@ class _Search:
     def _outcomes_behind(self, number: int, state: State, base: State) -> list[State]:
         """Those of a row that came while a deletion had looked already.
 
-        It may have lost its parent in the end. And of several writes, each a row of its own, one may have found a row in
-        its way that is deleted then.
+        It may have lost its parent in the end. And of several writes, each a row of its own, one may have found a row
+        in its way that is deleted then.
         """
         step = self._steps[number]
         parts = [step.part, *self._model.without_parent(step.part)]
