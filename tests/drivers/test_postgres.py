@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom import (
 )
 from langgraph_checkpoint_custom.engine.operation import OFFLOAD_BYTES
 from tests.conftest import APIS
-from tests.drivers.groups import WAITING, driver_of, jammed
+from tests.drivers.batches import WAITING, driver_of, jammed
 from tests.faults.faulty import faulty
 from tests.proxy import proxied
 from tests.stores import Client, runs_alone

@@ -18,7 +18,7 @@ from langgraph_checkpoint_custom import PostgresSaver
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES, BATCHES
 from tests.behaviour.helpers import config
 from tests.conftest import APIS
-from tests.drivers.groups import (
+from tests.drivers.batches import (
     NEW,
     ODD,
     WAITING,

@@ -32,7 +32,7 @@ from langgraph_checkpoint_custom import (
     StorageError,
 )
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from langgraph_checkpoint_custom.drivers import sqlite_group_commit as sqlite_turns
+from langgraph_checkpoint_custom.drivers import sqlite_group_commit
 from langgraph_checkpoint_custom.drivers.sqlite_group_commit import QueuedOperation, WriteQueue
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint
 from langgraph_checkpoint_custom.engine.operation import (
@@ -49,7 +49,7 @@ from langgraph_checkpoint_custom.model.keys import CLAIM_KEY, key_of
 from langgraph_checkpoint_custom.operations import write
 from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.conftest import APIS, needs_error_codes
-from tests.drivers.turns import (
+from tests.drivers.group_commits import (
     Op,
     Work,
     claimed,
@@ -130,7 +130,7 @@ async def test_a_write_that_nobody_waits_with_waits_for_nobody(saver: SqliteSave
 
 
 async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_turns, "MOST", 20)
+    monkeypatch.setattr(sqlite_group_commit, "MOST", 20)
     with commits(saver) as found:
         await together(saver, path, "sync", [put(f"t {number}") for number in range(MANY)])
         assert len(found) == 1 + 3
@@ -232,7 +232,7 @@ async def test_a_group_waits_for_another_process_once(path: Path, api: str) -> N
 @pytest.mark.parametrize("api", APIS)
 async def test_many_groups_wait_for_another_process_once(path: Path, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a call has waited in line counts: behind a group that has waited in vain nobody waits as long again."""
-    for module in (sqlite_turns, driver_module):
+    for module in (sqlite_group_commit, driver_module):
         monkeypatch.setattr(module, "MOST", 5)
     waits: list[float] = []
 
@@ -379,7 +379,7 @@ def test_a_fork_in_the_middle_of_many_writes_harms_nobody(path: Path) -> None:
     program = f"""
 import os, threading, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.drivers.test_sqlite_turns import put
+from tests.drivers.test_sqlite_group_commit import put
 from langgraph_checkpoint_custom import SqliteSaver
 saver = SqliteSaver(sys.argv[1])
 def work(name):
@@ -425,7 +425,7 @@ class Unheard(deque[Any]):
 def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
     waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     line = WriteQueue()
     line._waiting = waiting()
     begun, go_on = threading.Event(), threading.Event()
@@ -466,7 +466,7 @@ def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nor while the error, with all that was interrupted, is held: a `with` of workers waits for them there."""
-    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     line = WriteQueue()
     wake_next = line._wake_next
     done: list[QueuedOperation[Any]] = []
@@ -556,11 +556,11 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
         names = [f"{point} {number}" for number in range(count)]
         perform([QueuedOperation(Op(partial(store, name)).op) for name in before])
         calls = [QueuedOperation(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
-        turn = sqlite_turns._Turn(calls)
+        turn = sqlite_group_commit._Turn(calls)
         line._waiting.append(turn)
         interrupted = True
         with suppress(Interrupted), interrupt_at(point):
-            line._lead(sqlite_turns._Turn(()), perform)  # By another thread.
+            line._lead(sqlite_group_commit._Turn(()), perform)  # By another thread.
             interrupted = False
         line._lead(turn, perform)
         assert [call.outcome() for call in calls] == [(True, name) for name in names], point
@@ -619,7 +619,7 @@ def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write"
 def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str, access: Access, where: str
 ) -> None:
-    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     with SqliteSaver(path if where == "file" else ":memory:") as saver:
         first = put("first").run_here(saver)
         calls: dict[str, Callable[[], Any]] = {
@@ -660,18 +660,18 @@ def test_a_call_in_the_middle_of_another_one_takes_nobody_along(saver: SqliteSav
 
 def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leads then, and nobody wakes it: who is to lead has been stopped."""
-    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     line = line_of(saver)
     inner: list[Any] = []
 
-    class Stopped(sqlite_turns._Turn):
+    class Stopped(sqlite_group_commit._Turn):
         def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
 
         def acquire(self, timeout: float) -> bool:
             monkeypatch.undo()
-            monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.05)
+            monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
             line._leads.release()
             inner.append(put("inner").run_here(saver))
             return True
@@ -679,7 +679,7 @@ def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monk
         def wake(self) -> None:
             """Nobody is awake."""
 
-    monkeypatch.setattr(sqlite_turns, "_Turn", Stopped)
+    monkeypatch.setattr(sqlite_group_commit, "_Turn", Stopped)
     line._leads.acquire()
     assert isinstance(put("outer").run_here(saver), dict)
     assert isinstance(inner[0], dict)
@@ -690,7 +690,7 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
     line = WriteQueue()
     led: list[int] = []
 
-    class Interrupted(sqlite_turns._Turn):
+    class Interrupted(sqlite_group_commit._Turn):
         def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
@@ -700,7 +700,7 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
 
     def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
         if not led:
-            monkeypatch.setattr(sqlite_turns, "_Turn", Interrupted)
+            monkeypatch.setattr(sqlite_group_commit, "_Turn", Interrupted)
             with ThreadPoolExecutor(1) as worker, pytest.raises(KeyboardInterrupt):
                 worker.submit(line.run, [QueuedOperation(nothing())], perform).result(20)
             monkeypatch.undo()
@@ -715,7 +715,7 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
 def test_who_waits_looks_by_itself_though_a_signal_handler_took_its_time(
     saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_turns, "PATIENCE", 0.2)
+    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.2)
     line = line_of(saver)
 
     def handle(*_: Any) -> None:

@@ -20,12 +20,12 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_metadata
 
 from langgraph_checkpoint_custom import ClosedError, PostgresSaver, StorageError
-from langgraph_checkpoint_custom.drivers import postgres_batching as postgres_sharing
+from langgraph_checkpoint_custom.drivers import postgres_batching
 from langgraph_checkpoint_custom.engine.batching import BATCHES
 from langgraph_checkpoint_custom.engine.operation import Batchable, Combined, RoundTrip
 from tests.behaviour.helpers import config
 from tests.conftest import APIS
-from tests.drivers.groups import (
+from tests.drivers.batches import (
     NEW,
     WAITING,
     Calls,
@@ -171,7 +171,7 @@ async def test_who_has_waited_too_long_goes_by_itself(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a lock that somebody holds on one thread's rows others hear nothing."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.05)
+    monkeypatch.setattr(postgres_batching, "PATIENCE", 0.05)
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         again = a_checkpoint(1)
@@ -197,7 +197,7 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them waits for a lock on its row, and the others have nothing in their way."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 60)
+    monkeypatch.setattr(postgres_batching, "PATIENCE", 60)
     async with PostgresSaver(postgres_url, answer_timeout=4) as saver:
         client = Client(saver, api)
         again = a_checkpoint(1)
@@ -232,7 +232,7 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
     leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by Ctrl-C in the main thread: while it waits, or when it is its turn to make the trip for all."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 10 if leads else 0.2)
+    monkeypatch.setattr(postgres_batching, "PATIENCE", 10 if leads else 0.2)
     gate = threading.Event()
     made: list[int] = []
 
@@ -253,7 +253,7 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
         except KeyboardInterrupt:
             answers[number] = "interrupted"
 
-    sharing = postgres_sharing.WorkerBatching(perform)
+    sharing = postgres_batching.WorkerBatching(perform)
     lanes = sharing._queue._queues
     threads = []
     for number in range(BATCHES + 3):
@@ -276,7 +276,7 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
 
 def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """At any line, in any of eight OS threads."""
-    monkeypatch.setattr(postgres_sharing, "PATIENCE", 0.02)
+    monkeypatch.setattr(postgres_batching, "PATIENCE", 0.02)
     # One may come where nothing can be raised, or behind the last line.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
@@ -290,7 +290,7 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
     def merge(parts: Sequence[Any]) -> Combined:
         return Combined(RoundTrip(parts), lambda reply: [[part] for part in reply])
 
-    sharing = postgres_sharing.WorkerBatching(perform)
+    sharing = postgres_batching.WorkerBatching(perform)
     stop = threading.Event()
     answered, interrupted = Counter[int](), Counter[int]()
 
