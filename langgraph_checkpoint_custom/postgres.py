@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.model.keys import flag, text
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import PostgresOptions, SaverOptions, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sql.postgres import DEFAULT_SCHEMA, PostgresDialect
+from langgraph_checkpoint_custom.sql.postgres_dialect import DEFAULT_SCHEMA, PostgresDialect
 from langgraph_checkpoint_custom.sql.searchable import searchable_keys
 
 try:

@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import SaverOptions, SqliteOptions, Synchronous, check_options
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 
 if TYPE_CHECKING:
     from langgraph_checkpoint_custom.drivers.sqlite_callers import Given

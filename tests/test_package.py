@@ -60,7 +60,7 @@ def test_the_wheel_holds_schema_and_migrations(wheel: Path) -> None:
     assert f"{package}/schema.sql" in names
     assert f"{package}/py.typed" in names
     for database in ("postgres", "sqlite"):
-        assert f"{package}/sql/{database}.sql" in names
+        assert f"{package}/sql/{database}/checkpoints.sql" in names
         assert f"{package}/migrations/{database}/shipped.txt" in names
         for file in (ROOT / package / "migrations" / database).glob("*.sql"):
             assert f"{package}/migrations/{database}/{file.name}" in names

@@ -39,14 +39,29 @@ _READS = {
 }
 
 
+# The files of each database, in order; those of one name have the same blocks, but for those that say why they differ.
+FILES = (
+    "schema", "transactions", "checkpoints", "history", "deletion", "copies", "threads", "claims", "maintenance",
+    "export",
+)  # fmt: skip
+
+
+def read_files(database: str) -> Mapping[str, str]:
+    """Return the text of each `.sql` file of a database, by name."""
+    folder = files("langgraph_checkpoint_custom.sql").joinpath(database)
+    found = {name: folder.joinpath(f"{name}.sql") for name in FILES}
+    return {name: path.read_text("utf-8") for name, path in found.items() if path.is_file()}
+
+
 @cache
-def load_blocks(name: str) -> Mapping[str, str]:
-    """Return the named blocks of a file in `sql/`, without comments."""
-    pieces = _NAME.split(files("langgraph_checkpoint_custom.sql").joinpath(name).read_text("utf-8"))
-    blocks = {
-        block: "\n".join(line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--"))
-        for block, body in zip(pieces[1::2], pieces[2::2], strict=True)
-    }
+def load_blocks(database: str) -> Mapping[str, str]:
+    """Return the named blocks of a database's `.sql` files, without comments."""
+    blocks = {}
+    for text in read_files(database).values():
+        parts = _NAME.split(text)
+        for block, body in zip(parts[1::2], parts[2::2], strict=True):
+            lines = [line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--")]
+            blocks[block] = "\n".join(lines)
     return MappingProxyType(blocks)
 
 
@@ -140,7 +155,7 @@ class Statements(ABC):
         return RoundTrip(statements, (*self._enter, *locks) if locks else self._enter, self._leave, batchable)
 
     def _lock(self, thread_id: str) -> Sequence[Statement]:
-        """Return what locks a thread alone until the transaction ends; see `lock_thread` in postgres.sql."""
+        """Return what locks a thread alone until the transaction ends; see postgres/transactions.sql."""
         return self._locks("lock_thread", thread_id)
 
     def _share(self, thread_id: str) -> Sequence[Statement]:

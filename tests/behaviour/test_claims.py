@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 from langgraph_checkpoint_custom import CheckpointSaver, ClaimLost, ConfigError, ThreadBusy
 from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY
-from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Client, Store

@@ -47,8 +47,8 @@ from langgraph_checkpoint_custom.operations.read import get_tuple, list_page
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
-from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 
 CODEC = Values(BaseCheckpointSaver.serde)
 HERE = Key("t", "", None), generate_config("t")

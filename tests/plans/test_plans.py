@@ -22,8 +22,8 @@ from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
-from langgraph_checkpoint_custom.sql.postgres import PostgresDialect
-from langgraph_checkpoint_custom.sql.sqlite import SqliteDialect
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
 from tests.plans.explaining import (
     CASES,

@@ -64,7 +64,7 @@ def in_schema(sql: str, schema: str) -> str:
 def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
     """Return the statements for a schema, and its migrations."""
     escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
-    blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres.sql").items()}
+    blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres").items()}
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
         for migration in load_migrations("postgres")
@@ -73,7 +73,7 @@ def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
 
 
 class PostgresDialect(SqlDialect):
-    """The statements of `postgres.sql`, in a schema."""
+    """The statements of `postgres/`, in a schema."""
 
     system = "postgresql"
     compresses = True

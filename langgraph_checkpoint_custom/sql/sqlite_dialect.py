@@ -33,7 +33,7 @@ WRITES = 16
 @cache
 def _texts() -> Mapping[str, str]:
     """Return the statements; those of `delete_all_but_newest` begin with the block `heads_newest`."""
-    blocks = dict(load_blocks("sqlite.sql"))
+    blocks = dict(load_blocks("sqlite"))
     heads = blocks.pop("heads_newest")
     for name in [name for name in blocks if name.startswith("delete_all_but_newest")]:
         blocks[name] = f"{heads}\n{blocks[name]}"
@@ -41,7 +41,7 @@ def _texts() -> Mapping[str, str]:
 
 
 class SqliteDialect(SqlDialect):
-    """The statements of `sqlite.sql`."""
+    """The statements of `sqlite/`."""
 
     system = "sqlite"
     compresses = False

@@ -1,0 +1,346 @@
+-- Storing and reading checkpoints, their values and writes.
+
+-- name: insert_checkpoint
+-- A checkpoint that refers to no other rows.
+-- differs: one that exists is stored again by put_checkpoint, which may wait for a transaction that deletes it.
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
+)
+VALUES (
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(inline_channels)s, %(delta_channels)s, '{}', '{}',
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s, %(tenant)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
+-- name: insert_checkpoints
+-- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals. The rows are the keys of
+-- those that were stored.
+INSERT INTO langgraph_checkpoint.checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+    inline_channels, delta_channels, blob_channels, blob_versions,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
+)
+SELECT
+    m.thread_id, m.checkpoint_ns, m.checkpoint_id, m.parent_id, m.root_id, m.run_id, m.format,
+    m.inline_channels::text[], m.delta_channels::text[], '{}', '{}',
+    m.checkpoint_type, m.checkpoint, m.metadata_type, m.metadata, m.metadata_filter::jsonb, %(tenant)s
+FROM unnest(
+    %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(parent_ids)s::text[],
+    %(root_ids)s::text[], %(run_ids)s::text[], %(formats)s::integer[],
+    %(inline_channels)s::text[], %(delta_channels)s::text[],
+    %(checkpoint_types)s::text[], %(checkpoints)b::bytea[], %(metadata_types)s::text[], %(metadata)b::bytea[],
+    %(metadata_filters)s::text[]
+) AS m (
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, inline_channels, delta_channels,
+    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING thread_id, checkpoint_ns, checkpoint_id
+
+-- name: put_checkpoint
+-- differs: one statement finds the problems and, if there are none, stores the checkpoint and its blobs; on SQLite,
+-- put_gone, put_blobs and insert_checkpoint do. The transaction holds or shares the thread's lock, so the rows that the
+-- checkpoint refers to are not deleted.
+WITH kept AS MATERIALIZED (
+    SELECT k.channel, k.version, k.required, held.channel IS NOT NULL AS found
+    FROM unnest(
+        %(kept_channels)s::text[], %(kept_versions)s::text[], %(kept_begins)s::text[], %(kept_required)s::boolean[]
+    ) AS k (channel, version, begins, required)
+    LEFT JOIN LATERAL (
+        SELECT b.channel FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        AND b.channel = k.channel AND b.version = k.version
+        AND (k.begins = '' OR starts_with(b.parts, k.begins))
+        LIMIT 1
+    ) AS held ON true
+), parent AS MATERIALIZED (
+    SELECT hidden FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
+), gone AS MATERIALIZED (
+    SELECT 'value' AS what, channel FROM kept WHERE required AND NOT found
+    UNION ALL
+    SELECT 'claim', NULL WHERE %(claim)s::text IS NOT NULL AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
+    )
+    UNION ALL
+    SELECT 'parent', NULL WHERE %(needs_parent)s AND NOT EXISTS (SELECT FROM parent) AND (
+        SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+        AND checkpoint_id <> %(checkpoint_id)s
+    ) IS NOT NULL
+    UNION ALL
+    SELECT 'hidden parent', NULL FROM parent WHERE hidden AND %(needs_whole_parent)s
+    UNION ALL
+    SELECT 'newer', newest.checkpoint_id FROM (
+        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+        AND checkpoint_id <> %(checkpoint_id)s AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS newest
+    WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
+), stored_blobs AS (
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
+    FROM unnest(
+        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
+    ) AS n (channel, version, type, value, parts)
+    WHERE NOT EXISTS (SELECT FROM gone)
+    ON CONFLICT (thread_id, checkpoint_ns, channel, version)
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
+), stored AS (
+    INSERT INTO langgraph_checkpoint.checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
+        inline_channels, delta_channels, blob_channels, blob_versions,
+        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
+    )
+    SELECT
+        %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+        %(inline_channels)s::text[], %(delta_channels)s::text[],
+        %(blob_channels)s::text[] || ARRAY(SELECT channel FROM kept WHERE found AND NOT required),
+        %(blob_versions)s::text[] || ARRAY(SELECT version FROM kept WHERE found AND NOT required),
+        %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
+    WHERE NOT EXISTS (SELECT FROM gone)
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+        parent_id = EXCLUDED.parent_id, root_id = EXCLUDED.root_id, run_id = EXCLUDED.run_id,
+        format = EXCLUDED.format, hidden = false, inline_channels = EXCLUDED.inline_channels,
+        delta_channels = EXCLUDED.delta_channels, blob_channels = EXCLUDED.blob_channels,
+        blob_versions = EXCLUDED.blob_versions, checkpoint_type = EXCLUDED.checkpoint_type,
+        checkpoint = EXCLUDED.checkpoint, metadata_type = EXCLUDED.metadata_type, metadata = EXCLUDED.metadata,
+        metadata_filter = EXCLUDED.metadata_filter
+)
+SELECT what, channel FROM gone
+
+-- name: insert_few_writes
+-- differs: insert_writes for a few writes without a claim. The row of VALUES is repeated for each write, so there are
+-- no arrays to parse.
+INSERT INTO langgraph_checkpoint.writes AS w (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
+)
+VALUES
+    (
+        %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(task_path)s, %(run_id)s,
+        %(idx)s, %(channel)s, %(type)s, %(value)b
+    )
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
+    run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
+WHERE EXCLUDED.idx < 0
+
+-- name: insert_writes
+INSERT INTO langgraph_checkpoint.writes AS w (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+SELECT
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, unnest(%(idxs)s::integer[]), %(task_path)s,
+    %(run_id)s, unnest(%(channels)s::text[]), unnest(%(types)s::text[]), unnest(%(values)b::bytea[])
+WHERE %(claim)s::text IS NULL OR EXISTS (
+    SELECT FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s AND token = %(claim)s
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
+    run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
+WHERE EXCLUDED.idx < 0
+
+-- name: insert_writes_of_many
+-- differs: insert_writes for a batch of calls without claims.
+INSERT INTO langgraph_checkpoint.writes AS w (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+SELECT * FROM unnest(
+    %(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[], %(task_ids)s::text[],
+    %(idxs)s::integer[], %(task_paths)s::text[], %(run_ids)s::text[], %(channels)s::text[], %(types)s::text[],
+    %(values)b::bytea[]
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
+SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
+    run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
+WHERE EXCLUDED.idx < 0
+
+-- name: select_newest_id
+SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+ORDER BY checkpoint_id DESC LIMIT 1
+
+-- Each page_ block starts a statement; the rows_ blocks end it, joined by UNION ALL. Between them, blobs_of_one finds
+-- the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+
+-- name: page_latest
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+)
+
+-- name: page_exact
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+)
+
+-- name: page_of_latest
+-- differs: page_latest for a batch.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[]) AS k (thread_id, checkpoint_ns)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+)
+
+-- name: page_of_exact
+-- differs: page_exact for a batch.
+WITH page AS MATERIALIZED (
+    SELECT c.* FROM unnest(%(thread_ids)s::text[], %(namespaces)s::text[], %(checkpoint_ids)s::text[])
+        AS k (thread_id, checkpoint_ns, checkpoint_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
+)
+
+-- name: page_of_namespace
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
+    AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s AND NOT hidden
+    AND (%(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    ))
+    ORDER BY checkpoint_id DESC LIMIT %(limit)s
+)
+
+-- name: page_of_thread
+-- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
+-- differs: OFFSET 0 does that.
+WITH page AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s OFFSET 0
+    ) AS t
+    WHERE checkpoint_id >= %(floor)s AND NOT hidden
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
+    AND (%(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    ))
+    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- name: page_of_store
+WITH page AS MATERIALIZED (
+    SELECT * FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (thread_id < %(kinds)s OR thread_id >= %(above_kinds)s)
+    AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
+    AND (%(filter)s = '{}' OR NOT EXISTS (
+        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
+        WHERE f.value <> CASE
+            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
+            WHEN metadata_filter ? '*' THEN f.value
+            ELSE 'null'
+        END
+        OFFSET 0
+    ))
+    ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+)
+
+-- name: rows_checkpoint
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    nullif(blob_channels, '{}') AS channels, blob_versions AS versions
+FROM page
+
+-- name: blobs_of_one
+, found AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.parts
+    FROM page p
+    CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+)
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
+
+-- name: blobs_of_page
+, found AS MATERIALIZED (
+    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.parts
+    FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
+        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+        LIMIT 1
+    ) AS b
+)
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
+
+-- name: rows_blobs
+SELECT
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+FROM found
+
+-- name: rows_chunks
+SELECT
+    'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM named f
+CROSS JOIN LATERAL (
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
+    AND b.channel = f.channel AND b.version = f.name
+    LIMIT 1
+) AS b
+
+-- name: rows_writes
+SELECT
+    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
+    OFFSET 0
+) AS w
+
+-- name: rows_sends
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+SELECT
+    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id
+    AND w.channel = '__pregel_tasks'
+    OFFSET 0
+) AS w
+WHERE p.format < 4

@@ -1,0 +1,560 @@
+-- Deleting and pruning: threads, runs, checkpoints.
+
+-- name: delete_thread
+-- differs: one statement, so that it deletes the rows of one snapshot. A transaction that stores single rows takes no
+-- lock; what it stores concurrently is complete, and either remains in all tables or is deleted from all.
+WITH writes AS (
+    DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
+), labels AS (
+    DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s
+)
+DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+
+-- name: delete_all_but_newest
+-- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
+-- thread is hidden, labelled or rebuilt from writes. A row says that this was done. mark_superseded explains which
+-- namespaces are finished. For 30 checkpoints, or 1,000 with large values, this takes a third of the time of marking
+-- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
+-- a checkpoint are deleted.
+-- differs: one statement.
+WITH plain AS MATERIALIZED (
+    SELECT true WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
+    AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
+    )
+), heads AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.root_id, c.blob_channels, c.blob_versions
+    FROM plain
+    CROSS JOIN LATERAL (
+        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.newest
+        LIMIT 1
+    ) AS c
+), staying AS MATERIALIZED (
+    SELECT h.* FROM heads h
+    WHERE strpos(h.checkpoint_ns, ':') = 0
+    OR h.root_id IS NULL
+    OR h.root_id = (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    OR NOT (
+        coalesce(h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), false)
+        OR EXISTS (
+            SELECT FROM langgraph_checkpoint.checkpoints r
+            WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+        )
+    )
+), named AS MATERIALIZED (
+    SELECT s.checkpoint_ns, u.channel, u.version, b.parts
+    FROM staying s
+    CROSS JOIN LATERAL unnest(s.blob_channels, s.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = s.checkpoint_ns
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+), kept AS MATERIALIZED (
+    SELECT n.checkpoint_ns, n.channel, n.version FROM named n
+    UNION ALL
+    SELECT n.checkpoint_ns, n.channel, p.name FROM named n CROSS JOIN LATERAL json_array_elements_text(n.parts::json) AS p (name)
+), gone AS (
+    DELETE FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
+    AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
+    RETURNING c.checkpoint_ns, c.checkpoint_id
+), orphans AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM staying s
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+    AND (s.checkpoint_ns, s.parent_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
+    AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT k.checkpoint_ns, k.channel, k.version FROM kept k)
+), writes AS (
+    DELETE FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s
+    AND (w.checkpoint_ns, w.checkpoint_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
+)
+SELECT * FROM plain
+
+-- name: mark_superseded
+-- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
+-- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
+-- with a label, or at one that remains besides the newest. The namespace of a subgraph call contains a colon before a
+-- task id, unlike that of a subgraph with checkpointer=True. It is finished once the root checkpoint that started the
+-- call does not remain: that one is marked here, or it is older than the newest one and was deleted before. If it is
+-- newer, it is still to be stored, and the call is not finished.
+WITH heads AS MATERIALIZED (
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ) AS n
+    WHERE n.place <= %(keep)s
+), finished AS MATERIALIZED (
+    SELECT h.checkpoint_ns FROM heads h
+    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
+    AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
+    AND h.root_id NOT IN (
+        SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
+        WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = ''
+    )
+    AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints r
+        WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
+    ))
+), kept AS MATERIALIZED (
+    SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
+    WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+    UNION
+    SELECT l.checkpoint_ns, l.checkpoint_id FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s
+    UNION
+    SELECT h.checkpoint_ns, m.checkpoint_id
+    FROM (
+        SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
+        WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = ''
+        UNION
+        SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '' AND r.place > 1
+    ) AS l
+    CROSS JOIN heads h
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        AND NOT c.hidden
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS m
+    WHERE h.place = 1 AND h.checkpoint_ns <> '' AND strpos(h.checkpoint_ns, ':') = 0
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = true
+WHERE c.thread_id = %(thread_id)s AND (c.hidden OR (c.checkpoint_ns, c.checkpoint_id) NOT IN (
+    SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
+))
+
+-- name: mark_idle
+-- All of a thread, unless a run has gone on or a label was set since the thread was read.
+UPDATE langgraph_checkpoint.checkpoints SET doomed = true
+WHERE thread_id = %(thread_id)s AND %(newest)s >= (
+    SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(thread_id)s AND NOT n.hidden
+)
+AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
+
+-- name: delete_idle_writes
+-- Sent after the purge_ blocks. Writes whose checkpoint was never stored are deleted with their thread, because nothing
+-- would refer to them afterwards.
+DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
+AND NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
+
+-- name: threads_of_runs
+-- The threads in which the runs have stored something.
+SELECT thread_id FROM langgraph_checkpoint.checkpoints
+WHERE run_id = ANY (%(run_ids)s::text[]) AND tenant = %(tenant)s
+UNION
+SELECT thread_id FROM langgraph_checkpoint.writes
+WHERE run_id = ANY (%(run_ids)s::text[]) AND langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+ORDER BY 1
+
+-- name: mark_runs
+-- The checkpoints of the runs, with or without labels, and the hidden checkpoints of their namespaces, which may have
+-- been retained only for these.
+WITH places AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
+)
+UPDATE langgraph_checkpoint.checkpoints SET doomed = true
+WHERE thread_id = %(thread_id)s AND (hidden OR run_id = ANY (%(run_ids)s::text[]))
+AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
+
+-- The purge_ blocks hide or delete what is marked for deletion (`doomed`), in this order. Each one sees what was
+-- committed while the one before waited. Each names its thread; otherwise it would read the index entries of all rows
+-- that were marked since the last VACUUM. The index on `doomed` is for finding marked rows. The planner, which
+-- estimates that there are none, would also search it for each of many rows. So those are compared with a list, or with
+-- `doomed::integer`, for which it cannot use the index.
+
+-- name: purge_labels
+-- The labels of checkpoints that will be deleted or hidden.
+DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
+WHERE d.doomed AND d.thread_id = %(thread_id)s
+AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
+
+-- name: purge_spare_needed
+-- What a remaining checkpoint needs is hidden instead. `needed` walks from each remaining checkpoint to its ancestors,
+-- with the delta channels whose seed was not found yet. `spared` adds the parents that hold the sends of checkpoints
+-- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
+-- hidden was missing already, its id is removed: no prune has cut off the history there.
+WITH RECURSIVE places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND thread_id = %(thread_id)s
+), staying AS MATERIALIZED (
+    SELECT s.* FROM places p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format,
+            c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS s
+), delta AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, c.channels
+    FROM places p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT u.channel) AS channels
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    ) AS c
+    WHERE c.channels IS NOT NULL
+), needed (thread_id, checkpoint_ns, checkpoint_id, open) AS (
+    SELECT s.thread_id, s.checkpoint_ns, s.parent_id,
+        ARRAY(SELECT u FROM unnest(d.channels) AS u WHERE u <> ALL (s.populated) ORDER BY u)
+    FROM staying s
+    JOIN delta d ON d.thread_id = s.thread_id AND d.checkpoint_ns = s.checkpoint_ns
+    WHERE s.parent_id IS NOT NULL AND NOT d.channels <@ s.populated
+    UNION
+    SELECT n.thread_id, n.checkpoint_ns, p.parent_id,
+        ARRAY(SELECT u FROM unnest(n.open) AS u WHERE u <> ALL (p.populated) ORDER BY u)
+    FROM needed n
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id, c.inline_channels || c.blob_channels AS populated
+        FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
+        OFFSET 0
+    ) AS p
+    WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
+), spared (thread_id, checkpoint_ns, checkpoint_id) AS (
+    SELECT k.thread_id, k.checkpoint_ns, k.spared_id FROM (
+        SELECT thread_id, checkpoint_ns, checkpoint_id AS spared_id FROM needed
+        UNION
+        SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
+        WHERE s.format < 4 AND EXISTS (
+            SELECT FROM langgraph_checkpoint.writes w
+            WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
+            AND w.channel = '__pregel_tasks'
+            OFFSET 0
+        )
+    ) AS k
+    UNION
+    SELECT k.thread_id, k.checkpoint_ns, p.parent_id FROM spared k
+    CROSS JOIN LATERAL (
+        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        AND c.format < 4
+        OFFSET 0
+    ) AS p
+    WHERE EXISTS (
+        SELECT FROM langgraph_checkpoint.writes w
+        WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = p.parent_id
+        AND w.channel = '__pregel_tasks'
+        OFFSET 0
+    )
+)
+UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true, parent_id = CASE
+    WHEN c.hidden OR EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints p
+        WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+        OFFSET 0
+    ) THEN c.parent_id
+END
+FROM unnest(
+    ARRAY(SELECT thread_id FROM spared), ARRAY(SELECT checkpoint_ns FROM spared), ARRAY(SELECT checkpoint_id FROM spared)
+) AS s (thread_id, checkpoint_ns, checkpoint_id)
+WHERE c.doomed::integer = 1
+AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+
+-- name: purge_writes
+WITH doomed AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND thread_id = %(thread_id)s
+)
+DELETE FROM langgraph_checkpoint.writes w USING doomed d
+WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
+
+-- name: purge_parents
+-- If the parent of a remaining checkpoint is deleted, its id is removed. A hidden checkpoint keeps that id, so that
+-- select_delta_history can tell a deleted parent from one that never existed.
+WITH children AS MATERIALIZED (
+    SELECT s.* FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+        WHERE doomed AND thread_id = %(thread_id)s
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        AND (
+            SELECT d.doomed FROM langgraph_checkpoint.checkpoints d
+            WHERE d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns AND d.checkpoint_id = c.parent_id
+        )
+        OFFSET 0
+    ) AS s
+)
+UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
+WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
+
+-- name: purge_chunks
+-- The chunks of deleted blobs, except those that a remaining blob shares.
+WITH doomed AS MATERIALIZED (
+    SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
+    FROM langgraph_checkpoint.checkpoints d
+    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
+    WHERE d.doomed AND d.thread_id = %(thread_id)s
+), going AS MATERIALIZED (
+    SELECT d.thread_id, d.checkpoint_ns, d.channel, n.name
+    FROM doomed d
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = d.thread_id AND b.checkpoint_ns = d.checkpoint_ns
+        AND b.channel = d.channel AND b.version = d.version
+        LIMIT 1
+    ) AS b
+    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+), staying AS MATERIALIZED (
+    SELECT DISTINCT g.thread_id, g.checkpoint_ns, u.channel, u.version
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
+    CROSS JOIN LATERAL (
+        SELECT c.blob_channels, c.blob_versions FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+), unshared AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, name FROM going
+    EXCEPT
+    SELECT s.thread_id, s.checkpoint_ns, s.channel, n.name
+    FROM staying s
+    CROSS JOIN LATERAL (
+        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns
+        AND b.channel = s.channel AND b.version = s.version
+        LIMIT 1
+    ) AS b
+    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+)
+DELETE FROM langgraph_checkpoint.blobs b USING unshared u
+WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.name
+
+-- name: purge_blobs
+WITH places AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE doomed AND thread_id = %(thread_id)s
+), unnamed AS MATERIALIZED (
+    SELECT d.thread_id, d.checkpoint_ns, u.channel, u.version
+    FROM langgraph_checkpoint.checkpoints d
+    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
+    WHERE d.doomed AND d.thread_id = %(thread_id)s
+    EXCEPT
+    SELECT s.thread_id, s.checkpoint_ns, s.channel, s.version
+    FROM places p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
+        FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        OFFSET 0
+    ) AS s
+)
+DELETE FROM langgraph_checkpoint.blobs b USING unnamed u
+WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.version
+
+-- name: purge_checkpoints
+DELETE FROM langgraph_checkpoint.checkpoints
+WHERE doomed AND thread_id = %(thread_id)s
+
+-- name: delete_run_writes
+-- Sent after the purge_ blocks: what the runs wrote to checkpoints of other runs, such as the answer to an interrupt.
+-- Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
+WITH delta AS MATERIALIZED (
+    SELECT DISTINCT p.checkpoint_ns, c.channel
+    FROM (
+        SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.writes
+        WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT u.channel
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = p.checkpoint_ns
+        OFFSET 0
+    ) AS c
+)
+DELETE FROM langgraph_checkpoint.writes w
+WHERE w.thread_id = %(thread_id)s AND w.run_id = ANY (%(run_ids)s::text[])
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    AND c.hidden
+    OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
+        AND (w.checkpoint_ns, w.channel) IN (SELECT d.checkpoint_ns, d.channel FROM delta d)
+    END
+    OFFSET 0
+)
+
+-- Deleting one checkpoint, or everything after one. A mark_ block marks what is to be deleted, and the hidden
+-- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
+-- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
+-- The refuse_labelled blocks return the labels that prevent the deletion and, if there are any, take the marks back.
+-- delete_open_writes and delete_later_writes are sent between the purge_ blocks, once it is known what is spared.
+
+-- name: mark_checkpoint
+-- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the
+-- checkpoint that becomes the newest run again. So the subgraph calls that these have started are deleted as well, and
+-- what subgraphs with a memory have stored since. This does not hold if the deleted checkpoint is on another branch.
+-- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
+WITH gone AS MATERIALIZED (
+    SELECT t.parent_id, (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s
+        AND n.checkpoint_id <> %(checkpoint_id)s AND NOT n.hidden
+    ) AS other_id
+    FROM langgraph_checkpoint.checkpoints t
+    WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+    AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+), again AS MATERIALIZED (
+    SELECT coalesce(g.other_id, %(checkpoint_id)s) AS first_id FROM gone g
+    WHERE %(checkpoint_ns)s = '' AND (
+        g.other_id IS NULL
+        OR (g.other_id < %(checkpoint_id)s AND (g.parent_id IS NULL OR g.parent_id = g.other_id))
+    )
+), victims AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM gone) AND (
+        (c.checkpoint_ns = %(checkpoint_ns)s AND (c.hidden OR c.checkpoint_id = %(checkpoint_id)s))
+        OR (%(checkpoint_ns)s = '' AND strpos(c.checkpoint_ns, ':') > 0 AND c.root_id = %(checkpoint_id)s)
+        OR (
+            c.checkpoint_ns <> '' AND EXISTS (SELECT FROM again)
+            AND (c.hidden OR c.root_id >= (SELECT first_id FROM again))
+        )
+    )
+), touched AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
+    RETURNING c.checkpoint_id
+), heads AS (
+    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_ns IN (SELECT checkpoint_ns FROM victims)
+    AND NOT EXISTS (
+        SELECT FROM victims v WHERE v.checkpoint_ns = c.checkpoint_ns AND v.checkpoint_id = c.checkpoint_id
+    )
+    GROUP BY c.checkpoint_ns
+), noted AS MATERIALIZED (
+    SELECT set_config(
+        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
+    ) FROM heads
+)
+SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
+
+-- name: mark_later
+-- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
+-- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
+WITH touched AS (
+    UPDATE langgraph_checkpoint.checkpoints c
+    SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
+    WHERE c.thread_id = %(thread_id)s AND (
+        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
+        OR (c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = %(checkpoint_id)s)
+    ) AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints t
+        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+    )
+    RETURNING c.checkpoint_id
+), heads AS (
+    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_id <= %(checkpoint_id)s
+    AND (c.checkpoint_ns = '' OR NOT coalesce(c.root_id >= %(checkpoint_id)s, false))
+    GROUP BY c.checkpoint_ns
+), noted AS MATERIALIZED (
+    SELECT set_config(
+        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
+    ) FROM heads
+)
+SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
+
+-- name: refuse_labelled
+SELECT l.name FROM langgraph_checkpoint.labels l
+JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+WHERE l.thread_id = %(thread_id)s
+ORDER BY l.name
+
+-- name: refuse_labelled_release
+UPDATE langgraph_checkpoint.checkpoints SET doomed = false
+WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
+    SELECT FROM langgraph_checkpoint.labels l
+    JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    WHERE l.thread_id = %(thread_id)s
+)
+
+-- name: delete_open_writes
+-- When a namespace loses its newest checkpoint, the writes of the checkpoint that becomes the newest belong to what is
+-- deleted. LangGraph would take them for the outputs of tasks that have run already. So they are deleted, except those
+-- that a remaining child is rebuilt from. If the deleted checkpoint is on another branch, the writes remain: their
+-- tasks are still to go on.
+-- differs: the mark_ statement has noted which checkpoint becomes the newest, because a newer one may have been stored
+-- since.
+WITH lost AS MATERIALIZED (
+    SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
+    GROUP BY checkpoint_ns
+), heads AS MATERIALIZED (
+    SELECT x.checkpoint_ns, h.checkpoint_id
+    FROM lost x
+    JOIN json_each_text(
+        coalesce(nullif(current_setting('langgraph_checkpoint_custom.heads', true), ''), '{}')::json
+    ) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
+    WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints d
+        WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
+    )
+), delta AS MATERIALIZED (
+    SELECT DISTINCT h.checkpoint_ns, c.channel
+    FROM heads h
+    CROSS JOIN LATERAL (
+        SELECT u.channel
+        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns
+        OFFSET 0
+    ) AS c
+)
+DELETE FROM langgraph_checkpoint.writes w USING heads h
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.checkpoint_id = h.checkpoint_id
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND NOT c.doomed
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
+        AND (w.checkpoint_ns, w.channel) IN (SELECT d.checkpoint_ns, d.channel FROM delta d)
+    END
+    OFFSET 0
+)
+
+-- name: delete_later_writes
+-- Writes whose checkpoint was never stored.
+DELETE FROM langgraph_checkpoint.writes w
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
+AND EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints d WHERE d.thread_id = %(thread_id)s AND d.doomed AND NOT d.hidden
+)
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    OFFSET 0
+)

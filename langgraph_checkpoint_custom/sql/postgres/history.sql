@@ -1,0 +1,146 @@
+-- The history of a `DeltaChannel`.
+
+-- delta_runs starts a statement. delta_ancestors ends it to read what a checkpoint is rebuilt from, delta_values to
+-- read the values as well.
+
+-- name: delta_runs
+-- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
+-- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
+-- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
+-- and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its parent may be
+-- deleted.
+-- differs: lead() makes a parent chain cost one scan for each range, and not one lookup for each parent. `start` is
+-- separate from `target`. A policy is checked before a condition that contains a query, and in a generic plan that
+-- would read all rows of the thread.
+WITH RECURSIVE start AS MATERIALIZED (
+    SELECT coalesce(%(checkpoint_id)s, (
+        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    )) AS checkpoint_id
+), target AS MATERIALIZED (
+    SELECT c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END AS replayed,
+        c.inline_channels || c.blob_channels AS populated
+    FROM start s
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
+        AND c.checkpoint_id = s.checkpoint_id
+        OFFSET 0
+    ) AS c
+), walk (top, bottom, parent_id, replayed, open, left_open) AS (
+    SELECT NULL COLLATE "C", checkpoint_id, parent_id, replayed, %(asked)s::text[] COLLATE "C",
+        %(asked)s::text[] COLLATE "C"
+    FROM target
+    UNION
+    SELECT child.parent_id, r.checkpoint_id, r.parent_id, r.replayed, child.left_open, CASE
+        WHEN r.populated && child.left_open THEN ARRAY(
+            SELECT o FROM unnest(child.left_open) AS o WHERE o <> ALL (r.populated)
+        )
+        ELSE child.left_open END
+    FROM walk child
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END AS replayed,
+            c.inline_channels || c.blob_channels AS populated
+        FROM (
+            SELECT c.checkpoint_id, c.parent_id, c.hidden, c.delta_channels, c.inline_channels, c.blob_channels,
+                lead(c.checkpoint_id) OVER (ORDER BY c.checkpoint_id DESC) AS below
+            FROM langgraph_checkpoint.checkpoints c
+            WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
+            AND c.checkpoint_id <= child.parent_id
+            ORDER BY c.checkpoint_id DESC
+        ) AS c
+        WHERE c.below IS NULL OR c.parent_id IS DISTINCT FROM c.below
+        OR c.inline_channels && child.left_open OR c.blob_channels && child.left_open
+        LIMIT 1
+    ) AS r
+    WHERE child.left_open <> '{}' AND EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints p
+        WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = child.parent_id
+        OFFSET 0
+    )
+), runs AS MATERIALIZED (
+    SELECT * FROM walk WHERE top IS NOT NULL
+)
+
+-- name: delta_ancestors
+SELECT
+    'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
+    NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
+    populated AS channels, replayed AS versions
+FROM target
+UNION ALL
+SELECT
+    'run', NULL, NULL, bottom, parent_id, top, NULL, cardinality(open), NULL, NULL, NULL, NULL,
+    ARRAY(SELECT o FROM unnest(open) AS o WHERE o <> ALL (left_open)), replayed
+FROM runs
+
+-- name: delta_values
+-- The columns that would be empty are left out, because there may be many thousands of writes. Some writes may have no
+-- checkpoint; its id is not in `line` then.
+, seeds AS MATERIALIZED (
+    SELECT r.bottom, b.channel, b.version, b.type, b.value, b.parts
+    FROM runs r
+    CROSS JOIN LATERAL (
+        SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
+        AND u.channel = ANY (r.open)
+        OFFSET 0
+    ) AS u
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+    WHERE r.open <> r.left_open
+)
+SELECT
+    'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL::integer AS idx, NULL AS type,
+    NULL::bytea AS value, populated AS channels, replayed AS versions
+FROM target
+UNION ALL
+SELECT
+    'run', r.bottom, r.parent_id, r.top, NULL, cardinality(r.open), c.checkpoint_type, c.checkpoint,
+    ARRAY(SELECT o FROM unnest(r.open) AS o WHERE o <> ALL (r.left_open)), r.replayed
+FROM runs r
+LEFT JOIN LATERAL (
+    SELECT c.checkpoint_type, c.checkpoint FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
+    AND c.inline_channels && r.open
+    OFFSET 0
+) AS c ON r.open <> r.left_open
+UNION ALL
+SELECT
+    'line', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, ARRAY(
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
+        AND c.checkpoint_id BETWEEN r.bottom AND r.top
+    ), NULL
+FROM runs r
+UNION ALL
+SELECT
+    'blob', bottom, channel, version, parts, NULL, type, value, NULL, NULL
+FROM seeds
+UNION ALL
+SELECT
+    'part', NULL, s.channel, n.name, NULL, NULL, b.type, b.value, NULL, NULL
+FROM seeds s
+CROSS JOIN LATERAL json_array_elements_text(s.parts::json) AS n (name)
+CROSS JOIN LATERAL (
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
+    AND b.channel = s.channel AND b.version = n.name
+    LIMIT 1
+) AS b
+UNION ALL
+SELECT
+    NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
+FROM runs r
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = %(checkpoint_ns)s
+    AND w.checkpoint_id BETWEEN r.bottom AND r.top AND w.channel = ANY (r.open)
+    OFFSET 0
+) AS w

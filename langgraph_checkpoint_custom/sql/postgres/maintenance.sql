@@ -1,0 +1,345 @@
+-- Reencryption, sizes, verification and repair.
+
+-- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
+-- another transaction has changed them. schema.sql explains texteq() at the policies.
+
+-- name: stored_checkpoints
+SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter::text
+FROM langgraph_checkpoint.checkpoints
+WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+AND texteq(tenant, %(tenant)s)
+ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: stored_blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM langgraph_checkpoint.blobs
+WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
+AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
+
+-- name: stored_writes
+SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM langgraph_checkpoint.writes
+WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+
+-- name: renew_stored_checkpoint
+UPDATE langgraph_checkpoint.checkpoints
+SET checkpoint_type = %(checkpoint_type)s, checkpoint = %(checkpoint)b, metadata_type = %(metadata_type)s,
+    metadata = %(metadata)b, metadata_filter = %(metadata_filter)s::jsonb
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND checkpoint = %(old_checkpoint)b AND metadata = %(old_metadata)b
+
+-- name: renew_stored_blob
+UPDATE langgraph_checkpoint.blobs SET type = %(type)s, value = %(value)b
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND channel = %(channel)s
+AND version = %(version)s AND value = %(old_value)b
+
+-- name: renew_stored_write
+UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
+WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
+AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
+
+-- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
+-- migrations if nothing was changed. The schema's name is left out.
+
+-- name: catalog_lines
+WITH ours AS MATERIALIZED (
+    SELECT c.oid, c.relname, c.relrowsecurity
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+), lines (line) AS (
+    SELECT 'table ' || relname || CASE WHEN relrowsecurity THEN ', row-level security' ELSE '' END FROM ours
+    UNION ALL
+    SELECT 'column ' || o.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+        || CASE WHEN a.attcollation <> t.typcollation THEN ' collate ' || k.collname ELSE '' END
+        || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END
+        || CASE WHEN a.attgenerated = 's' THEN ' generated' ELSE '' END
+        || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+        || CASE WHEN a.attstorage <> t.typstorage THEN ' storage ' || a.attstorage::text ELSE '' END
+    FROM ours o
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    UNION ALL
+    SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') || CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END
+    FROM ours o JOIN pg_catalog.pg_index i ON i.indrelid = o.oid
+    JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid AND NOT starts_with(x.relname, 'searchable_')
+    UNION ALL
+    SELECT 'policy ' || p.polname || ' on ' || o.relname || ' for ' || p.polcmd::text
+        || ' using ' || regexp_replace(coalesce(pg_get_expr(p.polqual, p.polrelid), 'true'), '\s+', ' ', 'g')
+        || coalesce(' check ' || regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g'), '')
+    FROM ours o JOIN pg_catalog.pg_policy p ON p.polrelid = o.oid
+    UNION ALL
+    SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+        || replace(rtrim(regexp_replace(substring(pg_get_functiondef(p.oid) FROM '\s+RETURNS.*'), '\s+', ' ', 'g')), E'\x1f', '\x1f')
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = %(schema)s
+)
+SELECT replace(line, quote_ident(%(schema)s) || '.', '') FROM lines ORDER BY 1
+
+-- name: catalog_privileges
+-- differs: SQLite has no privileges except those of the file.
+SELECT c.relname::text, p.name, has_table_privilege(c.oid, p.name)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (name)
+WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+UNION ALL
+SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
+FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
+
+-- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
+
+-- name: sizes_of_threads
+SELECT t.thread_id, c.visible, c.hidden, w.rows, b.rows, c.bytes + w.bytes + b.bytes
+FROM unnest(%(thread_ids)s::text[]) AS t (thread_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE NOT k.hidden) AS visible, count(*) FILTER (WHERE k.hidden) AS hidden,
+        coalesce(sum(octet_length(k.checkpoint) + octet_length(k.metadata)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.checkpoints k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.writes k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS w
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
+    FROM langgraph_checkpoint.blobs k WHERE k.thread_id = t.thread_id COLLATE "C"
+) AS b
+
+-- name: sizes_of_namespaces
+SELECT p.checkpoint_ns, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
+FROM (
+    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+) AS p
+GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT %(limit)s
+
+-- name: sizes_of_channels
+SELECT p.checkpoint_ns, p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+FROM (
+    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
+    UNION ALL
+    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(octet_length(value))
+    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
+) AS p
+GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
+
+-- name: sizes_of_tables
+SELECT 'checkpoints', count(*), coalesce(sum(octet_length(checkpoint) + octet_length(metadata)), 0)::bigint
+FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s
+UNION ALL
+SELECT 'blobs', count(*), coalesce(sum(octet_length(value)), 0)::bigint
+FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+UNION ALL
+SELECT 'writes', count(*), coalesce(sum(octet_length(value)), 0)::bigint
+FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+
+-- name: sizes_of_largest
+SELECT p.thread_id, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
+FROM (
+    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
+    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
+) AS p
+GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT %(limit)s
+
+-- name: sizes_of_all_channels
+SELECT p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+FROM (
+    SELECT channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
+    UNION ALL
+    SELECT channel, 0, 0, count(*), sum(octet_length(value))
+    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
+) AS p
+GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
+
+-- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
+-- page's last row and the number of its rows.
+
+-- name: doctor_checkpoints
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    FROM langgraph_checkpoint.checkpoints
+    WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
+    AND texteq(tenant, %(tenant)s)
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
+)
+SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
+FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = u.channel
+    AND b.version = u.version
+    OFFSET 0
+)
+UNION ALL
+SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p
+WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.parent_id
+    OFFSET 0
+)
+UNION ALL
+SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p WHERE p.parent_id > p.checkpoint_id
+UNION ALL
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
+)
+
+-- name: doctor_blobs
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, version, parts FROM langgraph_checkpoint.blobs
+    WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
+    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+    ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
+), named AS MATERIALIZED (
+    SELECT DISTINCT n.* FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+    CROSS JOIN LATERAL (
+        SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
+        FROM langgraph_checkpoint.checkpoints c
+        CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        OFFSET 0
+    ) AS n
+), named_parts AS MATERIALIZED (
+    SELECT DISTINCT n.* FROM (
+        SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE starts_with(version, '#/')
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT b.thread_id, b.checkpoint_ns, b.channel, u.name COLLATE "C" AS version
+        FROM langgraph_checkpoint.blobs b CROSS JOIN LATERAL jsonb_array_elements_text(b.parts::jsonb) AS u (name)
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+        OFFSET 0
+    ) AS n
+)
+SELECT 'value of nobody', o.*, NULL::bigint FROM (
+    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE NOT starts_with(version, '#/')
+    EXCEPT
+    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named
+) AS o
+UNION ALL
+SELECT 'part of nobody', o.*, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE starts_with(version, '#/')
+    EXCEPT
+    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named_parts
+) AS o
+UNION ALL
+SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name, NULL
+FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.parts::jsonb) AS u (name)
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+    AND b.version = u.name COLLATE "C"
+    OFFSET 0
+)
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
+)
+
+-- name: doctor_writes
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
+    WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+        > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+)
+SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
+FROM page p
+WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx::text, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, page.idx DESC LIMIT 1
+)
+
+-- name: doctor_labels
+WITH page AS MATERIALIZED (
+    SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
+    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
+    ORDER BY thread_id, name LIMIT %(limit)s
+)
+SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint
+FROM page p
+WHERE NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.checkpoint_id
+    OFFSET 0
+)
+UNION ALL
+(
+    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
+)
+
+-- name: doctor_bloat
+-- differs: live rows, and dead rows, whose space VACUUM makes available again.
+SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
+WHERE schemaname = %(schema)s ORDER BY 1
+
+-- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
+
+-- name: repair_values
+DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
+WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
+AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
+AND NOT starts_with(b.version, '#/')
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = b.checkpoint_ns
+    AND u.channel = b.channel AND u.version = b.version
+)
+RETURNING b.version
+
+-- name: repair_chunks
+DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
+WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
+AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
+AND starts_with(b.version, '#/')
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.blobs o
+    CROSS JOIN LATERAL jsonb_array_elements_text(o.parts::jsonb) AS u (name)
+    WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
+    AND u.name COLLATE "C" = b.version
+)
+RETURNING b.version
+
+-- name: repair_labels
+DELETE FROM langgraph_checkpoint.labels l USING jsonb_array_elements_text(%(labels)s::jsonb) AS k (name)
+WHERE l.thread_id = %(thread_id)s AND l.name = k.name COLLATE "C"
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+)
+RETURNING l.name

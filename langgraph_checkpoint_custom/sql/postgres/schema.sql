@@ -1,0 +1,98 @@
+-- The statements for PostgreSQL 14 and later. sqlite/ has the same names in the same order.
+--
+-- Every statement of the hot path names one thread. Rows are looked up by key in LATERAL subqueries that the planner
+-- cannot turn into a join over a complete thread, because of OFFSET 0 or LIMIT 1; the same holds in NOT EXISTS. The
+-- planner's estimates are worst for the threads that matter. To find out whether there is any row for the first columns
+-- of a key, a statement uses max(), min() or ORDER BY and LIMIT. With EXISTS alone, the planner would expect many such
+-- rows and read the table from its start.
+--
+-- insert_writes unnests its arrays in the SELECT list, because PostgreSQL first writes the rows of a function in FROM
+-- to a store of their own. `tenant` is an ordinary column that the client fills, because the expression of a generated
+-- column is planned again with each statement. Both together took 20 of the 125 µs of a small put.
+
+-- name: schema_lock
+SELECT pg_advisory_xact_lock(hashtextextended('langgraph_checkpoint_migrations ' || %(schema)s, 0))
+
+-- name: schema_state
+SELECT
+    EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s),
+    EXISTS (
+        SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %(schema)s AND c.relname = 'langgraph_checkpoint_migrations'
+    ),
+    (
+        SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %(schema)s AND c.relname IN ('checkpoints', 'blobs', 'writes') ORDER BY 1 LIMIT 1
+    )
+
+-- name: schema_numbers
+SELECT number FROM langgraph_checkpoint.langgraph_checkpoint_migrations
+
+-- name: schema_partitions
+-- differs: SQLite has no partitions.
+SELECT count(*)::integer
+FROM pg_catalog.pg_inherits i
+JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
+
+-- name: schema_create
+-- differs: SQLite has no schemas to create.
+CREATE SCHEMA langgraph_checkpoint
+
+-- name: schema_create_table
+CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number integer PRIMARY KEY, name text NOT NULL)
+
+-- name: schema_applied
+INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
+
+-- The searchable_ blocks create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
+
+-- name: searchable_lock
+-- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
+LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
+
+-- name: searchable_there
+-- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
+-- differs: CREATE INDEX CONCURRENTLY releases its lock before it commits the transaction that marks the index as valid.
+-- A transaction that has waited for the lock may still see the row from before. The xmax of that row is the other
+-- transaction, which is still in progress; such an index counts as valid.
+SELECT
+    i.relname::text,
+    x.indisvalid OR age(x.xmax) <= age(pg_snapshot_xmax(s)::xid) OR x.xmax IN (SELECT pg_snapshot_xip(s)::xid),
+    coalesce(has_table_privilege(v.oid, 'SELECT'), false)
+FROM pg_catalog.pg_class i
+JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
+JOIN pg_catalog.pg_index x ON x.indexrelid = i.oid
+LEFT JOIN pg_catalog.pg_class v ON v.relnamespace = n.oid AND v.relkind = 'v'
+    AND v.relname = 'searched_' || substr(i.relname, 12)
+CROSS JOIN pg_current_snapshot() AS s
+WHERE n.nspname = %(schema)s AND i.relname = ANY(%(names)s::name[])
+
+-- name: searchable_drop
+-- differs: SQLite has no invalid indexes, which a CREATE INDEX CONCURRENTLY that failed leaves.
+DROP INDEX langgraph_checkpoint.searchable_key
+
+-- name: searchable_make
+CREATE INDEX IF NOT EXISTS searchable_key ON langgraph_checkpoint.checkpoints (
+    tenant,
+    coalesce(
+        metadata_filter ->> 'searchable key',
+        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
+    ),
+    checkpoint_id
+)
+
+-- name: searchable_make_view
+-- differs: SQLite has no row-level security. Under row-level security, PostgreSQL uses an index only for conditions
+-- that are leakproof: text = text is, an expression on JSON is not. The view contains the expression and the tenant's
+-- condition, and belongs to the owner of the tables.
+CREATE OR REPLACE VIEW langgraph_checkpoint.searched_key WITH (security_barrier) AS
+SELECT
+    thread_id, checkpoint_ns, checkpoint_id, hidden, tenant,
+    coalesce(
+        metadata_filter ->> 'searchable key',
+        CASE WHEN metadata_filter ?| '{"searchable key",*}' THEN '?' ELSE 'null' END
+    ) AS shown
+FROM langgraph_checkpoint.checkpoints
+WHERE tenant = (SELECT langgraph_checkpoint.current_tenant()) AND tenant = langgraph_checkpoint.tenant_of(thread_id)

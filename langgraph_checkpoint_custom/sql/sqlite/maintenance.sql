@@ -1,0 +1,300 @@
+-- Reencryption, sizes, verification and repair.
+
+-- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
+-- another transaction has changed them.
+
+-- name: stored_checkpoints
+SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
+    metadata_filter
+FROM checkpoints
+WHERE (thread_id, checkpoint_ns, checkpoint_id) > (:thread_id, :checkpoint_ns, :checkpoint_id)
+AND +tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
+
+-- name: stored_blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM blobs
+WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
+AND tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
+
+-- name: stored_writes
+SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value FROM writes
+WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    > (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx)
+AND tenant = :tenant
+ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
+
+-- name: renew_stored_checkpoint
+UPDATE checkpoints
+SET checkpoint_type = :checkpoint_type, checkpoint = :checkpoint, metadata_type = :metadata_type,
+    metadata = :metadata, metadata_filter = :metadata_filter
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+AND checkpoint = :old_checkpoint AND metadata = :old_metadata
+
+-- name: renew_stored_blob
+UPDATE blobs SET type = :type, value = :value
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND channel = :channel
+AND version = :version AND value = :old_value
+
+-- name: renew_stored_write
+UPDATE writes SET type = :type, value = :value
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+AND task_id = :task_id AND idx = :idx AND value = :old_value
+
+-- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
+-- migrations if nothing was changed.
+
+-- name: catalog_lines
+WITH ours AS MATERIALIZED (
+    SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'
+)
+SELECT 'table ' || name || CASE WHEN strict THEN ', strict' ELSE '' END AS line FROM ours
+UNION ALL
+SELECT 'column ' || o.name || '.' || c.name || ' ' || c.type
+    || CASE WHEN c."notnull" THEN ' not null' ELSE '' END
+    || CASE WHEN c.hidden IN (2, 3) THEN ' generated' ELSE '' END
+    || coalesce(' default ' || c.dflt_value, '')
+FROM ours o CROSS JOIN pragma_table_xinfo(o.name) AS c
+UNION ALL
+SELECT 'index ' || CASE i.origin WHEN 'c' THEN s.sql ELSE i.origin || ' of ' || o.name || ' (' || (
+    SELECT group_concat(k.name, ', ') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno) AS k
+) || ')' END
+FROM ours o CROSS JOIN pragma_index_list(o.name) AS i LEFT JOIN sqlite_schema s ON s.type = 'index' AND s.name = i.name
+WHERE substr(i.name, 1, 11) <> 'searchable_'
+UNION ALL
+SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
+ORDER BY 1
+
+-- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
+
+-- name: sizes_of_threads
+SELECT t.value,
+    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND NOT k.hidden),
+    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND k.hidden),
+    (SELECT count(*) FROM writes k WHERE k.thread_id = t.value),
+    (SELECT count(*) FROM blobs k WHERE k.thread_id = t.value),
+    (SELECT coalesce(sum(length(k.checkpoint) + length(k.metadata)), 0) FROM checkpoints k WHERE k.thread_id = t.value)
+    + (SELECT coalesce(sum(length(k.value)), 0) FROM writes k WHERE k.thread_id = t.value)
+    + (SELECT coalesce(sum(length(k.value)), 0) FROM blobs k WHERE k.thread_id = t.value)
+FROM json_each(:thread_ids) AS t
+
+-- name: sizes_of_namespaces
+SELECT p.checkpoint_ns, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
+FROM (
+    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(length(checkpoint) + length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM checkpoints WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
+    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+    UNION ALL
+    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
+    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns
+) AS p
+GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT :limit
+
+-- name: sizes_of_channels
+SELECT p.checkpoint_ns, p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+FROM (
+    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
+    UNION ALL
+    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(length(value))
+    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
+) AS p
+GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT :limit
+
+-- name: sizes_of_tables
+SELECT 'checkpoints', count(*), coalesce(sum(length(checkpoint) + length(metadata)), 0)
+FROM checkpoints WHERE tenant = :tenant
+UNION ALL
+SELECT 'blobs', count(*), coalesce(sum(length(value)), 0)
+FROM blobs WHERE tenant = :tenant
+UNION ALL
+SELECT 'writes', count(*), coalesce(sum(length(value)), 0)
+FROM writes WHERE tenant = :tenant
+
+-- name: sizes_of_largest
+SELECT p.thread_id, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
+FROM (
+    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
+        sum(length(checkpoint) + length(metadata)) AS bytes,
+        min(checkpoint_id) AS first, max(checkpoint_id) AS last
+    FROM checkpoints WHERE tenant = :tenant GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
+    FROM blobs WHERE tenant = :tenant GROUP BY thread_id
+    UNION ALL
+    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
+    FROM writes WHERE tenant = :tenant GROUP BY thread_id
+) AS p
+GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT :limit
+
+-- name: sizes_of_all_channels
+SELECT p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+FROM (
+    SELECT channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+    FROM blobs WHERE tenant = :tenant GROUP BY channel
+    UNION ALL
+    SELECT channel, 0, 0, count(*), sum(length(value))
+    FROM writes WHERE tenant = :tenant GROUP BY channel
+) AS p
+GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
+
+-- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
+-- page's last row and the number of its rows.
+
+-- name: doctor_checkpoints
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    FROM checkpoints
+    WHERE (thread_id, checkpoint_ns, checkpoint_id) > (:thread_id, :checkpoint_ns, :checkpoint_id)
+    AND +tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
+)
+SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, n.value, v.value, NULL
+FROM page p CROSS JOIN json_each(p.blob_channels) AS n CROSS JOIN json_each(p.blob_versions) AS v ON v.key = n.key
+WHERE NOT EXISTS (
+    SELECT 1 FROM blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = n.value AND b.version = v.value
+)
+UNION ALL
+SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p
+WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.parent_id
+)
+UNION ALL
+SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+FROM page p WHERE p.parent_id > p.checkpoint_id
+UNION ALL
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
+)
+
+-- name: doctor_blobs
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, channel, version, parts FROM blobs
+    WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
+    AND tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
+)
+SELECT 'value of nobody', lost.*, NULL, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) <> '#/'
+    EXCEPT
+    SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+) AS lost
+UNION ALL
+SELECT 'part of nobody', lost.*, NULL, NULL FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) = '#/'
+    EXCEPT
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE substr(version, 1, 2) = '#/') AS p
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+    CROSS JOIN json_each(b.parts) AS n
+    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+) AS lost
+UNION ALL
+SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
+FROM page p CROSS JOIN json_each(p.parts) AS n
+WHERE NOT EXISTS (
+    SELECT 1 FROM blobs b
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel AND b.version = n.value
+)
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
+)
+
+-- name: doctor_writes
+WITH page AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM writes
+    WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+        > (:thread_id, :checkpoint_ns, :checkpoint_id, :task_id, :idx)
+    AND tenant = :tenant
+    ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
+)
+SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL, p.idx
+FROM page p
+WHERE (SELECT min(c.checkpoint_ns) FROM checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, idx DESC LIMIT 1
+)
+
+-- name: doctor_labels
+WITH page AS MATERIALIZED (
+    SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM labels
+    WHERE (thread_id, name) > (:thread_id, :name)
+    AND CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
+        = :tenant
+    ORDER BY thread_id, name LIMIT :limit
+)
+SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL, NULL
+FROM page p
+WHERE NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.checkpoint_id
+)
+UNION ALL
+SELECT * FROM (
+    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
+)
+
+-- name: doctor_bloat
+-- differs: pages with data, and free pages, which VACUUM removes from the file.
+SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
+FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
+
+-- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
+
+-- name: repair_values
+DELETE FROM blobs WHERE rowid IN (
+    SELECT b.rowid FROM json_each(:keys) AS k
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
+        AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
+    WHERE substr(b.version, 1, 2) <> '#/' AND NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+        WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns AND n.value = b.channel AND v.value = b.version
+    )
+)
+RETURNING version
+
+-- name: repair_chunks
+DELETE FROM blobs WHERE rowid IN (
+    SELECT b.rowid FROM json_each(:keys) AS k
+    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
+        AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
+    WHERE substr(b.version, 1, 2) = '#/' AND NOT EXISTS (
+        SELECT 1 FROM blobs o CROSS JOIN json_each(o.parts) AS n
+        WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
+        AND n.value = b.version
+    )
+)
+RETURNING version
+
+-- name: repair_labels
+DELETE FROM labels WHERE (thread_id, name) IN (
+    SELECT l.thread_id, l.name FROM json_each(:labels) AS k
+    CROSS JOIN labels l ON l.thread_id = :thread_id AND l.name = k.value
+    WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints c
+        WHERE c.thread_id = l.thread_id AND c.checkpoint_ns = l.checkpoint_ns AND c.checkpoint_id = l.checkpoint_id
+    )
+)
+RETURNING name
