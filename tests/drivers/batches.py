@@ -47,8 +47,8 @@ def driver_of(saver: Any) -> PostgresDriver:
 def waiting(saver: Any) -> int:
     """Calls that wait for others."""
     driver = driver_of(saver)
-    sharings: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
-    return sum(len(lane.waiting) for sharing in sharings for lane in list(sharing._lanes._lanes.values()))
+    batching: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
+    return sum(len(queue.waiting) for each in batching for queue in list(each._queue._queues.values()))
 
 
 @contextmanager
