@@ -1,4 +1,4 @@
-"""Our savers and the official ones behind the same calls.
+"""Our savers and the official ones with the same methods.
 
 A call is a coroutine for both apis; that of a sync saver never waits, so it costs a microsecond more than the bare
 method. What the official savers lack is done as an Agent Server does it: list, delete, and put again one by one.
@@ -117,7 +117,7 @@ class Contestant:
                     yield found
 
     async def count(self, thread_id: str | None, **narrowing: Any) -> int:
-        """How many checkpoints a list gives; none is kept."""
+        """How many checkpoints a list gives; none is retained."""
         number = 0
         async for _ in self.tuples(thread_id, **narrowing):
             number += 1

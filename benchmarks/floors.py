@@ -168,7 +168,7 @@ class Sqlite:
 
 
 class Nothing:
-    """No database: rows are kept as they are."""
+    """No database: rows stay as they are."""
 
     def __init__(self) -> None:
         self._threads: dict[str, dict[str, Row]] = {}

@@ -192,7 +192,7 @@ def files() -> Iterator[Put]:
 
 
 def long_thread(run: str = "run") -> Iterator[Put]:
-    """Small steps beside 5 KB that do not change; every tenth is an input, each belongs to a run of its own."""
+    """Small steps next to 5 KB that do not change; every tenth is an input, each belongs to a run of its own."""
     script = Script()
     yield script.put({"notes": [{"text": prose(230)} for _ in range(20)], "count": 0, "log": []}, run_id=f"{run} 0")
     step = 0

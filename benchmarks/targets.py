@@ -13,7 +13,7 @@ from benchmarks.measuring import Result
 Against = Literal["official", "itself"]
 Limits = tuple[float | None, float | None]
 
-# What a step takes of the client's processor, beside the time.
+# What a step takes of the client's processor, in addition to the time.
 CPU = "client CPU ms"
 
 

@@ -16,7 +16,7 @@ from benchmarks.states import Put, State, Writes, agent, chat, files, long_threa
 
 
 async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int = 0) -> None:
-    """The newest checkpoint of a thread of three, with so many writes of the tasks behind it."""
+    """The newest checkpoint of a thread of three, with so many writes of the tasks after it."""
     thread = name.removesuffix(", by id")
 
     def calls() -> list[Put | Writes]:
@@ -79,7 +79,7 @@ def _long(arena: Arena) -> list[Put]:
 
 
 async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[str, Any] | None = None) -> None:
-    """Checkpoints of a long thread, none of which is kept."""
+    """Checkpoints of a long thread, none of which is retained."""
     calls = await arena.fill(LONG, lambda: _long(arena))
     expected = sum(not filter or call.metadata["source"] == filter["source"] for call in calls)
     expected = min(expected, limit or expected)

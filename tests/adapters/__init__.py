@@ -1,1 +1,1 @@
-"""Other frameworks in the same store."""
+"""Adapters: threads of other frameworks in the same store."""

@@ -1,4 +1,4 @@
-"""What the processes do that share sessions of pydantic-deep."""
+"""Programs of processes that share sessions of pydantic-deep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.stores import Store
 
 
 def messages(number: int = 2, size: int = 10) -> list[ModelMessage]:
-    """A conversation of so many messages."""
+    """A conversation of `number` messages."""
     return [
         ModelResponse(parts=[TextPart(f"{n} {'x' * size}")])
         if n % 2
@@ -43,14 +43,14 @@ def checkpoint(label: str = "turn-1", number: int = 2, **metadata: Any) -> Any:
 
 
 class Turn:
-    """What the middleware reads of a request to a model."""
+    """The part of a model request that the middleware reads."""
 
     def __init__(self) -> None:
         self.messages = messages()
 
 
 class Context:
-    """What it reads of a run."""
+    """The part of a run context that the middleware reads."""
 
     deps = None
 
@@ -75,7 +75,7 @@ async def remove(store: Store, session_id: str, ids: Sequence[str]) -> list[bool
 
 
 async def turns(store: Store, session_id: str, number: int, limit: int) -> list[int]:
-    """So many turns with the middleware that enforces a limit; how many checkpoints there were after each."""
+    """Take `number` turns with the middleware that enforces a limit; returns the number of checkpoints after each."""
     async with store.open() as saver:
         session = DeepCheckpointStore(saver, session_id)
         middleware = CheckpointMiddleware(store=session, frequency="every_turn", max_checkpoints=limit)
@@ -87,7 +87,7 @@ async def turns(store: Store, session_id: str, number: int, limit: int) -> list[
 
 
 def agent_with(session: DeepCheckpointStore, model: Callable[[list[ModelMessage], AgentInfo], ModelResponse]) -> Any:
-    """A real agent with a model of ours."""
+    """A real agent with a scripted model."""
     return create_deep_agent(
         model=FunctionModel(model),
         include_subagents=False,
@@ -104,7 +104,7 @@ def call(tool: str, **arguments: Any) -> ModelResponse:
 
 
 def returned(messages: Sequence[ModelMessage]) -> list[tuple[str, Any]]:
-    """What tools have returned, with their names."""
+    """The results of tools, with their names."""
     return [
         (part.tool_name, part.content)
         for message in messages
@@ -132,9 +132,9 @@ async def work(store: Store, session_id: str) -> str:
 
 
 async def rewind(store: Store, session_id: str) -> tuple[str, str, list[str], str]:
-    """Let the agent look for the label and go back to it, and run on from there.
+    """Let the agent find the label, rewind to it, and continue from there.
 
-    Returns the label, what the tools had returned there, and what the run on from there gave.
+    Returns the label, the tool results up to there, and the result of the run that continued.
     """
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

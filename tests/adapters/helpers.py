@@ -1,4 +1,4 @@
-"""What the tests of adapters share."""
+"""Helpers of the adapters' tests."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from tests.stores import Store
 
-# What may stand in names, and means something to paths, SQL, URLs or this package.
+# Texts that are allowed in names and have a meaning in paths, SQL, URLs or this package.
 HOSTILE = ["../etc", "a/b", "a", "a/", "/", "%2F", "a%2Fb", "a:b", "%", "_", "'; --", "\x1e", "\x1f", "ü 你", ".."]
 
 
 class Calls:
-    """The methods of a store as coroutines, through its sync or its async ones."""
+    """The methods of a store as coroutines that call its sync or its async methods."""
 
     def __init__(self, store: Any, api: str) -> None:
         self._store = store
@@ -40,20 +40,22 @@ class Calls:
 
 @operation("exclusive", locks=["thread_id"])
 def _store(
-    d: SqlDialect, codec: Values, thread_id: str, values: Mapping[str, Any], told: Mapping[str, Any]
+    d: SqlDialect, codec: Values, thread_id: str, values: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> Steps[None]:
     before = yield from read_document(d, codec, thread_id)
     before = before and before._replace(values={}, versions={})
-    yield from store_document(d, codec, attempt(), (thread_id, ""), before, values, told)
+    yield from store_document(d, codec, attempt(), (thread_id, ""), before, values, metadata)
 
 
-def put_document(saver: CheckpointSaver, thread_id: str, values: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+def put_document(
+    saver: CheckpointSaver, thread_id: str, values: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> None:
     """Store a version that no adapter would have stored."""
-    OperationRunner(saver).run(_store, thread_id, values, told)
+    OperationRunner(saver).run(_store, thread_id, values, metadata)
 
 
 def damage(store: Store) -> None:
-    """Change all values in the database to what cannot be decoded."""
+    """Replace all values in the database with bytes that cannot be decoded."""
     if store.kind == "sqlite":
         with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as file, file:
             file.execute("UPDATE blobs SET value = x'c1'")

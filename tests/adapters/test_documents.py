@@ -1,4 +1,4 @@
-"""What adapters are made of: documents and logs in threads of their own, and operations that lock these threads."""
+"""The base of all adapters: documents and logs in threads of their own, and operations that lock these threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ THREAD = thread_of("test", "a thread")
 
 @operation("exclusive", locks=["thread_id"])
 def add(d: SqlDialect, codec: Values, change: Attempt[int], thread_id: str, values: dict[str, Any]) -> Steps[int]:
-    """Count in a document, and set values of it."""
+    """Increment a counter in a document and set other values of it."""
 
     def steps() -> Steps[int]:
         before = yield from read_document(d, codec, thread_id)
@@ -72,8 +72,8 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
         yield saver
 
 
-def values(desk: OperationRunner, thread_id: str = THREAD, name: str = "") -> Any:
-    found = desk.run(read, thread_id, name)
+def values(runner: OperationRunner, thread_id: str = THREAD, name: str = "") -> Any:
+    found = runner.run(read, thread_id, name)
     return found and found.values
 
 
@@ -89,7 +89,7 @@ def values(desk: OperationRunner, thread_id: str = THREAD, name: str = "") -> An
         (("a\x1e",), ("a",)),
     ],
 )
-def test_names_do_not_meet(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+def test_different_names_have_different_thread_ids(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert thread_of("kind", *one) != thread_of("kind", *other)
     for name in (one, other):
         assert name_of(thread_of("kind", *name)) == name
@@ -104,79 +104,79 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         thread_of("kind", 5)  # type: ignore[arg-type]
 
 
-def test_a_document_has_versions_and_shares_what_is_large(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+def test_versions_of_a_document_share_large_values(saver: CheckpointSaver) -> None:
+    runner = OperationRunner(saver)
     large = [{"text": f"{number} {'x' * 500}"} for number in range(200)]
     for number in range(3):
-        assert desk.run(add, attempt(), THREAD, {"large": [*large, number], "kept": {"a": 1}} if number else {}) == (
+        assert runner.run(add, attempt(), THREAD, {"large": [*large, number], "kept": {"a": 1}} if number else {}) == (
             number + 1
         )
-    assert values(desk) == {"large": [*large, 2], "kept": {"a": 1}, "number": 3}
+    assert values(runner) == {"large": [*large, 2], "kept": {"a": 1}, "number": 3}
     history = list(saver.history({"configurable": {"thread_id": THREAD}}))
     assert [record.metadata["step"] for record in history] == [2, 1, 0]
 
 
 def test_many_writers_lose_no_update(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+    runner = OperationRunner(saver)
     with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda number: desk.run(add, attempt(), THREAD, {f"{number}": number}), range(40)))
+        numbers = list(pool.map(lambda number: runner.run(add, attempt(), THREAD, {f"{number}": number}), range(40)))
     assert sorted(numbers) == list(range(1, 41))
-    assert values(desk) == {**{f"{number}": number for number in range(40)}, "number": 40}
+    assert values(runner) == {**{f"{number}": number for number in range(40)}, "number": 40}
 
 
 async def test_many_tasks_lose_no_update(store: Store) -> None:
     async with store.open() as saver:
         await saver.asetup()
-        desk = OperationRunner(saver)
-        numbers = await asyncio.gather(*(desk.arun(add, attempt(), THREAD, {}) for _ in range(40)))
+        runner = OperationRunner(saver)
+        numbers = await asyncio.gather(*(runner.arun(add, attempt(), THREAD, {}) for _ in range(40)))
         assert sorted(numbers) == list(range(1, 41))
 
 
-def test_an_id_is_behind_the_newest_although_the_clock_is_not(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+def test_a_new_id_sorts_after_the_newest_even_if_the_clock_is_behind(saver: CheckpointSaver) -> None:
+    runner = OperationRunner(saver)
     late = attempt()
-    desk.run(add, Attempt("ffffffff-ffff-6fff-bfff-fffffffffff0", late.at), THREAD, {})
-    assert desk.run(add, late, THREAD, {}) == 2
-    assert values(desk) == {"number": 2}
+    runner.run(add, Attempt("ffffffff-ffff-6fff-bfff-fffffffffff0", late.at), THREAD, {})
+    assert runner.run(add, late, THREAD, {}) == 2
+    assert values(runner) == {"number": 2}
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+    runner = OperationRunner(saver)
     change = attempt()
-    assert desk.run(add, change, THREAD, {}) == 1
-    assert desk.run(add, attempt(), THREAD, {}) == 2
-    assert desk.run(add, change, THREAD, {}) == 1
-    assert values(desk) == {"number": 2}
+    assert runner.run(add, change, THREAD, {}) == 1
+    assert runner.run(add, attempt(), THREAD, {}) == 2
+    assert runner.run(add, change, THREAD, {}) == 1
+    assert values(runner) == {"number": 2}
     saver.delete_thread(THREAD)
-    assert desk.run(add, change, THREAD, {}) == 1
+    assert runner.run(add, change, THREAD, {}) == 1
 
 
-def test_an_error_takes_all_of_it_back(saver: CheckpointSaver) -> None:
+def test_an_error_rolls_back_the_complete_operation(saver: CheckpointSaver) -> None:
     @operation("exclusive", locks=["thread_id"])
     def fail(d: SqlDialect, codec: Values, thread_id: str) -> Steps[None]:
         yield from store_document(d, codec, attempt(), (thread_id, ""), None, {"number": 1})
         yield from store_document(d, codec, attempt(), (thread_id, "other"), None, {"number": 1})
         raise LookupError
 
-    desk = OperationRunner(saver)
+    runner = OperationRunner(saver)
     with pytest.raises(LookupError):
-        desk.run(fail, THREAD)
-    assert values(desk) is None
+        runner.run(fail, THREAD)
+    assert values(runner) is None
     assert not saver.thread_exists(THREAD)
 
 
 def test_a_log_is_in_order(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+    runner = OperationRunner(saver)
     with ThreadPoolExecutor(4) as pool:
-        batches = list(pool.map(lambda n: desk.run(append, attempt(), THREAD, [[n, 0], [n, 1]]), range(20)))
-    found = desk.run(read, THREAD, "log")
+        batches = list(pool.map(lambda n: runner.run(append, attempt(), THREAD, [[n, 0], [n, 1]]), range(20)))
+    found = runner.run(read, THREAD, "log")
     assert found is not None
     assert found.entries == [[number, location] for number in map(batches.index, range(20)) for location in (0, 1)]
 
 
-def test_they_are_nobody_elses(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
-    desk.run(add, attempt(), THREAD, {})
+def test_threads_of_other_frameworks_are_no_langgraph_threads(saver: CheckpointSaver) -> None:
+    runner = OperationRunner(saver)
+    runner.run(add, attempt(), THREAD, {})
     own = generate_config("a thread")
     saver.put(own, generate_checkpoint(), generate_metadata(), {})
     assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["a thread"]
@@ -191,37 +191,37 @@ def test_they_are_nobody_elses(saver: CheckpointSaver) -> None:
         saver.put_writes(there, [("a", 1)], "task")
 
 
-def test_they_are_copied_and_deleted_like_others(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
-    desk.run(append, attempt(), THREAD, ["entry"])
+def test_they_are_copied_and_deleted_like_other_threads(saver: CheckpointSaver) -> None:
+    runner = OperationRunner(saver)
+    runner.run(append, attempt(), THREAD, ["entry"])
     copy = thread_of("test", "copy")
     saver.copy_thread(THREAD, copy)
     saver.prune([copy])
     saver.delete_thread(THREAD)
-    assert values(desk) is None
-    assert values(desk, copy) == {"batches": 1}
-    found = desk.run(read, copy, "log")
+    assert values(runner) is None
+    assert values(runner, copy) == {"batches": 1}
+    found = runner.run(read, copy, "log")
     assert found is not None
     assert found.entries == ["entry"]
 
 
-def test_a_retention_takes_them_for_threads_like_others(saver: CheckpointSaver) -> None:
-    desk = OperationRunner(saver)
+def test_a_retention_applies_to_them_as_to_other_threads(saver: CheckpointSaver) -> None:
+    runner = OperationRunner(saver)
     idle: Attempt[int] = Attempt(str(uuid6()), "2020-01-01T00:00:00+00:00")
-    desk.run(add, idle, thread_of("test", "idle"), {})
+    runner.run(add, idle, thread_of("test", "idle"), {})
     for _ in range(5):
-        desk.run(append, attempt(), THREAD, ["entry"])
-    gone = saver.sweep(Retention(older_than=timedelta(days=30), keep_last=2))
-    assert gone.deleted_threads == 1
+        runner.run(append, attempt(), THREAD, ["entry"])
+    swept = saver.sweep(Retention(older_than=timedelta(days=30), keep_last=2))
+    assert swept.deleted_threads == 1
     assert [found.thread_id for found in saver.threads()] == [THREAD]
     assert len(list(saver.history({"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}))) == 2
-    assert values(desk) == {"batches": 5}
-    log = desk.run(read, THREAD, "log")
+    assert values(runner) == {"batches": 5}
+    log = runner.run(read, THREAD, "log")
     assert log is not None
     assert log.entries == ["entry"] * 5
 
 
-def test_with_a_key_they_are_encrypted_and_strict_reads_them(store: Store) -> None:
+def test_with_a_key_they_are_encrypted_and_a_strict_serializer_reads_them(store: Store) -> None:
     strict = JsonPlusSerializer(allowed_msgpack_modules=None)
     key = EncryptedSerializer.from_pycryptodome_aes(strict, key=b"0123456789abcdef")
     with store.open(serde=key) as saver:
@@ -231,10 +231,10 @@ def test_with_a_key_they_are_encrypted_and_strict_reads_them(store: Store) -> No
         assert "canary" not in str(read_tables(store))
 
 
-def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
-    desk, other = OperationRunner(saver), OperationRunner(saver.for_tenant("acme"))
+def test_each_tenant_has_its_own_documents(saver: CheckpointSaver) -> None:
+    runner, other = OperationRunner(saver), OperationRunner(saver.for_tenant("acme"))
     other.run(add, attempt(), THREAD, {})
-    assert values(desk) is None
+    assert values(runner) is None
     assert values(other) == {"number": 1}
     assert list(saver.for_tenant("acme").list(None)) == []
     assert [found.kind for found in saver.for_tenant("acme").threads()] == ["test"]

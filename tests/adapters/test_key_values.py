@@ -1,4 +1,4 @@
-"""Values by namespace and key; a list gives a namespace's own keys, exactly."""
+"""Values by namespace and key; a list returns exactly the keys of its namespace."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_values_are_put_listed_and_deleted(values: Calls) -> None:
     assert await values.list(list(location)) == [Item("/a", {})]
 
 
-def test_a_list_gives_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
+def test_a_list_returns_exactly_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
     values = KeyValueStore(saver)
     namespaces: list[tuple[str, ...]] = [
         (),
@@ -65,7 +65,7 @@ def test_a_list_gives_the_keys_of_one_namespace(saver: CheckpointSaver) -> None:
         assert all(values.get(namespace, key) == {"number": number} for key in HOSTILE)
 
 
-def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+def test_invalid_input_is_refused_before_anything_is_stored(saver: CheckpointSaver) -> None:
     values = KeyValueStore(saver)
     wrong: Any
     for wrong in ([1], None, {1: 2}, {"a": {1}}, {"a": (1,)}, {"a": float("inf")}):
@@ -97,7 +97,7 @@ async def test_a_value_that_cannot_be_read_is_replaced(store: Store, values: Cal
     assert await values.list(("a",)) == [Item("b", {"n": 2})]
 
 
-def test_puts_at_the_same_time(saver: CheckpointSaver) -> None:
+def test_concurrent_puts_all_succeed(saver: CheckpointSaver) -> None:
     values = KeyValueStore(saver)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: values.put(("a",), f"{number % 5}", {"number": number}), range(40)))
@@ -112,7 +112,7 @@ def test_a_put_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> Non
     assert KeyValueStore(saver).get(("a",), "key") == {"a": 2}
 
 
-def test_tenants_have_their_own(saver: CheckpointSaver) -> None:
+def test_each_tenant_has_its_own_values(saver: CheckpointSaver) -> None:
     KeyValueStore(saver.for_tenant("acme")).put(("a",), "key", {"a": 1})
     assert KeyValueStore(saver).list(("a",)) == []
     assert KeyValueStore(saver.for_tenant("acme")).list(("a",)) == [Item("key", {"a": 1})]

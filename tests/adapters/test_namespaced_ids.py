@@ -1,7 +1,7 @@
-"""What changes threads in general is right for each kind of thread, or refused for it in plain words: a table of them.
+"""Each operation on threads works for each kind of thread, or is refused with a clear error: a table of both.
 
-Each kind has a thread of three steps, and what its framework sees of it is a list with an item for each. After each
-operation it has to be what the table says, and the framework has to be able to go on.
+Each kind has a thread of three steps. Its framework sees the thread as a list with one item for each step. After each
+operation, that list must be what the table says, and the framework must be able to continue the thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Items = Sequence[str]
 
 
 class Kind(ABC):
-    """A framework, as its users see a thread of it."""
+    """A framework, and how its users see a thread."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
         self.saver = saver
@@ -202,12 +202,12 @@ async def reencrypt(client: Client, kind: Kind) -> None:
 
 
 Operation = Callable[[Client, Kind], Any]
-# What is left: of all kinds, and of those for which it is something else. A checkpoint of pydantic-deep is an item.
+# The remaining items: for all kinds, and for the kinds that differ. A checkpoint of pydantic-deep is an item.
 TABLE: dict[Operation, tuple[Any, dict[type[Kind], Any]]] = {
     rollback: (["1", "2"], {CubeLoop: REFUSED}),
     fork: (["1", "2"], {CubeLoop: REFUSED, PydanticDeep: ["2"]}),
     fork_the_newest: (ALL, {CubeLoop: REFUSED, PydanticDeep: ["3"]}),
-    # LangGraph goes on from the parent, which has the input already.
+    # LangGraph continues from the parent, which already has the input.
     delete_newest: (["1", "2"], {CubeLoop: REFUSED, LangGraph: ALL}),
     delete_first: (ALL, {CubeLoop: REFUSED, PydanticDeep: ["2", "3"]}),
     delete_thread: ([], {}),
@@ -233,7 +233,9 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 @pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-async def test_what_changes_threads_in_general(client: Client, make: type[Kind], change: Operation) -> None:
+async def test_each_operation_on_threads_does_what_the_table_says(
+    client: Client, make: type[Kind], change: Operation
+) -> None:
     saver = client.saver
     assert isinstance(saver, CheckpointSaver)
     kind = make(saver)
@@ -256,7 +258,7 @@ async def test_what_changes_threads_in_general(client: Client, make: type[Kind],
 
 
 @pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_thread_becomes_none_of_another_kind(client: Client, make: type[Kind]) -> None:
+async def test_a_copy_or_fork_to_another_kind_is_refused(client: Client, make: type[Kind]) -> None:
     assert isinstance(client.saver, CheckpointSaver)
     other, graph = make(client.saver), LangGraph(client.saver)
     await graph.add("t", "1")
@@ -270,7 +272,7 @@ async def test_a_thread_becomes_none_of_another_kind(client: Client, make: type[
 
 
 @pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_graph_on_another_frameworks_thread_is_refused(client: Client, make: type[Kind]) -> None:
+async def test_a_graph_on_a_thread_of_another_framework_is_refused(client: Client, make: type[Kind]) -> None:
     assert isinstance(client.saver, CheckpointSaver)
     other = make(client.saver)
     await other.add("t", "1")
@@ -281,7 +283,7 @@ async def test_a_graph_on_another_frameworks_thread_is_refused(client: Client, m
 
 
 @pytest.mark.parametrize("given", [None, "sqlite:///checkpoints.db", InMemorySaver()], ids=["None", "URL", "other"])
-def test_an_adapter_says_that_it_was_given_no_saver(given: Any) -> None:
+def test_an_adapter_refuses_what_is_not_a_saver(given: Any) -> None:
     for make in (CubeLoopCheckpointer, KeyValueStore, SessionStore, lambda saver: DeepCheckpointStore(saver, "a")):
         with pytest.raises(
             ConfigError, match=f"needs a saver of langgraph_checkpoint_custom, not a {type(given).__name__}"

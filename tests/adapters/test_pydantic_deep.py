@@ -1,4 +1,4 @@
-"""pydantic-deep's checkpoints: exact under races, each session's its own, with its real agents in two processes."""
+"""pydantic-deep's checkpoints: correct under concurrency, separate for each session; real agents in two processes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def deep(saver: CheckpointSaver) -> DeepCheckpointStore:
 
 
 class Workers:
-    """Processes that run programs, all at the same time."""
+    """Processes that run programs concurrently."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
         self._processes = processes
@@ -98,7 +98,7 @@ async def labels(deep: DeepCheckpointStore) -> list[str]:
     return [found.label for found in await deep.list_all()]
 
 
-async def test_what_is_saved_comes_back(deep: DeepCheckpointStore) -> None:
+async def test_a_saved_checkpoint_is_read_unchanged(deep: DeepCheckpointStore) -> None:
     own = replace(
         checkpoint("turn-1", last_tool="write_file", more={"a": [1, None, 1.5]}),
         messages=[
@@ -123,7 +123,7 @@ async def test_what_is_saved_comes_back(deep: DeepCheckpointStore) -> None:
     )
     assert isinstance(deep, CheckpointStore)
     await deep.save(own)
-    # As pydantic-ai reads it from JSON: an image is a `BinaryImage` then.
+    # pydantic-ai reads an image from JSON as a `BinaryImage`.
     known = replace(
         own, messages=ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(own.messages))
     )
@@ -133,8 +133,8 @@ async def test_what_is_saved_comes_back(deep: DeepCheckpointStore) -> None:
     assert (await deep.get("none"), await deep.get_by_label("none")) == (None, None)
 
 
-async def test_the_order_is_that_of_their_times(deep: DeepCheckpointStore) -> None:
-    """And of those of one time, that of the first saves: to save again changes no place."""
+async def test_checkpoints_are_ordered_by_time(deep: DeepCheckpointStore) -> None:
+    """Checkpoints with the same time are ordered by their first save. Saving one again does not move it."""
     at = datetime(2025, 1, 1, tzinfo=timezone.utc)
     times = [at, at - timedelta(1), at, at.replace(tzinfo=None) + timedelta(1), at]
     own = [replace(checkpoint(f"{number % 2}"), created_at=time) for number, time in enumerate(times)]
@@ -154,7 +154,7 @@ async def test_the_order_is_that_of_their_times(deep: DeepCheckpointStore) -> No
     assert not await deep.remove_oldest()
 
 
-async def test_a_session_reaches_no_other_ones_checkpoints(saver: CheckpointSaver) -> None:
+async def test_a_session_cannot_reach_the_checkpoints_of_another(saver: CheckpointSaver) -> None:
     sessions = {session_id: DeepCheckpointStore(saver, session_id) for session_id in HOSTILE}
     own = checkpoint()
     for session_id, deep in sessions.items():
@@ -169,7 +169,7 @@ async def test_a_session_reaches_no_other_ones_checkpoints(saver: CheckpointSave
     assert [len(await deep.list_all()) for deep in sessions.values()].count(0) == 2
 
 
-async def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+async def test_invalid_input_is_refused_before_anything_is_stored(saver: CheckpointSaver) -> None:
     deep = DeepCheckpointStore(saver, "a")
     for wrong in (
         replace(checkpoint(), id="x" * 300),
@@ -187,19 +187,19 @@ async def test_what_cannot_be_stored_is_refused_before_anything_is(saver: Checkp
     assert list(saver.threads()) == []
 
 
-async def test_checkpoints_share_their_messages_and_go_one_by_one(store: Store, deep: DeepCheckpointStore) -> None:
+async def test_checkpoints_share_messages_and_are_removed_one_by_one(store: Store, deep: DeepCheckpointStore) -> None:
     grown = messages(80, size=500)
     own = [replace(checkpoint(f"turn-{n}"), messages=grown[: 60 + 4 * n]) for n in range(6)]
     for one in own:
         await deep.save(one)
-    # The conversation is stored about once: a part has 6 kB, and each version may begin one anew.
+    # The conversation is stored about once: a chunk has 6 kB, and each version may begin a new one.
     assert len([blob for blob in read_tables(store).blobs if blob.version.startswith(NAME_MARK)]) < 20
     await deep.save(replace(own[5], label="again"))
     own[5] = replace(own[5], label="again")
-    for gone in (2, 5, 0):
-        assert await deep.remove(own[gone].id)
-        assert not await deep.remove(own[gone].id)
-        own[gone] = None
+    for removed in (2, 5, 0):
+        assert await deep.remove(own[removed].id)
+        assert not await deep.remove(own[removed].id)
+        own[removed] = None
         assert await deep.list_all() == [one for one in own if one]
     await deep.clear()
     assert (await deep.list_all(), await deep.count()) == ([], 0)
@@ -219,7 +219,7 @@ async def test_counting_and_removing_read_no_message(store: Store, deep: DeepChe
     assert await deep.remove_oldest()
 
 
-async def test_what_is_no_checkpoint_raises(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+async def test_an_invalid_checkpoint_raises(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
     own = checkpoint()
     await deep.save(own)
     (record,) = saver.history({"configurable": {"thread_id": THREAD}})
@@ -236,16 +236,18 @@ async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSave
     for label in "123":
         await deep.save(checkpoint(label))
     (record, *_) = saver.history({"configurable": {"thread_id": THREAD}})
-    told = {**record.metadata, "id": "4", "label": "4"}
+    metadata = {**record.metadata, "id": "4", "label": "4"}
     change, removal = attempt(), attempt()
     for _ in range(2):
-        await OperationRunner(saver).arun(put_deep_checkpoint, change, THREAD, told, [])
+        await OperationRunner(saver).arun(put_deep_checkpoint, change, THREAD, metadata, [])
         assert await OperationRunner(saver).arun(remove_deep_checkpoint, removal, THREAD, {})
     assert await labels(deep) == ["2", "3", "4"]
     assert not (await deep.list_all())[0].metadata
 
 
-async def test_who_has_counted_removes_no_more_than_that(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+async def test_after_a_count_no_more_checkpoints_are_removed_than_were_counted(
+    saver: CheckpointSaver, deep: DeepCheckpointStore
+) -> None:
     own = [checkpoint(label) for label in "1234"]
     for one in own:
         await deep.save(one)
@@ -259,10 +261,10 @@ async def test_who_has_counted_removes_no_more_than_that(saver: CheckpointSaver,
     assert await deep.remove_oldest()  # Not counted again.
     assert await deep.count() == 2
     assert await deep.remove(own[2].id)
-    assert await deep.remove_oldest()  # It has changed something itself since.
+    assert await deep.remove_oldest()  # The store itself has changed something since the count.
 
 
-async def test_labels_by_hand_can_be_pinned(saver: CheckpointSaver) -> None:
+async def test_labels_set_by_hand_can_be_pinned(saver: CheckpointSaver) -> None:
     deep = DeepCheckpointStore(saver, "a", pin_labels=True)
     middleware = CheckpointMiddleware(store=deep, frequency="every_turn", max_checkpoints=2)
     toolset = CheckpointToolset(store=deep)
@@ -289,7 +291,9 @@ def named(checkpoint_id: str, label: str = "turn") -> Any:
     return replace(checkpoint(label), id=checkpoint_id)
 
 
-async def test_what_the_saver_has_labelled_is_not_evicted(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+async def test_a_checkpoint_with_a_label_of_the_saver_is_not_evicted(
+    saver: CheckpointSaver, deep: DeepCheckpointStore
+) -> None:
     for number in range(3):
         await deep.save(named(str(number)))
     thread = thread_of("pydantic-deep", "a")
@@ -300,7 +304,7 @@ async def test_what_the_saver_has_labelled_is_not_evicted(saver: CheckpointSaver
     assert [found.id for found in await deep.list_all()] == ["0", "2"]
     with pytest.raises(CheckpointLabelled):
         await deep.remove("0")
-    await deep.save(named("0", "again"))  # The label stays with what has the id.
+    await deep.save(named("0", "again"))  # The label stays at the checkpoint with the id.
     assert [found.label for found in await deep.list_all() if found.id == "0"] == ["again"]
     assert list(saver.labels(thread)) == ["keep"]
     assert await deep.count() == 1
@@ -309,9 +313,7 @@ async def test_what_the_saver_has_labelled_is_not_evicted(saver: CheckpointSaver
     assert await deep.remove("0")
 
 
-async def test_a_newest_checkpoint_that_cannot_be_read_stands_in_no_way(
-    store: Store, deep: DeepCheckpointStore
-) -> None:
+async def test_an_unreadable_newest_checkpoint_does_not_block_saves(store: Store, deep: DeepCheckpointStore) -> None:
     await deep.save(named("0"))
     damage(store)
     Database(store).run("UPDATE checkpoints SET checkpoint = :none", none=b"\xc1")
@@ -322,7 +324,7 @@ async def test_a_newest_checkpoint_that_cannot_be_read_stands_in_no_way(
     assert sorted(found.id for found in await deep.list_all()) == ["0", "1"]
 
 
-async def test_they_are_encrypted_and_a_tenants(store: Store) -> None:
+async def test_checkpoints_are_encrypted_and_belong_to_a_tenant(store: Store) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     async with store.open(serde=serde) as saver:
         await saver.asetup()
@@ -350,7 +352,7 @@ async def test_processes_remove_each_checkpoint_once(store: Store, deep: DeepChe
     assert Counter(each for one in removed for each in one) == {True: 4, False: 20}
 
 
-async def test_processes_that_enforce_a_limit_keep_so_many(
+async def test_concurrent_processes_keep_as_many_checkpoints_as_the_limit(
     store: Store, deep: DeepCheckpointStore, workers: Workers
 ) -> None:
     for number in range(5):
@@ -360,7 +362,7 @@ async def test_processes_that_enforce_a_limit_keep_so_many(
     assert await deep.count() == 5
 
 
-async def test_agents_in_two_processes_go_back(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:
+async def test_agents_in_two_processes_rewind(store: Store, deep: DeepCheckpointStore, workers: Workers) -> None:
     run = workers.run_in
     assert await asyncio.to_thread(run, 0, "work", store, "a") == "wrong"
     assert await labels(deep) == ["good", "tool-2-save_checkpoint", "tool-3-write_todos"]
@@ -391,7 +393,7 @@ async def test_agents_in_two_processes_go_back(store: Store, deep: DeepCheckpoin
     assert len(await deep.list_all()) == 4  # And that of `list_checkpoints`.
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "langgraph_checkpoint_custom.adapters.pydantic_deep"
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pydantic_deep.features.checkpointing", None)

@@ -1,4 +1,4 @@
-"""pydantic-deep's own tests of its stores, with ours in their place."""
+"""pydantic-deep's own tests of its stores, run with our stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("pydantic_deep", reason="no pydantic-deep: install the extra
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/test_checkpointing.py"
 PASSED = 78
-# They assert that what comes back is the object that was saved; what was in a database never is.
+# They assert that the loaded object is the saved one. An object from a database never is.
 IDENTITY = {
     "TestInMemoryCheckpointStore::test_save_and_get",
     "TestInMemoryCheckpointStore::test_get_by_label",
@@ -32,7 +32,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The test file of the release that is installed, from where pip finds its source."""
     folder = tmp_path_factory.mktemp("upstream")
     wanted = f"pydantic-deep=={version('pydantic-deep')}"
-    # Its metadata need hatchling, which is here.
+    # Its metadata needs hatchling, which is installed here.
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", *options, wanted], check=False, capture_output=True, text=True
@@ -49,7 +49,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_upstreams_tests_pass_but_for_those_of_identity(store: Store, upstream: Path) -> None:
+def test_upstream_tests_pass_except_those_of_object_identity(store: Store, upstream: Path) -> None:
     with store.open() as saver:
         saver.setup()
     options = ["-q", "-rf", "-c", str(upstream / "pytest.ini"), "-p", "tests.adapters.upstream_deep"]

@@ -1,4 +1,4 @@
-"""Sessions: saved, loaded, listed, deleted, and with a history; in namespaces that never meet."""
+"""Sessions: saved, loaded, listed, deleted, and with a history; in separate namespaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def session(thread_id: str = "a", step: int = 1, messages: int = 2, **more: Any)
     return SessionCheckpoint(thread_id, step, [{"role": "user", "content": f"{n}"} for n in range(messages)], **more)
 
 
-async def test_what_is_saved_is_loaded(sessions: Calls) -> None:
+async def test_a_saved_session_is_loaded_unchanged(sessions: Calls) -> None:
     interrupt = {"toolCall": {"toolCallId": "1", "toolName": "rm", "args": {"path": "/"}}, "step": 3}
     state = {"todos": PLAN, "files": {"/a.md": {"content": ["x\0y"]}}, "more": [1, 1.5, None, True]}
     begun = datetime.now(timezone.utc)
@@ -58,7 +58,7 @@ async def test_what_is_saved_is_loaded(sessions: Calls) -> None:
     assert await sessions.load("b") is None
 
 
-async def test_a_save_replaces_all_but_the_time_of_the_first(sessions: Calls) -> None:
+async def test_a_save_replaces_everything_but_the_creation_time(sessions: Calls) -> None:
     created_at = datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
     state: dict[str, Any] = {"todos": [], "files": {"/a": {}}, "gone": 1}
     await sessions.save(session("a", 1, state=state, interrupt={"step": 1}, created_at=created_at))
@@ -82,7 +82,7 @@ async def test_sessions_are_listed_and_deleted(sessions: Calls) -> None:
     assert await sessions.load("a") is None
 
 
-async def test_a_session_has_a_history_and_goes_back(sessions: Calls) -> None:
+async def test_a_session_has_a_history_and_can_be_restored(sessions: Calls) -> None:
     assert await sessions.history("a") == []
     await sessions.save(session("a", 1, messages=1, state={"todos": PLAN, "files": {"/a": 1}}))
     await sessions.save(session("a", 2, messages=5, state={"todos": []}, interrupt={"step": 2}))
@@ -102,7 +102,7 @@ async def test_a_session_has_a_history_and_goes_back(sessions: Calls) -> None:
         await sessions.restore("b", first.version)
 
 
-def test_namespaces_never_meet(saver: CheckpointSaver) -> None:
+def test_namespaces_are_separate(saver: CheckpointSaver) -> None:
     stores = {namespace: SessionStore(saver, namespace) for namespace in HOSTILE}
     for number, (namespace, store) in enumerate(stores.items()):
         for thread_id in HOSTILE:
@@ -117,7 +117,7 @@ def test_namespaces_never_meet(saver: CheckpointSaver) -> None:
     assert SessionStore(saver.for_tenant("a/b"), "a/b").list() == []
 
 
-def test_what_cannot_be_stored_is_refused_before_anything_is(saver: CheckpointSaver) -> None:
+def test_invalid_input_is_refused_before_anything_is_stored(saver: CheckpointSaver) -> None:
     store = SessionStore(saver)
     with pytest.raises(ConfigError, match="limit"):
         store.save(session("x" * 2000))
@@ -155,7 +155,7 @@ def test_a_damaged_session_raises(store: Store, saver: CheckpointSaver) -> None:
     assert sessions.list() == ["a"]
 
 
-async def test_hooks_are_told(saver: CheckpointSaver, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hooks_are_called_with_events(saver: CheckpointSaver, caplog: pytest.LogCaptureFixture) -> None:
     saved: list[SessionEvent] = []
     loaded: list[SessionEvent] = []
     sessions = SessionStore(saver, on_saved=saved.append, on_loaded=loaded.append)
@@ -179,14 +179,14 @@ async def test_hooks_are_told(saver: CheckpointSaver, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("kind", ["function", "object"])
 async def test_an_async_hook_is_awaited_or_refused(saver: CheckpointSaver, kind: str) -> None:
-    told: list[SessionEvent] = []
+    events: list[SessionEvent] = []
 
     async def hook(event: SessionEvent) -> None:
-        told.append(event)
+        events.append(event)
 
     class Hook:
         async def __call__(self, event: SessionEvent) -> None:
-            told.append(event)
+            events.append(event)
 
     one = hook if kind == "function" else Hook()
     store = SessionStore(saver, on_saved=one, on_loaded=one)
@@ -198,12 +198,12 @@ async def test_an_async_hook_is_awaited_or_refused(saver: CheckpointSaver, kind:
     for call in calls:
         with pytest.raises(ConfigError, match=r"on_(saved|loaded) is an async function"):
             call()
-    assert store.list() == []  # Nothing was stored before that.
+    assert store.list() == []  # The error came before anything was stored.
     await store.asave(session("a", 1))
     await store.asave(session("a", 2))
     await store.aload("a")
     await store.arestore("a", (await store.ahistory("a"))[-1].version)
-    assert [event.step for event in told] == [1, 2, 2, 1]
+    assert [event.step for event in events] == [1, 2, 2, 1]
 
 
 async def test_created_at_may_be_text(sessions: Calls) -> None:
@@ -238,7 +238,7 @@ async def test_a_newest_version_that_cannot_be_read_is_replaced(
     assert found.created_at == created_at
 
 
-def test_saves_at_the_same_time_are_all_in_the_history(saver: CheckpointSaver) -> None:
+def test_concurrent_saves_are_all_in_the_history(saver: CheckpointSaver) -> None:
     sessions = SessionStore(saver)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda step: sessions.save(session("a", step)), range(40)))
@@ -257,7 +257,7 @@ def test_a_save_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> No
     assert len(SessionStore(saver).history("a")) == 1
 
 
-def test_a_change_after_the_save_changes_nothing_stored(saver: CheckpointSaver) -> None:
+def test_a_change_of_the_object_after_a_save_is_not_stored(saver: CheckpointSaver) -> None:
     sessions, own = SessionStore(saver), session()
     sessions.save(own)
     own.messages.append({"role": "user"})
@@ -268,7 +268,7 @@ def test_a_change_after_the_save_changes_nothing_stored(saver: CheckpointSaver) 
     assert found.state == {"todos": [], "files": {}}
 
 
-def test_versions_share_what_is_large_and_are_encrypted(store: Store) -> None:
+def test_versions_share_large_values_and_are_encrypted(store: Store) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         saver.setup()

@@ -1,6 +1,6 @@
 """Four frameworks in one database: a graph that waits, an agent and its fork, one that was rewound, and a session.
 
-Each works in a process of its own. Then all are listed, moved to another database, found there, and deleted one by one.
+Each runs in its own process. Then all are listed, moved to another database, found there, and deleted one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def graph_on(saver: CheckpointSaver) -> Any:
 
 
 async def alive(saver: CheckpointSaver) -> set[str]:
-    """The threads in which everything is as it was left."""
+    """The threads whose content is unchanged."""
     loops, deep = CubeLoopCheckpointer(saver), DeepCheckpointStore(saver, "work")
     sessions = SessionStore(saver, "acme")
     found = set()

@@ -1,4 +1,4 @@
-"""A plugin for pytest that runs pydantic-deep's own tests: its stores are ours, on the database in UPSTREAM_URL."""
+"""A pytest plugin for pydantic-deep's own tests: their stores become ours, on the database in UPSTREAM_URL."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SAVER = open_saver(os.environ["UPSTREAM_URL"])
 
 
 class InMemoryCheckpointStore(DeepCheckpointStore):
-    """Each is a session of its own."""
+    """Each instance has its own session."""
 
     def __init__(self) -> None:
         super().__init__(SAVER, str(uuid4()))
 
 
 class FileCheckpointStore(DeepCheckpointStore):
-    """The session of a folder."""
+    """Each folder has its own session."""
 
     def __init__(self, directory: str | Path) -> None:
         super().__init__(SAVER, str(directory))

@@ -1,4 +1,4 @@
-"""The command line inside of the test's process, on both databases."""
+"""Fixtures that run commands in the test's process, on both databases."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from langgraph_checkpoint_custom.cli import main
 from tests.moving.conftest import official as official  # A fixture.
 from tests.stores import Store
 
-# A part of PostgreSQL's URL that must never be shown, as its password must not.
+# A part of PostgreSQL's URL that must never be printed, like its password.
 SECRET = "n0t-for-the-screen"
 
 
 class Cli:
-    """Runs commands; what they print has nothing secret in it and does nothing to a terminal."""
+    """Runs commands, and checks that their output has no secrets and no control characters."""
 
     def __init__(self, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
         self.store = store
@@ -26,7 +26,7 @@ class Cli:
         self.error = ""
 
     def __call__(self, *argv: str, code: int = 0) -> str:
-        """The output of a command that ends with an exit code."""
+        """The output of a command that ends with this exit code."""
         self._capsys.readouterr()
         found = main(argv)
         output, self.error = self._capsys.readouterr()
@@ -40,11 +40,11 @@ class Cli:
         return output
 
     def json(self, *argv: str, code: int = 0) -> Any:
-        """The document that a command prints with --json."""
+        """The JSON that a command prints with --json."""
         return json.loads(self(*argv, "--json", code=code))
 
     def fail(self, *argv: str, code: int = 1) -> str:
-        """The one line on stderr of a command that fails and prints nothing."""
+        """The line on stderr of a command that fails and prints nothing else."""
         assert self(*argv, code=code) == ""
         assert self.error.startswith("error: ")
         assert self.error.count("\n") == 1
@@ -52,7 +52,7 @@ class Cli:
 
 
 def url_with_secret(store: Store) -> str:
-    """The URL of a store, with something in it that must not be shown."""
+    """The URL of a store, with a part that must not be printed."""
     return store.url if store.kind == "sqlite" else f"{store.url}&application_name={SECRET}"
 
 
@@ -66,7 +66,7 @@ def cli(store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 def own_cli(
     own_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Cli:
-    """The same, on a store whose tables the test may change."""
+    """Like `cli`, on a store whose tables the test may change."""
     return _on(own_store, capsys, monkeypatch, tmp_path)
 
 

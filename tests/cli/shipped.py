@@ -1,4 +1,4 @@
-"""Writes `shipped.txt` of both databases anew, from the migrations: `python -m tests.cli.shipped`."""
+"""Writes `shipped.txt` of both databases from the migrations: `python -m tests.cli.shipped`."""
 
 from __future__ import annotations
 

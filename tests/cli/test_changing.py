@@ -1,4 +1,4 @@
-"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`, and that nothing goes unasked."""
+"""`copy`, `fork`, `prune`, `delete`, `rollback`, `label`, `unlabel`, and that nothing is deleted without a question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.invariants import read_tables
 
 
 def chain(saver: CheckpointSaver, thread_id: str, length: int = 3) -> list[str]:
-    """The ids of the checkpoints of a new thread."""
+    """Store a new thread; returns the ids of its checkpoints."""
     location: Any = None
     ids = []
     for step in range(length):
@@ -46,29 +46,29 @@ def test_copy_and_fork(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("command", [["prune", "1"], ["delete", "1"], ["rollback", "1", "ID"]], ids=lambda c: c[0])
-def test_what_is_tried_and_then_done(command: list[str], cli: Cli) -> None:
-    """A dry run tells what comes and changes nothing; without a terminal nothing is done unasked."""
+def test_a_dry_run_shows_what_the_command_then_does(command: list[str], cli: Cli) -> None:
+    """A dry run reports what would happen and changes nothing. Without a terminal, a command needs --yes."""
     with cli.store.open() as saver:
         ids = chain(saver, "1")
         chain(saver, "2")
     argv = [ids[1] if each == "ID" else each for each in command]
     before = read_tables(cli.store)
-    (told,) = cli.json(*argv, "--dry-run")["threads"]
+    (report,) = cli.json(*argv, "--dry-run")["threads"]
     assert "Nothing was changed." in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     assert read_tables(cli.store) == before
     assert cli.json(*argv, "--yes") == {"threads": 1}
     left = {"prune": 1, "delete": 0, "rollback": 2}[command[0]]
-    assert (told["before"]["checkpoints"], told["after"]["checkpoints"]) == (3, left)
+    assert (report["before"]["checkpoints"], report["after"]["checkpoints"]) == (3, left)
     assert threads(cli) == {"2": 3, **({"1": left} if left else {})}
     assert "no thread" in cli.fail(*[each.replace("1", "9") if each == "1" else each for each in argv], "--yes")
 
 
-def test_some_checkpoints_may_stay(cli: Cli) -> None:
+def test_a_prune_may_retain_several_checkpoints(cli: Cli) -> None:
     with cli.store.open() as saver:
         chain(saver, "1", 5)
-    (told,) = cli.json("prune", "1", "--keep", "3", "--dry-run")["threads"]
-    assert told["after"]["checkpoints"] == 3
+    (report,) = cli.json("prune", "1", "--keep", "3", "--dry-run")["threads"]
+    assert report["after"]["checkpoints"] == 3
     cli("prune", "1", "--keep", "3", "--yes")
     assert threads(cli) == {"1": 3}
 
@@ -78,8 +78,8 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
         for number in range(3):
             chain(saver, str(number))
             chain(saver.for_tenant("acme"), str(number))
-    told = cli.json("prune", "--all", "--dry-run")["threads"]
-    assert [(one["tenant"], one["thread_id"]) for one in told] == [
+    report = cli.json("prune", "--all", "--dry-run")["threads"]
+    assert [(one["tenant"], one["thread_id"]) for one in report] == [
         (who, name) for who in (None, "acme") for name in "012"
     ]
     assert cli("prune", "--all", "--yes", "--tenant", "acne") == "Done with 0 threads.\n"
@@ -94,7 +94,7 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
     assert "use one of them" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
 
 
-def test_all_threads_are_those_of_all_tenants(cli: Cli) -> None:
+def test_all_means_the_threads_of_all_tenants(cli: Cli) -> None:
     with cli.store.open() as saver:
         for one in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
             chain(one, "1")
@@ -120,7 +120,7 @@ def test_all_threads_of_a_tenant_at_once(cli: Cli) -> None:
     assert "--all" in cli.fail("delete", "--all", "1", code=2)
 
 
-def test_a_rollback_is_seen_in_the_state_and_never_undone(cli: Cli) -> None:
+def test_a_rollback_changes_the_state_and_is_final(cli: Cli) -> None:
     with cli.store.open() as saver:
         ids = chain(saver, "1")
         assert cli("rollback", "1", ids[0], "--yes") == "Done with 1 thread.\n"
@@ -132,7 +132,7 @@ def test_a_rollback_is_seen_in_the_state_and_never_undone(cli: Cli) -> None:
     assert "no checkpoint" in cli.fail("rollback", "1", ids[2], "--dry-run")
 
 
-def test_labels_keep_what_they_name(cli: Cli) -> None:
+def test_labeled_checkpoints_are_not_pruned(cli: Cli) -> None:
     with cli.store.open() as saver:
         ids = chain(saver, "1")
     assert cli.json("label", "1", "mine", ids[0]) == {"label": "mine", "checkpoint_id": ids[0]}
@@ -147,7 +147,7 @@ def test_labels_keep_what_they_name(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("n", 1, {"1": 3}), ("", 1, {"1": 3}), ("y", 0, {})])
-def test_on_a_terminal_it_asks(answer: str, code: int, left: dict[str, int], cli: Cli) -> None:
+def test_on_a_terminal_it_asks_for_confirmation(answer: str, code: int, left: dict[str, int], cli: Cli) -> None:
     with cli.store.open() as saver:
         chain(saver, "1")
     ours, theirs = pty.openpty()

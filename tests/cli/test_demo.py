@@ -1,4 +1,4 @@
-"""The command line as a user runs it: `demo` in processes of its own, `setup`, and errors without tracebacks."""
+"""The command line as a user runs it: `demo` with its processes, `setup`, and errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = [sys.executable, "-m", "langgraph_checkpoint_custom"]
 
 
 def run(command: Sequence[str] | str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, or a line in a shell; a warning in it is an error."""
+    """Run a command, or a line in a shell; warnings are errors."""
     inherited = {name: value for name, value in os.environ.items() if name != "CHECKPOINT_URL"}
     return subprocess.run(
         command,
@@ -38,7 +38,7 @@ def run(command: Sequence[str] | str, folder: Path, **variables: str) -> subproc
 
 
 def succeed(command: Sequence[str] | str, folder: Path, **variables: str) -> str:
-    """The output of a command that ends well and has nothing to complain about."""
+    """The output of a command that succeeds and prints nothing on stderr."""
     done = run(command, folder, **variables)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
@@ -53,16 +53,16 @@ def fail(command: Sequence[str], folder: Path, **variables: str) -> str:
     return done.stderr
 
 
-def told(output: str) -> str:
-    """The table as running text: the cells of each column of each row joined."""
+def as_text(output: str) -> str:
+    """The table as text, in which the wrapped cells of each column are joined."""
     rows = re.split(r"^[-+]+\n", output, flags=re.MULTILINE)
     tables = [[line.ljust(100).split(" | ") for line in row.splitlines() if " | " in line] for row in rows]
     return "\n".join(" ".join(" ".join(cells).split()) for table in tables for cells in zip(*table, strict=True))
 
 
-def assert_all_shown(output: str) -> None:
-    """Every promise of the demo is in its table."""
-    text = told(output)
+def assert_all_promises_in(output: str) -> None:
+    """Assert that the table has every promise of the demo."""
+    text = as_text(output)
     assert "the process is killed with SIGKILL (exit code -9)" in text
     assert "In the database now: Aroma, Barista, Doppio." in text
     assert "How often each supplier was asked: Aroma 1, Barista 1, Crema 2, Doppio 1." in text
@@ -81,7 +81,7 @@ def next_commands(output: str) -> list[str]:
 
 
 def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
-    """The three commands at the end work, in their order."""
+    """Assert that the three commands at the end of the output work, in this order."""
     history, conversation, forget = next_commands(output)
     assert succeed(history, folder, **variables).count("'step'") == 12
     lines = succeed(conversation, folder, **variables).splitlines()
@@ -93,11 +93,11 @@ def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
 
 def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
     output = succeed([*PROGRAM, "demo"], tmp_path)
-    assert_all_shown(output)
+    assert_all_promises_in(output)
     assert f"Database: {tmp_path / 'checkpoints-demo.db'}" in output
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints-demo.db"]
     assert_commands_run(output, tmp_path)
-    # Once more in the same file, whose other threads stay; its name is one that a shell would not take as it is.
+    # Again in the same file, whose other threads remain. A shell needs quotes around its name.
     (tmp_path / "checkpoints-demo.db").rename(tmp_path / "it's mine.db")
     with SqliteSaver(tmp_path / "it's mine.db") as saver:
         before = list(saver.threads())
@@ -116,7 +116,7 @@ def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
     secret = "n0t-for-the-screen"
     url = f"{empty_postgres_url}&application_name={secret}"
     output = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
-    assert_all_shown(output)
+    assert_all_promises_in(output)
     assert "Database: postgresql://" in output
     assert secret not in output
     assert list(tmp_path.iterdir()) == []
@@ -176,13 +176,13 @@ def test_demo_fails_if_a_process_cannot_start(
     ("expected", "found"),
     [({"a": 1}, {"a": 2}), ({"a": 1}, {}), ({}, {"a": 1}), ({"a": [1, 2]}, {"a": [2, 1]})],
 )
-def test_any_difference_between_states_is_told(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def test_any_difference_between_states_is_reported(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     with pytest.raises(DemoFailed, match=r"it differs in channel 'a': expected .*, found "):
         prove_equal("it", expected, found)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///%3Amemory%3A", "sqlite:///"])
-def test_demo_refuses_a_database_that_only_one_process_sees(url: str, tmp_path: Path) -> None:
+def test_demo_refuses_a_database_in_memory(url: str, tmp_path: Path) -> None:
     assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path)
 
 
@@ -315,7 +315,7 @@ def test_arguments_are_not_shown_if_they_may_be_a_url(
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_it_says_how_to_get_it(missing: str, tmp_path: Path) -> None:
+def test_without_the_extra_the_error_says_how_to_install_it(missing: str, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.modules['{missing}'] = None; from langgraph_checkpoint_custom.cli import main; "
         "sys.exit(main(['setup', '--url', 'sqlite:///a.db']))"

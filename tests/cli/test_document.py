@@ -1,4 +1,4 @@
-"""`docs/command-line.md` has every command, and shows none that is not there."""
+"""`docs/command-line.md` has every command, and no command that does not exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("u
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = {name: command for name, command in GROUP.commands.items() if not command.hidden}
 EXAMPLES = re.findall(r"^ *langgraph-checkpoint (.*)$", DOCUMENT, re.MULTILINE)
-# What goes without saying: they are explained once for all commands.
+# Options that are explained once for all commands.
 COMMON = {"url", "tenant", "json", "yes", "dry-run", "limit", "before", "namespace", "full", "help"}
 
 
@@ -56,13 +56,13 @@ def test_every_command_has_json_but_the_demo() -> None:
         assert ("--json" in options) == (name != "demo"), name
 
 
-def test_what_destroys_something_can_be_tried_and_asks() -> None:
+def test_destructive_commands_have_a_dry_run_and_ask() -> None:
     for name in ("prune", "delete", "rollback", "sweep", "doctor"):
         options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert {"--dry-run", "--yes"} <= options, name
 
 
-def test_every_command_about_threads_knows_tenants() -> None:
+def test_every_command_about_threads_has_a_tenant_option() -> None:
     for name, command in COMMANDS.items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert ("--tenant" in options) == (name not in ("demo", "setup", "verify", "schema", "tenants")), name

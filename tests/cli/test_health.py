@@ -1,4 +1,4 @@
-"""`doctor` finds what somebody has broken, and mends what is nobody's."""
+"""`doctor` finds damaged rows, and repairs what nothing references."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.invariants import check_invariants, read_tables
 
 
 def found(cli: Cli, *argv: str, code: int = 1) -> dict[str, int]:
-    """How often each check has found something."""
-    told = cli.json("doctor", *argv, code=code)
-    assert told["ok"] is (code == 0)
-    assert told["checks"].keys() == {check.name for check in CHECKS}
-    return {name: check["count"] for name, check in told["checks"].items() if check["count"]}
+    """Run doctor; returns the number of findings of each check that has any."""
+    report = cli.json("doctor", *argv, code=code)
+    assert report["ok"] is (code == 0)
+    assert report["checks"].keys() == {check.name for check in CHECKS}
+    return {name: check["count"] for name, check in report["checks"].items() if check["count"]}
 
 
 def large(number: int, length: int = 200) -> list[Any]:
-    """A list that is stored in parts once it has grown."""
+    """A list that is stored in chunks once it has grown."""
     return [{"text": f"{number} {element} " + "x" * 300} for element in range(length)]
 
 
 def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
-    """Store a checkpoint twice under its id, with other versions: the values of the first time are nobody's."""
+    """Store a checkpoint twice under one id with different versions, so that nothing references the first values."""
     where: Any = None
     parents = [put(saver, thread_id, big=large(number, 100)) for number in range(2)]
     checkpoint_id = next_uuid()
@@ -49,7 +49,7 @@ def store_again(saver: CheckpointSaver, thread_id: str) -> Any:
     return where
 
 
-def test_a_store_in_order(cli: Cli) -> None:
+def test_doctor_finds_nothing_in_an_intact_store(cli: Cli) -> None:
     assert found(cli, code=0) == {}
     with cli.store.open() as saver:
         location: Any = None
@@ -64,8 +64,8 @@ def test_a_store_in_order(cli: Cli) -> None:
 
 
 @pytest.mark.leaves_damage("rows are changed by hand")
-def test_each_thing_that_can_be_wrong_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of a page."""
+def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pages of several sizes."""
     database = Database(own_cli.store)
     with own_cli.store.open() as saver:
         begun = put(saver, HOSTILE, big=large(1, 100))
@@ -120,15 +120,15 @@ def test_each_thing_that_can_be_wrong_is_found(own_cli: Cli, monkeypatch: pytest
     assert "value gone: thread red \\x1b" in output
     assert "--fix deletes" in output
     assert found(own_cli, "--tenant", "acme", code=0) == {}
-    told = own_cli.json("doctor", "--fix", "--yes", code=1)
-    assert told["fixed"] == 2
+    report = own_cli.json("doctor", "--fix", "--yes", code=1)
+    assert report["fixed"] == 2
     del expected["value of nobody"], expected["label of nothing"]
     assert found(own_cli) == expected
 
 
 @pytest.mark.leaves_damage("a checkpoint is deleted by hand")
-def test_a_parent_that_is_gone_is_a_notice_and_no_fault(own_cli: Cli) -> None:
-    """A run that goes on from a checkpoint while that is deleted leaves it so."""
+def test_a_missing_parent_is_a_notice_and_not_an_error(own_cli: Cli) -> None:
+    """A run that continues from a checkpoint while it is deleted leaves such a row."""
     with own_cli.store.open() as saver:
         first = put(saver, "1", a=["x"])
         put(saver, "1", first, a=["y"])
@@ -138,15 +138,15 @@ def test_a_parent_that_is_gone_is_a_notice_and_no_fault(own_cli: Cli) -> None:
     assert "parent gone: thread 1" in own_cli("doctor")
 
 
-def test_what_is_nobodys_goes_with_its_parts(cli: Cli) -> None:
+def test_unreferenced_values_are_deleted_with_their_chunks(cli: Cli) -> None:
     with cli.store.open() as saver:
         where = store_again(saver, "1")
         before = saver.get_tuple(where)
-        told = found(cli)
-        assert told.keys() == {"value of nobody"}
+        report = found(cli)
+        assert report.keys() == {"value of nobody"}
         tables = read_tables(cli.store)
         assert "--yes" in cli.fail("doctor", "--fix", code=2)
-        assert found(cli, "--fix", "--dry-run") == told
+        assert found(cli, "--fix", "--dry-run") == report
         assert read_tables(cli.store) == tables
         assert "deleted." in cli("doctor", "--fix", "--yes")
         check_invariants(cli.store)
@@ -154,7 +154,7 @@ def test_what_is_nobodys_goes_with_its_parts(cli: Cli) -> None:
         assert saver.get_tuple(where) == before
 
 
-def test_what_somebody_has_named_meanwhile_stays(cli: Cli) -> None:
+def test_a_value_that_is_referenced_since_the_check_is_not_deleted(cli: Cli) -> None:
     with cli.store.open() as saver:
         where = put(saver, "1", put(saver, "1", big=large(1, 100)), a=["x"], big=large(1))
         saver.label(where, "mine")
@@ -173,12 +173,12 @@ def test_what_somebody_has_named_meanwhile_stays(cli: Cli) -> None:
 
 
 @pytest.mark.leaves_damage("an index is dropped")
-def test_a_missing_index_is_wrong(own_cli: Cli) -> None:
+def test_a_missing_index_is_an_error(own_cli: Cli) -> None:
     with own_cli.store.open() as saver:
         saver.setup()
     change(own_cli, "DROP INDEX checkpoints_by_id")
-    told = own_cli.json("doctor", code=1)
-    assert [line for line in told["missing"] if "checkpoints_by_id" in line]
+    report = own_cli.json("doctor", code=1)
+    assert [line for line in report["missing"] if "checkpoints_by_id" in line]
     assert "see verify" in own_cli("doctor", code=1)
     change(own_cli, "DROP TABLE labels")
     assert own_cli.json("doctor", code=1)["checks"] == {}
@@ -192,22 +192,22 @@ def change(cli: Cli, statement: str) -> None:
         connection.commit()
 
 
-def test_bloat_is_told_with_advice(cli: Cli) -> None:
-    """On SQLite at once; PostgreSQL's figures are estimates that come when they come."""
+def test_bloat_is_reported_with_advice(cli: Cli) -> None:
+    """SQLite reports bloat at once. PostgreSQL's numbers are estimates that appear later."""
     with cli.store.open() as saver:
         for number in range(40):
             put(saver, "1", a=[[str(element) * 20 for element in range(2000)], number])
             put(saver, str(number), a=["x" * 200_000, number])
         for number in range(40):
             saver.delete_thread(str(number))
-    told = cli.json("doctor")["bloat"]
-    assert all({"name", "used", "wasted", "large"} == one.keys() for one in told)
+    report = cli.json("doctor")["bloat"]
+    assert all({"name", "used", "wasted", "large"} == one.keys() for one in report)
     if cli.store.kind == "sqlite":
-        assert [one["name"] for one in told] == ["file"]
-        assert told[0]["wasted"] > 0
+        assert [one["name"] for one in report] == ["file"]
+        assert report[0]["wasted"] > 0
     else:
-        assert {"blobs", "checkpoints", "writes"} <= {one["name"] for one in told}
+        assert {"blobs", "checkpoints", "writes"} <= {one["name"] for one in report}
 
 
-def test_every_table_is_looked_through() -> None:
+def test_every_table_is_checked() -> None:
     assert [table.name for table in TABLES] == ["checkpoints", "blobs", "writes", "labels"]

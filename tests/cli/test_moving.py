@@ -1,4 +1,4 @@
-"""`export`, `import`, `migrate`, also when they are stopped in the middle."""
+"""`export`, `import`, `migrate`, also after they were interrupted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
     assert cli.json("migrate", "--from", official.url)["problems"] == {}
 
 
-def test_migrate_from_tables_of_ours(cli: Cli, tmp_path: Path) -> None:
+def test_migrate_moves_tables_of_this_package(cli: Cli, tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/source.db"
     with open_saver(source) as saver, cli.store.open() as target:
         fill(saver, 3)
@@ -107,7 +107,7 @@ def _empty(folder: Path) -> Path:
 
 
 def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: Cli) -> None:
-    """The official tables beside ours, in the database that is the source and the target."""
+    """The official tables are next to ours: one database is source and target."""
     with Official("postgres", empty_postgres_url).open() as source:
         step(source, "1", None, a=1)
     for _ in range(2):
@@ -116,21 +116,21 @@ def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: C
     assert "--tables" in cli.fail("migrate", "--from", empty_postgres_url)
 
 
-def test_a_dry_run_of_migrate_moves_nothing_and_tells_what_will_be_missed(
+def test_a_dry_run_of_migrate_moves_nothing_and_lists_missing_classes(
     cli: Cli, official: Official, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "temporary").mkdir()
-    gone = dataclasses.make_dataclass("Gone", ["value"])
-    gone.__module__ = "gone_app.state"
+    missing = dataclasses.make_dataclass("Gone", ["value"])
+    missing.__module__ = "gone_app.state"
     with official.open() as source:
         step(source, "1", None, a=[1])
         dry = ("migrate", "--from", official.url, "--dry-run")
         assert "in a dry run. Nothing was changed." in cli(*dry)
         found = cli.json(*dry)
         assert (found["dry_run"], found["verified"], found["missing_classes"], found["problems"]) == (True, 1, [], {})
-        step(source, "2", None, a=[gone(1)])
+        step(source, "2", None, a=[missing(1)])
         assert cli.json(*dry, code=1)["missing_classes"] == ["gone_app.state.Gone"]
         assert cli.error == "error: gone_app.state.Gone cannot be found here; reading it raises CorruptCheckpoint\n"
     assert cli.json("threads")["threads"] == []
@@ -138,7 +138,7 @@ def test_a_dry_run_of_migrate_moves_nothing_and_tells_what_will_be_missed(
 
 
 def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
-    """The exit code and what was shown of a command on a terminal that gets Ctrl-C when its bar has come to a point."""
+    """Run a command on a terminal, and send Ctrl-C when its bar shows `until`; returns exit code and output."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
         [*PROGRAM, *argv],
@@ -154,7 +154,7 @@ def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
         while True:
             try:
                 chunk = os.read(ours, 10_000)
-            except OSError:  # Linux says so when the other end is closed.
+            except OSError:  # Linux raises this when the other end is closed.
                 break
             if not chunk:
                 break
@@ -168,12 +168,12 @@ def interrupted(argv: Sequence[str], url: str, until: str) -> tuple[int, str]:
 
 
 def bar(threads: int) -> str:
-    """A bar that has begun to move."""
+    """A progress bar with some progress."""
     return rf"[1-9][\d,]* of {threads:,} threads, [\d,.]+/s"
 
 
-def test_ctrl_c_in_an_export_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_path: Path) -> None:
-    # Enough for a second, so that the interrupt comes in the middle.
+def test_an_export_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_path: Path) -> None:
+    # Enough rows for a second, so that the interrupt comes in the middle.
     number, options = (3000, {"synchronous": "OFF"}) if cli.store.kind == "sqlite" else (500, {})
     with cli.store.open(**options) as saver:
         fill(saver, number, 1)
@@ -188,10 +188,10 @@ def test_ctrl_c_in_an_export_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp
     assert cli.json("verify")["ok"]
 
 
-def test_ctrl_c_in_a_move_leaves_what_the_next_one_goes_on_with(cli: Cli, tmp_path: Path) -> None:
+def test_a_migration_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_path: Path) -> None:
     official = Official("sqlite", f"sqlite:///{tmp_path}/official.db")
     with official.open() as source:
-        fill(source, 400, 1)  # type: ignore[arg-type]  # Any saver will do.
+        fill(source, 400, 1)  # type: ignore[arg-type]  # Any saver works here.
     code, shown = interrupted(["migrate", "--from", official.url], os.environ["CHECKPOINT_URL"], f"copy.*{bar(400)}")
     assert code == 130, shown
     assert "Traceback" not in shown
@@ -258,11 +258,11 @@ def test_every_long_command_has_a_bar_on_a_terminal(
 
 
 @pytest.mark.parametrize("argv", [["export"], ["import"], ["migrate"], ["export", "a", "b"], ["nothing"], []])
-def test_arguments_that_cannot_be_understood(argv: list[str], cli: Cli) -> None:
+def test_invalid_arguments_are_refused(argv: list[str], cli: Cli) -> None:
     cli.fail(*argv, code=2)
 
 
-def test_tenants_are_moved_and_what_is_left_out_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_tenants_are_moved_and_omitted_threads_are_reported(cli: Cli, tmp_path: Path) -> None:
     target = f"sqlite:///{tmp_path / 'target.db'}"
     with cli.store.open() as saver:
         step(saver, "nobody's", None, a=[1])
@@ -293,7 +293,7 @@ def test_tenants_are_moved_and_what_is_left_out_is_told(cli: Cli, tmp_path: Path
     assert cli.json("tenants", "--url", other) == {"tenants": ["acme"]}
 
 
-def test_the_file_of_another_program_is_left_alone(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_not_changed(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE users (name TEXT)")

@@ -1,4 +1,4 @@
-"""Threads of other frameworks on the command line: shown with their kind, and named as they are shown."""
+"""Threads of other frameworks on the command line: listed with their kind, and named as they are listed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def one_of_each(cli: Cli) -> None:
             OperationRunner(saver).run(add, attempt(), THREAD, {})
 
 
-def test_they_are_shown_with_their_kind(cli: Cli) -> None:
+def test_threads_are_listed_with_their_kind(cli: Cli) -> None:
     found = {one["thread_id"]: one for one in cli.json("threads")["threads"]}
     assert {key: (one["kind"], one["name"]) for key, one in found.items()} == {
         "1": (None, ["1"]),
@@ -36,7 +36,7 @@ def test_they_are_shown_with_their_kind(cli: Cli) -> None:
     assert SHOWN in cli("stats")
 
 
-def test_they_are_named_as_they_are_shown(cli: Cli) -> None:
+def test_threads_are_named_as_they_are_listed(cli: Cli) -> None:
     assert "number" in cli("show", SHOWN)
     assert [one["metadata"]["step"] for one in cli.json("history", SHOWN)["checkpoints"]] == [2, 1, 0]
     assert cli.json("stats", SHOWN)["thread_id"] == THREAD

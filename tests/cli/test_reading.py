@@ -1,4 +1,4 @@
-"""`threads`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`, `stats`: what is there; nothing is made."""
+"""`threads`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`, `stats`: they only read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SHOWN = r"red \x1b[31m[bold red]x[/]\x07 \u202e line\nend"
 
 
 @pytest.fixture
-def gone(monkeypatch: pytest.MonkeyPatch) -> type:
-    """A class whose module cannot be imported once it is stored."""
+def missing_class(monkeypatch: pytest.MonkeyPatch) -> type:
+    """A class whose module cannot be imported after a value of it was stored."""
     module = ModuleType("a_module_that_is_gone")
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -44,7 +44,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> type:
 
 
 def put(saver: CheckpointSaver, thread_id: str, parent: Any = None, meta: Any = None, **values: Any) -> Any:
-    """Store a checkpoint whose values are all new."""
+    """Store a checkpoint whose values are all new versions."""
     versions: Any = {channel: saver.get_next_version(None, None) for channel in values}
     document: Any = {
         "v": 4,
@@ -93,7 +93,7 @@ def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
     assert "--before" in cli.fail("threads", "--before", "nothing")
 
 
-def test_a_slow_search_tells_how_it_would_be_quick(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_search_says_how_to_make_it_fast(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with own_cli.store.open() as saver:
         put(saver, "1", meta=metadata(user="u1", team="a"))
     search = ("threads", "--where", "user=u1", "--where", "team=a")
@@ -127,8 +127,8 @@ def test_history_and_labels(cli: Cli) -> None:
     assert "no checkpoint" in cli.fail("history", "2")
 
 
-def test_what_a_checkpoint_shows(cli: Cli, gone: type) -> None:
-    plan = gone(steps=[HOSTILE, {1: b"\0", "nan": float("nan")}], cost=Decimal("1.5"))
+def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
+    plan = missing_class(steps=[HOSTILE, {1: b"\0", "nan": float("nan")}], cost=Decimal("1.5"))
     with cli.store.open() as saver:
         values = {
             HOSTILE: HOSTILE,
@@ -175,12 +175,16 @@ def test_what_a_checkpoint_shows(cli: Cli, gone: type) -> None:
     assert "no checkpoint 'x'" in cli.fail("show", HOSTILE, "x")
 
 
-def test_types_are_an_allowlist_that_works(cli: Cli, gone: type) -> None:
+def test_types_are_an_allowlist_that_works(cli: Cli, missing_class: type) -> None:
     with cli.store.open() as saver:
-        # The second time they are in parts, each of which has some.
-        many = [{"text": "y" * 300, "send": Send("a", gone(steps=[number], cost=None))} for number in range(300)]
-        where = put(saver, "1", put(saver, "1", many=many[:100]), plan=[gone(steps=[], cost=Decimal(1))], many=many)
-        saver.put_writes(where, [("plan", gone(steps=[Send("node", None)], cost=Decimal(2)))], "task")
+        # The second version is in chunks, and each chunk has some of the objects.
+        many = [
+            {"text": "y" * 300, "send": Send("a", missing_class(steps=[number], cost=None))} for number in range(300)
+        ]
+        where = put(
+            saver, "1", put(saver, "1", many=many[:100]), plan=[missing_class(steps=[], cost=Decimal(1))], many=many
+        )
+        saver.put_writes(where, [("plan", missing_class(steps=[Send("node", None)], cost=Decimal(2)))], "task")
     module = sys.modules.pop("a_module_that_is_gone")
     found = cli.json("types")
     counts = {f"{one['module']}.{one['name']}": one["count"] for one in found["classes"]}
@@ -195,7 +199,7 @@ def test_types_are_an_allowlist_that_works(cli: Cli, gone: type) -> None:
     with cli.store.open(strict=True, allow=[tuple(pair) for pair in found["allow"]]) as saver:
         tuple_ = saver.get_tuple(where)
         assert tuple_ is not None
-        assert type(tuple_.checkpoint["channel_values"]["plan"][0]) is gone
+        assert type(tuple_.checkpoint["channel_values"]["plan"][0]) is missing_class
 
 
 def test_with_a_key_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,11 +217,17 @@ def test_with_a_key_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert cli.json("threads")["threads"][0]["thread_id"] == "1"
 
 
-def test_where_two_states_differ(cli: Cli, gone: type) -> None:
+def test_diff_prints_where_two_states_differ(cli: Cli, missing_class: type) -> None:
     with cli.store.open() as saver:
-        one = put(saver, "1", a={"x": 1, "y": [1, 2]}, b=gone(steps=[1], cost=None), same=[float("nan")])
+        one = put(saver, "1", a={"x": 1, "y": [1, 2]}, b=missing_class(steps=[1], cost=None), same=[float("nan")])
         two = put(
-            saver, "1", one, a={"x": 1, "y": [1, 3, 4]}, b=gone(steps=[2], cost=None), same=[float("nan")], c=HOSTILE
+            saver,
+            "1",
+            one,
+            a={"x": 1, "y": [1, 3, 4]},
+            b=missing_class(steps=[2], cost=None),
+            same=[float("nan")],
+            c=HOSTILE,
         )
         saver.copy_thread("1", "2")
     del sys.modules["a_module_that_is_gone"]
@@ -238,7 +248,7 @@ def test_where_two_states_differ(cli: Cli, gone: type) -> None:
     assert "no checkpoint" in cli.fail("diff", "1", "3")
 
 
-def test_a_delta_channel_without_a_snapshot_is_told(cli: Cli) -> None:
+def test_a_delta_channel_without_a_snapshot_is_reported(cli: Cli) -> None:
     with cli.store.open() as saver:
         meta = metadata(1, counters_since_delta_snapshot={HOSTILE: [1, 1]})
         where = put(saver, "1", meta=metadata(), a=1)
@@ -249,7 +259,7 @@ def test_a_delta_channel_without_a_snapshot_is_told(cli: Cli) -> None:
     assert SHOWN in cli("diff", "1", "1")
 
 
-def test_stats_count_what_is_there(cli: Cli) -> None:
+def test_stats_count_rows_and_bytes(cli: Cli) -> None:
     with cli.store.open() as saver:
         location = None
         for step in range(3):
@@ -289,12 +299,12 @@ def test_stats_count_what_is_there(cli: Cli) -> None:
         ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", None),
     ],
 )
-def test_ids_tell_their_time_if_they_have_one(checkpoint_id: str, time: str | None) -> None:
+def test_the_time_of_an_id_is_printed_if_it_has_one(checkpoint_id: str, time: str | None) -> None:
     found = time_of(checkpoint_id)
     assert (found.isoformat() if found else None) == time
 
 
-def test_deep_and_broken_values_are_shown() -> None:
+def test_deep_and_broken_values_are_displayed() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = [deep]
@@ -307,7 +317,7 @@ def test_deep_and_broken_values_are_shown() -> None:
     assert list(classes(packed)) == []
 
 
-def test_a_file_that_is_not_there_is_not_made(cli: Cli, tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(cli: Cli, tmp_path: Path) -> None:
     for command in (
         ["threads"],
         ["history", "1"],

@@ -1,4 +1,4 @@
-"""The command that stores everything with another key."""
+"""`rekey` encrypts everything with another key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rekey(store: Store, *options: str, folder: Path, keys: Any = KEYS) -> subpro
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=variables)
 
 
-def test_everything_has_the_new_key_afterwards(store: Store, tmp_path: Path) -> None:
+def test_rekey_encrypts_everything_with_the_new_key(store: Store, tmp_path: Path) -> None:
     with store.open(serde=OLD) as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
         saver.for_tenant("acme").put(WHERE, empty_checkpoint(), {}, {})
@@ -54,7 +54,7 @@ def test_everything_has_the_new_key_afterwards(store: Store, tmp_path: Path) -> 
         assert saver.for_tenant("acme").get_tuple(WHERE)
 
 
-def test_rows_without_encryption_are_encrypted_if_one_says_so(store: Store, tmp_path: Path) -> None:
+def test_rows_without_encryption_are_encrypted_on_request(store: Store, tmp_path: Path) -> None:
     with store.open() as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
     refused = rekey(store, folder=tmp_path)
@@ -67,7 +67,7 @@ def test_rows_without_encryption_are_encrypted_if_one_says_so(store: Store, tmp_
 
 
 @pytest.mark.parametrize("keys", [{}, {"LANGGRAPH_AES_KEY": "s3cret"}, {**KEYS, "OLD_KEY": "s3cret"}])
-def test_a_key_that_is_none_is_named_and_not_shown(keys: dict[str, str], tmp_path: Path) -> None:
+def test_an_invalid_key_is_named_and_not_printed(keys: dict[str, str], tmp_path: Path) -> None:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'a.db'}")
     done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
     assert done.returncode == 1
@@ -87,11 +87,11 @@ def test_the_keys_are_those_of_the_environment(store: Store, tmp_path: Path) -> 
         assert saver.get_tuple(WHERE)
 
 
-def test_a_command_that_has_no_key_is_told_where_keys_are(store: Store, cli: Cli) -> None:
+def test_a_command_without_the_key_says_where_keys_are_set(store: Store, cli: Cli) -> None:
     with store.open(serde=OLD) as saver:
         saver.put(WHERE, empty_checkpoint(), {}, {})
     for command in (["threads"], ["show", "thread"], ["history", "thread"], ["diff", "thread", "thread"]):
-        told = cli.fail(*command)
-        assert "it is encrypted" in told
-        assert "CHECKPOINT_ENCRYPTION_KEYS names the variables that have the keys" in told
-        assert "LANGGRAPH_AES_KEY" in told
+        report = cli.fail(*command)
+        assert "it is encrypted" in report
+        assert "CHECKPOINT_ENCRYPTION_KEYS names the variables that have the keys" in report
+        assert "LANGGRAPH_AES_KEY" in report

@@ -11,14 +11,14 @@ from tests.behaviour.test_sweep import ids, put
 from tests.cli.conftest import Cli
 
 
-def test_what_is_tried_and_then_done(cli: Cli) -> None:
+def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
     with cli.store.open() as saver:
         for number in (1, 2, 3):
             put(saver, "old", number, days=40)
             put(saver, "new", number, user="Ada")
     argv = ("sweep", "--older-than", "30d", "--keep-last", "2")
-    told = cli.json(*argv, "--dry-run")
-    assert (told["threads"], told["deleted_threads"], told["deleted_checkpoints"]) == (2, 1, 4)
+    report = cli.json(*argv, "--dry-run")
+    assert (report["threads"], report["deleted_threads"], report["deleted_checkpoints"]) == (2, 1, 4)
     assert "would go whole" in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     with cli.store.open() as saver:
@@ -43,9 +43,9 @@ def test_what_is_tried_and_then_done(cli: Cli) -> None:
         (["--max-bytes", "ten"], "no size"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(cli: Cli, options: list[str], words: str) -> None:
+def test_impossible_options_are_refused(cli: Cli, options: list[str], words: str) -> None:
     assert words in cli.fail("sweep", *options, "--yes", code=2)
 
 
-def test_nothing_at_all_is_no_number_to_keep(cli: Cli) -> None:
+def test_zero_is_no_number_of_checkpoints_to_keep(cli: Cli) -> None:
     assert "keep_last must be 1" in cli.fail("sweep", "--keep-last", "0", "--yes")

@@ -1,4 +1,4 @@
-"""`setup`, `verify`, `schema`: the tables as they are shipped, and as somebody has changed them."""
+"""`setup`, `verify`, `schema`: unchanged tables, and tables that were changed by hand."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_setup(cli: Cli) -> None:
     assert cli.json("setup")["ready"] is True
 
 
-def test_what_is_shipped_is_what_the_migrations_make(cli: Cli) -> None:
-    """`shipped.txt` has every line of the catalog and no other."""
+def test_the_shipped_catalog_is_what_the_migrations_make(cli: Cli) -> None:
+    """`shipped.txt` has exactly the lines of the catalog."""
     found = cli.json("verify")
     assert (found["ok"], found["missing"], found["added"], found["version"]) == (True, [], [], found["shipped"])
     assert found["not_checked"]
@@ -48,7 +48,7 @@ def test_what_is_shipped_is_what_the_migrations_make(cli: Cli) -> None:
 
 
 @pytest.mark.leaves_damage("the tables are changed")
-def test_drift_is_told_line_by_line(own_cli: Cli) -> None:
+def test_drift_is_reported_line_by_line(own_cli: Cli) -> None:
     execute(
         own_cli,
         "DROP INDEX checkpoints_of_run",
@@ -69,7 +69,7 @@ def test_drift_is_told_line_by_line(own_cli: Cli) -> None:
 
 
 @pytest.mark.leaves_damage("the tables are changed")
-def test_what_is_only_added_is_no_problem(own_cli: Cli) -> None:
+def test_additions_are_no_problem(own_cli: Cli) -> None:
     execute(own_cli, "CREATE INDEX mine ON blobs (channel)")
     assert own_cli.json("verify")["ok"] is True
 
@@ -107,7 +107,7 @@ def test_a_policy_that_was_weakened_is_drift(postgres_url: str, cli: Cli, monkey
 
 
 @pytest.mark.leaves_damage("the tables are changed")
-def test_another_version_is_told_and_nothing_is_changed(own_cli: Cli) -> None:
+def test_another_schema_version_is_reported_and_nothing_is_changed(own_cli: Cli) -> None:
     shipped = own_cli.json("verify")["shipped"]
     execute(own_cli, f"INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES ({shipped + 7}, 'later')")
     found = own_cli.json("verify", code=1)
@@ -119,7 +119,7 @@ def test_another_version_is_told_and_nothing_is_changed(own_cli: Cli) -> None:
     assert own_cli.json("verify", code=1)["version"] == 0
 
 
-def test_no_tables_and_those_of_somebody_else(
+def test_missing_tables_and_tables_of_another_program(
     cli: Cli, empty_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "empty.db"
@@ -156,7 +156,7 @@ def reader(postgres_url: str) -> Iterator[str]:
         server.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
-def test_privileges_that_are_missing_on_postgres(cli: Cli, reader: str) -> None:
+def test_missing_privileges_on_postgres_are_reported(cli: Cli, reader: str) -> None:
     found = cli.json("verify", "--url", reader, code=1)
     assert found["missing"] == []
     refused = {(each["on"], each["name"]) for each in found["privileges"] if not each["granted"]}
@@ -165,7 +165,7 @@ def test_privileges_that_are_missing_on_postgres(cli: Cli, reader: str) -> None:
     assert "UPDATE on checkpoints" in cli("verify", "--url", reader, code=1)
 
 
-def test_a_file_that_cannot_be_written(cli: Cli) -> None:
+def test_verify_reports_a_file_that_cannot_be_written(cli: Cli) -> None:
     with folder_of_nobody() as folder:
         with open_saver(f"sqlite:///{folder}/a.db") as saver:
             saver.setup()
@@ -193,9 +193,9 @@ def test_the_schema_makes_the_tables_on_postgres(
     assert (found["ok"], found["missing"], found["added"]) == (True, [], [])
 
 
-def test_the_schema_behind_a_version(cli: Cli) -> None:
-    whole = cli.json("schema")
-    assert whole["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
-    rest = cli.json("schema", "--after", str(whole["version"]))["sql"]
+def test_the_schema_after_a_version(cli: Cli) -> None:
+    complete = cli.json("schema")
+    assert complete["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
+    rest = cli.json("schema", "--after", str(complete["version"]))["sql"]
     assert rest.split() == ["BEGIN;", "COMMIT;"]
     assert "postgresql and for sqlite" in cli.fail("schema", "--database", "oracle")

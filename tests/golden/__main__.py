@@ -1,7 +1,7 @@
 """Write the golden stores of this version: `python -m tests.golden`, before each release and never after it.
 
 `python -m tests.golden 0.1.0-fields` writes them under another name: where the bytes of values change within a version,
-what was written until then is kept beside it.
+what was written until then is retained next to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def fill(store: Store, folder: Path) -> None:
-    """Write one store and keep it."""
+    """Write one store and save it to a file."""
     write_all(store)
     save(store, folder / FILES[store.kind])
 

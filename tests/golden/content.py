@@ -78,7 +78,7 @@ VALUES: dict[str, Any] = {
 
 
 def write_all(store: Store) -> None:
-    """Fill a store: threads of nobody, of a tenant, and encrypted ones."""
+    """Fill a store: threads without a tenant, of a tenant, and encrypted ones."""
     with store.open() as saver:
         saver.setup()
         for each in savers(saver).values():
@@ -133,7 +133,7 @@ def _write_values(saver: CheckpointSaver) -> None:
 
 
 def _write_large(saver: CheckpointSaver) -> None:
-    """Two versions of a value that grows, and so is in parts."""
+    """Two versions of a value that grows, and so is in chunks."""
     where = config("large")
     value = [{"number": number, "text": f"text {number} " * 20} for number in range(100)]
     for step in range(2):

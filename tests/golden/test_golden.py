@@ -33,7 +33,7 @@ def empty_store(request: pytest.FixtureRequest) -> Store:
     return Store("sqlite", f"sqlite:///{request.getfixturevalue('tmp_path') / 'golden.db'}")
 
 
-def test_it_is_read_as_it_was_written(golden: Store, store: Store) -> None:
+def test_a_golden_store_is_read_as_it_was_written(golden: Store, store: Store) -> None:
     write_all(store)
     expected, found = read_all(store), read_all(golden)
     assert found.keys() == expected.keys()
@@ -43,7 +43,7 @@ def test_it_is_read_as_it_was_written(golden: Store, store: Store) -> None:
     check_invariants(golden)
 
 
-def test_runs_go_on_in_it(golden: Store) -> None:
+def test_runs_continue_in_a_golden_store(golden: Store) -> None:
     with golden.open() as saver:
         for each in savers(saver).values():
             threads = ["values", "deltas", "old", "large", "copy"]
@@ -61,24 +61,24 @@ def test_runs_go_on_in_it(golden: Store) -> None:
     check_invariants(golden)
 
 
-def test_there_is_one_of_this_version() -> None:
+def test_this_version_has_a_golden_store() -> None:
     """Write it with `python -m tests.golden` when the tables or the bytes in them change, until it is released."""
     assert __version__ in versions()
 
 
-def test_a_form_of_a_later_version_is_refused(golden: Store) -> None:
+def test_a_row_format_of_a_later_version_is_refused(golden: Store) -> None:
     Database(golden).run("UPDATE checkpoints SET checkpoint_type = checkpoint_type || '|?'")
     with golden.open() as saver, pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom"):
         saver.get_tuple(config("values"))
 
 
-def test_a_blob_in_a_form_of_a_later_version_is_refused(golden: Store) -> None:
+def test_a_blob_format_of_a_later_version_is_refused(golden: Store) -> None:
     Database(golden).run("UPDATE blobs SET type = type || '|?' WHERE parts IS NULL")
     with golden.open() as saver, pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom"):
         saver.get_tuple(config("large"))
 
 
-def test_the_tables_are_those_of_the_migrations(golden: Store, postgres_dsn: str) -> None:
+def test_the_golden_tables_are_those_of_the_migrations(golden: Store, postgres_dsn: str) -> None:
     """A golden store of this version that was written before the tables changed is not one."""
     if golden.kind == "postgres":
         with made_database(postgres_dsn) as (_, url), Store("postgres", url).open() as fresh:

@@ -59,7 +59,7 @@ class _Labels:
         part = (config or {}).get("configurable") or {}
         return {key: self.plain(part[key]) for key in _KEYS if part.get(key)}
 
-    def state(self, state: StateSnapshot, *, whole: bool) -> dict[str, Any]:
+    def state(self, state: StateSnapshot, *, full: bool) -> dict[str, Any]:
         found = {
             "values": self.plain(state.values),
             "next": state.next,
@@ -72,14 +72,14 @@ class _Labels:
                     "error": self.plain(task.error),
                     "interrupts": self.plain(task.interrupts),
                     "result": self.plain(task.result),
-                    "state": self.state(task.state, whole=whole)
+                    "state": self.state(task.state, full=full)
                     if isinstance(task.state, StateSnapshot)
                     else self.config(task.state),
                 }
                 for task in state.tasks
             ],
         }
-        if whole:
+        if full:
             found |= {"config": self.config(state.config), "parent": self.config(state.parent_config)}
         return found
 
@@ -105,9 +105,9 @@ def plain(value: Any) -> Any:
     return _Labels().plain(value)
 
 
-def plain_state(state: StateSnapshot, *, whole: bool) -> dict[str, Any]:
-    """A state; `whole` with its checkpoint and the parent of that."""
-    return _Labels().state(state, whole=whole)
+def plain_state(state: StateSnapshot, *, full: bool) -> dict[str, Any]:
+    """A state; `full` with its checkpoint and the parent of that."""
+    return _Labels().state(state, full=full)
 
 
 def plain_checkpoints(found: Iterable[CheckpointTuple]) -> list[Any]:

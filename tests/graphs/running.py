@@ -72,9 +72,9 @@ class Thread:
     def at(self, location: StateSnapshot | RunnableConfig) -> RunnableConfig:
         """The config of a checkpoint on this thread, also where it was read before the thread was copied."""
         found = (location.config if isinstance(location, StateSnapshot) else location)["configurable"]
-        kept = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
+        retained = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
         return {
-            "configurable": {"thread_id": self.thread_id} | {key: found[key] for key in kept if key in found},
+            "configurable": {"thread_id": self.thread_id} | {key: found[key] for key in retained if key in found},
         }
 
     def graph(self, builder: Builder) -> Graph:
@@ -101,7 +101,7 @@ class Thread:
         """Called while a run goes on."""
 
     async def finish(self) -> None:
-        """Note the whole history."""
+        """Note the complete history."""
         for graph in self._graphs:
             await graph.history()
         self.note("checkpoints", plain_checkpoints(await self.client.all(self.config)))
@@ -148,7 +148,7 @@ class Reopened(Stored):
 
 
 class Pruned(Stored):
-    """A thread that is pruned at each pause, so that its past is gone."""
+    """A thread that is pruned at each pause, so that its past is deleted."""
 
     incomparable = frozenset({"history", "checkpoints"})
 
@@ -163,11 +163,11 @@ class Pruned(Stored):
 
     async def prune(self) -> None:
         """Prune; what remains is the newest checkpoint of each namespace that a later step can still read."""
-        kept = live(await self.client.all(self.config))
-        replayed = await walks(self.client, kept, replayed_only=True)
+        retained = live(await self.client.all(self.config))
+        replayed = await walks(self.client, retained, replayed_only=True)
         await self.client.prune([self.thread_id])
         after = await self.client.all(self.config)
-        assert sorted(map(place_of, after)) == sorted(map(place_of, kept))
+        assert sorted(map(place_of, after)) == sorted(map(place_of, retained))
         assert await walks(self.client, after, replayed_only=True) == replayed
         await check_walks(self.client, after)
 
@@ -232,7 +232,7 @@ class Overlaid(Stored):
 
 
 class Graph:
-    """A graph on a thread, compiled anew for each saver; its methods hide the api, and note what they see."""
+    """A graph on a thread, compiled again for each saver; its methods hide the api, and note what they see."""
 
     def __init__(self, thread: Thread, builder: Builder) -> None:
         self.thread = thread
@@ -287,7 +287,7 @@ class Graph:
     async def state(self, at: RunnableConfig | None = None) -> StateSnapshot:
         """A state with those of the subgraphs in it."""
         found: StateSnapshot = await self._call("get_state", at or self.thread.config, subgraphs=True)
-        self.thread.note("state", plain_state(found, whole=False))
+        self.thread.note("state", plain_state(found, full=False))
         return found
 
     async def update_state(
@@ -313,7 +313,7 @@ class Graph:
             found = [state async for state in self.runnable.aget_state_history(config, **narrowing)]
         else:
             found = await asyncio.to_thread(lambda: list(self.runnable.get_state_history(config, **narrowing)))
-        self.thread.note("history", [plain_state(state, whole=True) for state in found])
+        self.thread.note("history", [plain_state(state, full=True) for state in found])
         return found
 
     async def _outcome(self, coroutine: Awaitable[Any], raises: type[Exception] | None) -> Any:

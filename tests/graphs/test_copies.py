@@ -33,7 +33,7 @@ async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_s
         twin = in_memory(api, durability).graph(builder)
         await twin.invoke({"log": ["in"]})
         await twin.invoke(Command(resume=answer))
-        expected[answer] = plain_state(await twin.invoke({"log": ["again"]}), whole=False)
+        expected[answer] = plain_state(await twin.invoke({"log": ["again"]}), full=False)
 
     async with Reopened(store, api, durability) as thread:
         graph = thread.graph(builder)
@@ -49,14 +49,14 @@ async def test_a_thread_and_its_copy_take_different_answers_to_a_question_in_a_s
             state = await graph.invoke(Command(resume=answer))
             assert [word for word in state.values["log"] if "name" in word] == [f"name: {answer}"]
             state = await graph.invoke({"log": ["again"]})
-            assert plain_state(state, whole=False) == expected[answer]
+            assert plain_state(state, full=False) == expected[answer]
             await check_walks(thread.client, await thread.client.all(thread.config))
             thread.thread_id = other
             assert plain_checkpoints(await thread.client.all(thread.config)) == untouched
             await thread.pause()
 
 
-async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, api: str, durability: Durability) -> None:
+async def test_a_copy_has_the_complete_history_for_time_travel(store: Store, api: str, durability: Durability) -> None:
     builder = chain(Deltas, one=writes("one"), two=writes("two"), three=writes("three"))
 
     async def run(thread: Thread) -> None:
@@ -70,7 +70,7 @@ async def test_a_copy_has_the_whole_past_to_travel_to(store: Store, api: str, du
         await graph.update_state({"log": ["fork"]}, "one", at=thread.at(past))
         state = await graph.invoke(None)
         assert state.values["log"] == ["in", "one", "fork", "two", "three"]
-        return [plain_state(state, whole=True) for state in await graph.history()]
+        return [plain_state(state, full=True) for state in await graph.history()]
 
     memory = in_memory(api, durability)
     await run(memory)

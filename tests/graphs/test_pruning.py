@@ -37,7 +37,7 @@ async def left_of(graph: Graph, states: list[StateSnapshot]) -> list[tuple[State
     return found
 
 
-async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_id(
+async def test_a_needed_ancestor_is_hidden_and_read_completely_by_its_id(
     store: Store, api: str, durability: Durability
 ) -> None:
     async with Reopened(store, api, durability) as thread:
@@ -64,7 +64,7 @@ async def test_what_the_newest_checkpoint_needs_is_hidden_and_read_whole_by_its_
             assert await walks(thread.client, [one]) == ({location: walked[location]} if location in walked else {})
 
 
-async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, api: str) -> None:
+async def test_a_state_from_before_a_prune_is_complete_or_deleted(store: Store, api: str) -> None:
     steps = {"one": writes("one", seldom=True)}
     async with Reopened(store, api, "sync") as thread:
         graph = thread.graph(chain(Uneven, **steps))
@@ -77,7 +77,7 @@ async def test_a_state_from_before_a_prune_is_whole_or_gone(store: Store, api: s
         assert [now.values for _, now in left] == [state.values for state, _ in left]
 
 
-async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
+async def test_a_fork_from_a_hidden_checkpoint_continues_as_in_memory(
     store: Store, api: str, durability: Durability
 ) -> None:
     async def go(thread: Thread) -> dict[str, Any]:
@@ -93,14 +93,14 @@ async def test_a_fork_from_what_a_prune_has_hidden_goes_on_as_in_memory(
         await graph.invoke(None)
         state = await graph.invoke({"log": ["end"]})
         assert state.values["log"] == ["first", "one", "fork", "two", "end", "one", "two"]
-        return plain_state(state, whole=False)
+        return plain_state(state, full=False)
 
     expected = await go(in_memory(api, durability))
     async with Pruned(store, api, durability) as thread:
         assert await go(thread) == expected
 
 
-async def test_only_the_threads_that_are_named_are_pruned(store: Store, api: str, durability: Durability) -> None:
+async def test_only_the_named_threads_are_pruned(store: Store, api: str, durability: Durability) -> None:
     async with Reopened(store, api, durability) as thread:
         graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
         histories = {}

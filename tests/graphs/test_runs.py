@@ -40,13 +40,13 @@ async def runs_of(thread: Thread) -> list[str]:
 
 def shape(state: StateSnapshot) -> dict[str, Any]:
     """A state without the ids of runs, and without the steps since a snapshot: a run may make one that it need not."""
-    found = plain_state(state, whole=False)
+    found = plain_state(state, full=False)
     left_out = ("run_id", "counters_since_delta_snapshot")
     found["metadata"] = {key: value for key, value in (found["metadata"] or {}).items() if key not in left_out}
     return found
 
 
-async def test_a_run_stays_whole_when_the_one_before_it_is_deleted(
+async def test_a_run_stays_complete_when_the_previous_run_is_deleted(
     store: Store, api: str, durability: Durability
 ) -> None:
     memory = in_memory(api, durability)
@@ -71,7 +71,7 @@ async def test_a_run_stays_whole_when_the_one_before_it_is_deleted(
         )
 
 
-async def test_a_thread_is_as_before_a_run_when_that_is_deleted(store: Store, api: str, durability: Durability) -> None:
+async def test_deleting_the_last_run_restores_the_earlier_state(store: Store, api: str, durability: Durability) -> None:
     memory = in_memory(api, durability)
     twin = memory.graph(chain(Deltas, **STEPS))
     await run(twin, "first", {"log": ["first"]})
@@ -163,7 +163,7 @@ async def test_a_question_is_open_again_when_the_run_that_answered_it_is_deleted
         assert shape(await graph.state()) == shape(await twin.state())
 
 
-async def test_a_change_by_hand_is_kept_when_one_before_it_was_deleted(store: Store, api: str) -> None:
+async def test_a_manual_update_survives_the_deletion_of_an_earlier_one(store: Store, api: str) -> None:
     async with Reopened(store, api, "async") as thread:
         graph = thread.graph(chain(Deltas, **STEPS))
         await run(graph, "first", {"log": ["first"]})

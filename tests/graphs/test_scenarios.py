@@ -60,7 +60,7 @@ def _parametrized(chosen: Iterable[tuple[str, Scenario, tuple[str, str]]]) -> py
     for half in (0, 1)
     for way in FOUR_WAYS[2 * half : 2 * half + 2]
 )
-async def test_another_process_goes_on_as_if_it_were_the_same(
+async def test_another_process_continues_a_thread_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     await agrees_with_memory(scenario, Reopened, store, api, durability)
@@ -68,7 +68,7 @@ async def test_another_process_goes_on_as_if_it_were_the_same(
 
 @pytest.mark.leaves_writes("with durability async, writes are stored in the background, and so after a prune")
 @cases(deltas=FOUR_WAYS, others=TWO_WAYS)
-async def test_a_thread_that_is_pruned_at_every_stage_goes_on_as_if_it_were_whole(
+async def test_a_thread_that_is_pruned_at_every_stage_continues_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     # Where steps are stored while the run goes on, the thread is pruned meanwhile, too.
@@ -77,14 +77,14 @@ async def test_a_thread_that_is_pruned_at_every_stage_goes_on_as_if_it_were_whol
 
 
 @cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
-async def test_a_copy_of_a_thread_goes_on_as_the_thread_would(
+async def test_a_copy_of_a_thread_continues_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     await agrees_with_memory(scenario, Copied, store, api, durability)
 
 
 @cases(deltas=TWO_WAYS, others=TWO_WAYS[1:])
-async def test_over_an_overlay_a_thread_goes_on_as_it_would_and_stays_as_it_is(
+async def test_a_thread_over_an_overlay_continues_as_in_memory_and_is_not_changed(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
     await agrees_with_memory(scenario, Overlaid, store, api, durability)

@@ -45,7 +45,7 @@ _one_at_a_time = threading.Lock()
 
 
 def tell(*what: Any) -> None:
-    """Print a line, whole and at once."""
+    """Print a line in one piece and flush it."""
     with _one_at_a_time:
         print(json.dumps(what), flush=True)
 

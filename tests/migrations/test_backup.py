@@ -83,7 +83,7 @@ def runs_on(saver: CheckpointSaver) -> Iterator[None]:
 
 
 def check_restored(url: str) -> None:
-    """Look whether a store is whole, and whether its threads go on."""
+    """Check that a store is complete and that its threads continue."""
     store = Store("postgres" if url.startswith("postgresql") else "sqlite", url)
     check_invariants(store, early_writes=in_flight(read_tables(store)))
     with open_saver(url) as saver:
@@ -117,7 +117,7 @@ def as_documented(line: str, role: str, file: str, url: str) -> list[str]:
     return [url if "://" in word else file if word == "checkpoints.dump" else word for word in words]
 
 
-def test_a_dump_while_runs_go_on_is_a_store_that_goes_on(cluster: Cluster) -> None:
+def test_a_dump_taken_during_runs_is_a_working_store(cluster: Cluster) -> None:
     file = str(cluster.folder / "checkpoints.dump")
     with PostgresSaver(cluster.url(user="checkpoint_runner")) as saver, runs_on(saver):
         source = cluster.url("postgres", user="checkpoint_migrator")
@@ -143,7 +143,7 @@ def test_the_owner_may_set_autovacuum(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("how", ["backup", "VACUUM INTO"])
-def test_a_copy_of_a_file_while_runs_go_on_is_a_store_that_goes_on(how: str, tmp_path: Path) -> None:
+def test_a_copy_of_a_file_taken_during_runs_is_a_working_store(how: str, tmp_path: Path) -> None:
     file, copy = tmp_path / "checkpoints.db", tmp_path / "copy.db"
     with SqliteSaver(file) as saver, runs_on(saver), closing(sqlite3.connect(file)) as source:
         if how == "backup":

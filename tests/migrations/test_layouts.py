@@ -1,4 +1,4 @@
-"""Tables in partitions behave like whole ones; what is there already is not changed."""
+"""Partitioned tables behave like unpartitioned ones, and `setup` does not change the layout of existing tables."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_role_sees_a_partitions_rows_through_the_table_only(partitioned: Store
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_is_there_is_not_changed(partitioned: Store, api: str) -> None:
+def test_setup_does_not_change_the_layout_of_existing_tables(partitioned: Store, api: str) -> None:
     async def again(partitions: int | None) -> None:
         with PostgresSaver(partitioned.url) as saver:
             if api == "sync":
@@ -132,18 +132,18 @@ def test_what_is_there_is_not_changed(partitioned: Store, api: str) -> None:
         asyncio.run(again(8))
 
 
-def test_whole_tables_are_not_changed_either_but_moved(postgres_url: str) -> None:
-    with PostgresSaver(postgres_url) as whole, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
+def test_unpartitioned_tables_are_not_partitioned_in_place_but_moved(postgres_url: str) -> None:
+    with PostgresSaver(postgres_url) as full, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
         with pytest.raises(ConfigError, match=r"in no partitions, not in 3.*transfer"):
-            whole.setup(partitions=3)
-        step(whole, "t", None, a=["x" * 300])
+            full.setup(partitions=3)
+        step(full, "t", None, a=["x" * 300])
         parts.setup(partitions=3)
-        assert transfer(whole, parts).problems == {}
-        assert everything(parts) == everything(whole)
+        assert transfer(full, parts).problems == {}
+        assert everything(parts) == everything(full)
 
 
 @pytest.mark.parametrize("partitions", [0, 1025])
-def test_a_layout_that_cannot_be_is_refused(partitions: int) -> None:
+def test_an_impossible_layout_is_refused(partitions: int) -> None:
     saver = PostgresSaver("postgresql://nobody@localhost:1/nothing")
     with pytest.raises(ConfigError, match="partitions"):
         saver.setup(partitions=partitions)

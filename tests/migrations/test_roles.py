@@ -42,7 +42,7 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_the_runner_can_do_all_that_a_saver_does(cluster: Cluster, api: str) -> None:
+async def test_the_runner_may_call_every_method_of_a_saver(cluster: Cluster, api: str) -> None:
     for concurrent_writers in ("allow", "reject"):
         options: Any = {"concurrent_writers": concurrent_writers}
         async with PostgresSaver.from_conn_string(cluster.url(user="checkpoint_runner"), **options) as saver:
@@ -71,7 +71,7 @@ def test_the_runner_searches_by_the_keys_that_the_migrator_makes(cluster: Cluste
         assert runner.count_threads(filter={"user": "nobody"}) == 0
 
 
-async def test_the_runner_is_told_that_it_sees_no_tenants_threads(
+async def test_an_error_says_that_the_runner_sees_no_threads_of_tenants(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with PostgresSaver(cluster.url(user="checkpoint_migrator")) as owner:
@@ -116,12 +116,12 @@ def test_a_role_that_may_not_create_gets_one_clear_error(cluster: Cluster, user:
         "DELETE FROM langgraph_checkpoint.langgraph_checkpoint_migrations",
     ],
 )
-def test_the_runner_can_do_no_more(cluster: Cluster, sql: str) -> None:
+def test_the_runner_may_do_nothing_else(cluster: Cluster, sql: str) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         execute(cluster, "checkpoint_runner", sql)
 
 
-def test_what_a_later_migration_adds_is_the_runners_to_use(cluster: Cluster) -> None:
+def test_the_runner_may_use_what_a_later_migration_adds(cluster: Cluster) -> None:
     execute(cluster, "checkpoint_migrator", "CREATE TABLE langgraph_checkpoint.later (id int)")
     execute(
         cluster,

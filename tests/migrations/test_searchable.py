@@ -1,4 +1,4 @@
-"""Searchable keys are made once, by any number of processes, by roles that may, and beside live traffic."""
+"""Searchable keys are made once, by any number of processes, by permitted roles, and during live traffic."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_setup_from_ten_processes_at_once(own_store: Store) -> None:
     assert len(indexes(own_store)) == 2
 
 
-def test_what_setup_makes_inside_a_transaction_goes_with_it(postgres_url: str) -> None:
+def test_indexes_that_setup_makes_in_a_transaction_are_rolled_back_with_it(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("SELECT 1")  # It begins a transaction.
         PostgresSaver(connection).setup(searchable=["user"])
@@ -85,7 +85,7 @@ def test_any_schema_has_searchable_keys(postgres_url: str, schema: str) -> None:
         assert [saver.count_threads(filter={key: "a"}) for key in KEYS] == [0] * 4
 
 
-# Beside live traffic
+# During live traffic
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def run_by_hand(url: str, *settings: str) -> None:
             connection.execute(sql.encode())
 
 
-def test_what_was_made_by_hand_is_used(postgres_url: str) -> None:
+def test_an_index_made_by_hand_is_used(postgres_url: str) -> None:
     store = Store("postgres", postgres_url)
     run_by_hand(postgres_url)
     made = indexes(store)
@@ -116,7 +116,7 @@ def test_what_was_made_by_hand_is_used(postgres_url: str) -> None:
     assert indexes(store) == made
 
 
-def test_what_was_left_half_made_is_made_anew(postgres_url: str) -> None:
+def test_an_invalid_index_is_made_again(postgres_url: str) -> None:
     store = Store("postgres", postgres_url)
     with reading(postgres_url), pytest.raises(psycopg.errors.QueryCanceled):
         run_by_hand(postgres_url, "SET statement_timeout = 500")
@@ -127,7 +127,7 @@ def test_what_was_left_half_made_is_made_anew(postgres_url: str) -> None:
     assert [valid for _, _, valid in indexes(store)] == [True] * 4
 
 
-def test_setup_waits_for_what_is_made_by_hand(postgres_url: str) -> None:
+def test_setup_waits_for_an_index_that_is_made_by_hand(postgres_url: str) -> None:
     store = Store("postgres", postgres_url)
     with ThreadPoolExecutor() as workers, reading(postgres_url) as reader:
         by_hand = workers.submit(run_by_hand, postgres_url)
@@ -150,7 +150,7 @@ def test_setup_waits_for_what_is_made_by_hand(postgres_url: str) -> None:
 # Roles
 
 
-def test_a_role_that_may_only_read_uses_them_and_sees_its_tenant_alone(postgres_url: str) -> None:
+def test_a_read_only_role_uses_the_indexes_and_sees_only_its_tenant(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         saver.setup(searchable=["user"])
         for tenant in ("", "acme"):

@@ -114,7 +114,7 @@ def test_without_setup_postgres_says_what_to_do(empty_postgres_url: str) -> None
         assert saver.get_tuple(generate_config("t")) is None
 
 
-def test_tables_that_vanish_are_said_to_be_missing(postgres_url: str) -> None:
+def test_dropped_tables_are_reported_as_missing(postgres_url: str) -> None:
     with open_saver(postgres_url) as saver:
         assert saver.get_tuple(generate_config("t")) is None
         with psycopg.connect(postgres_url) as connection:
@@ -124,7 +124,7 @@ def test_tables_that_vanish_are_said_to_be_missing(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("schema", ["Other", 'sp ace"quote', "per%cent", "select", "ümlaut"])
-def test_any_schema_name_works_beside_another(postgres_url: str, schema: str) -> None:
+def test_any_schema_name_works_next_to_another_schema(postgres_url: str, schema: str) -> None:
     with open_saver(postgres_url, schema=schema) as saver:
         saver.setup()
     works(postgres_url, schema=schema)
@@ -133,7 +133,7 @@ def test_any_schema_name_works_beside_another(postgres_url: str, schema: str) ->
 
 
 @pytest.mark.parametrize("schema", ["", "pg_own", "x" * 64, "nul\0"])
-def test_schema_names_that_cannot_be_are_refused(schema: str) -> None:
+def test_impossible_schema_names_are_refused(schema: str) -> None:
     with pytest.raises(ConfigError, match="schema"):
         PostgresSaver("postgresql://nowhere", schema=schema)
 
@@ -209,7 +209,7 @@ def test_the_official_postgres_savers_tables_can_be_in_the_same_database(postgre
         ("it's mine", """setup --schema 'it'"'"'s mine' --url …"""),
     ],
 )
-def test_a_missing_schema_is_told_with_the_command_that_makes_it(
+def test_the_error_for_a_missing_schema_has_the_command_that_makes_it(
     empty_postgres_url: str, schema: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with PostgresSaver(empty_postgres_url, schema=schema) as saver:

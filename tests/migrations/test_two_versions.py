@@ -1,4 +1,4 @@
-"""An older version of the package beside a newer one, on the same threads, while the newer one migrates and later."""
+"""An older version of the package next to a newer one, on the same threads, during the migration and after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "langgraph_checkpoint_custom"
-# Seconds that nothing here takes; whoever waits longer hangs.
+# Seconds; anything that takes longer hangs.
 PATIENCE = 300
 # Checkpoints that an application stores until something else happens.
 SOME = 20
@@ -149,7 +149,7 @@ def done(package: Path, store: Store, mode: str) -> Application:
 
 
 @pytest.mark.parametrize("migration", [None, ADDS], ids=["same_tables", "migrated"])
-def test_both_go_on_on_the_same_threads_and_all_is_read(
+def test_both_versions_run_on_the_same_threads_and_read_everything(
     own_store: Store, older_version: Path, this_version: Path, tmp_path: Path, migration: str | None
 ) -> None:
     newer_version = with_migration(this_version, tmp_path / "newer", migration) if migration else this_version
@@ -173,7 +173,7 @@ def test_both_go_on_on_the_same_threads_and_all_is_read(
         assert done(older_version, own_store, "read").checkpoints() == found
 
 
-def test_one_whose_statements_no_longer_fit_ends_with_an_error_that_says_why(
+def test_a_version_whose_statements_no_longer_fit_raises_an_error_that_says_why(
     own_store: Store, this_version: Path, tmp_path: Path
 ) -> None:
     newer_version = with_migration(this_version, tmp_path / "newer", RENAMES)

@@ -20,7 +20,7 @@ def copied(api: str, source: InMemorySaver, target: CheckpointSaver, threads: Se
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver, api: str) -> None:
+def test_everything_that_graphs_stored_in_memory_is_copied_unchanged(saver: CheckpointSaver, api: str) -> None:
     source = InMemorySaver()
     threads = play(source, every=2)
     moved = copied(api, source, saver)
@@ -39,7 +39,7 @@ def test_all_that_real_graphs_have_in_memory_is_the_same(saver: CheckpointSaver,
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_only_the_threads_that_are_named(saver: CheckpointSaver, api: str) -> None:
+def test_only_the_named_threads_are_copied(saver: CheckpointSaver, api: str) -> None:
     source = InMemorySaver()
     threads = play(source, every=9)[:2]
     assert copied(api, source, saver, threads).threads == 2

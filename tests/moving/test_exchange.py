@@ -53,7 +53,7 @@ def other(other_url: str) -> Iterator[CheckpointSaver]:
         yield opened
 
 
-def test_all_that_graphs_have_stored_comes_over(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_everything_that_graphs_stored_is_moved(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     threads = play(saver, every=3)
     for number, name in enumerate(threads):
         saver.label(config(name), f"label {number}")
@@ -70,7 +70,7 @@ def test_all_that_graphs_have_stored_comes_over(saver: CheckpointSaver, other: C
     assert unpacked(tmp_path / "again.zst") == unpacked(tmp_path / "all.zst")
 
 
-def test_everything_that_a_store_can_hold_comes_over(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_everything_that_a_store_can_hold_is_moved(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
     write_all(store)
     with store.open() as saver:
         export_file(saver, tmp_path / "plain.zst")
@@ -92,10 +92,10 @@ def of_everybody(saver: CheckpointSaver) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("stopped", [0, 1, 2, 3, 4, 5])
-def test_tenants_go_along_and_arrive_as_themselves(
+def test_threads_of_tenants_are_moved_to_the_same_tenants(
     store: Store, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: int
 ) -> None:
-    """The same ids, by an export that was stopped behind any thread and begun again, and by a transfer."""
+    """The same ids, by an export that was stopped after any thread and started again, and by a transfer."""
     monkeypatch.setattr("langgraph_checkpoint_custom.tools.exchange.FRAME", 1)
 
     def stop(threads: int) -> None:
@@ -154,7 +154,7 @@ def test_a_file_of_the_first_version_is_read(store: Store, other: CheckpointSave
     assert import_file(other, tmp_path / "old.zst").threads == 1
 
 
-def test_what_is_encrypted_needs_no_key_on_the_way(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_encrypted_values_are_moved_without_the_key(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
     with store.open(serde=CIPHER) as saver:
         step(saver, "t", None, a=["a secret"] * 3000)
         expected = plain(saver)
@@ -166,7 +166,7 @@ def test_what_is_encrypted_needs_no_key_on_the_way(store: Store, other: Checkpoi
     assert plain(other) == expected
 
 
-def test_a_thread_with_checkpoints_of_its_own_stays_as_it_is(
+def test_a_thread_with_other_checkpoints_in_the_target_is_not_changed(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     step(saver, "t", None, a=["theirs" * 100])
@@ -186,7 +186,7 @@ def found_in(saver: CheckpointSaver, thread_id: str) -> list[CheckpointTuple]:
     return list(saver.list(config(thread_id)))
 
 
-def test_a_transfer_takes_what_has_changed_since(saver: CheckpointSaver, other: CheckpointSaver) -> None:
+def test_a_second_transfer_moves_what_has_changed(saver: CheckpointSaver, other: CheckpointSaver) -> None:
     first = step(saver, "t", None, a=[1], b=["x" * 300])
     saver.put_writes(first, [("__error__", "one")], "task")
     assert transfer(saver, other).problems == {}
@@ -209,7 +209,7 @@ def fill_large(saver: CheckpointSaver) -> None:
 
 
 @pytest.mark.parametrize("how", ["import", "transfer"])
-def test_a_thread_is_there_as_a_whole_or_as_it_was(
+def test_a_thread_is_imported_atomically(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Somebody looks when all of its rows are stored and the transaction still goes on."""
@@ -233,9 +233,7 @@ def test_a_thread_is_there_as_a_whole_or_as_it_was(
     assert plain(other) == plain(saver) != before
 
 
-def test_a_thread_that_somebody_has_claimed_is_not_imported(
-    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
-) -> None:
+def test_a_claimed_thread_is_not_imported(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     fill_large(saver)
     step(saver, "u", None, a=[1])
     export_file(saver, tmp_path / "all.zst")
@@ -265,7 +263,7 @@ with open_saver(sys.argv[2]) as saver:
 """
 
 
-def test_what_is_killed_goes_on_where_it_was(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_a_killed_export_is_continued(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     for number in range(30):
         location = step(saver, f"{number:02}", None, a=[f"{number}" * 400])
         saver.put_writes(location, [("a", number)], "task")
@@ -313,32 +311,32 @@ def packed(path: Path, text: bytes) -> Path:
     return path
 
 
-def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_an_incomplete_export_is_refused(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     for name in "tu":
         step(saver, name, None, a=[name * 4000])
     export_file(saver, tmp_path / "all.zst")
-    whole = unpacked(tmp_path / "all.zst")
-    lines = whole.splitlines(keepends=True)
+    full = unpacked(tmp_path / "all.zst")
+    lines = full.splitlines(keepends=True)
     cases = {
         "no export": b"[1]\n",
         "no export of": b"",
         "form 3": lines[0].replace(b":2}", b":3}") + b"".join(lines[1:]),
         "ends too early": b"".join(lines[:-1]),
         "in the middle of thread 't'": b"".join(lines[:3]),
-        "not those that were exported": whole.replace(b'"value":"', b'"value":"AAAA', 1),
+        "not those that were exported": full.replace(b'"value":"', b'"value":"AAAA', 1),
         "lost some": b"".join(lines[: lines.index(b'{"thread":"u"}\n')]) + lines[-1],
     }
     for number, (words, text) in enumerate(cases.items()):
         with pytest.raises(BrokenExport, match=words):
             import_file(other, packed(tmp_path / f"{number}.zst", text))
-    (tmp_path / "text").write_bytes(whole)
+    (tmp_path / "text").write_bytes(full)
     with pytest.raises(BrokenExport, match="Zstandard"):
         import_file(other, tmp_path / "text")
     with pytest.raises(ConfigError, match="there already"):
         export_file(saver, tmp_path / "all.zst")
 
 
-def test_what_unpacks_to_gigabytes_in_one_line_is_refused_before_it_is_in_memory(
+def test_a_line_that_unpacks_to_gigabytes_is_refused_before_it_is_in_memory(
     other: CheckpointSaver, tmp_path: Path
 ) -> None:
     import resource
@@ -357,7 +355,7 @@ def test_what_unpacks_to_gigabytes_in_one_line_is_refused_before_it_is_in_memory
     assert list(other.threads()) == []
 
 
-def test_a_row_may_be_as_large_as_is_asked_for(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_the_size_limit_of_a_row_can_be_set(saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path) -> None:
     step(saver, "t", None, a=[[hashlib.sha256(bytes([n])).hexdigest() for n in range(200)]])
     export_file(saver, tmp_path / "all.zst")
     with pytest.raises(BrokenExport, match="more than 1,000 bytes"):
@@ -388,7 +386,7 @@ def _without(row: dict[str, Any], column: str) -> dict[str, Any]:
     return {name: cell for name, cell in row.items() if name != column}
 
 
-def test_a_row_that_no_export_has_written_is_told_with_its_line(
+def test_an_invalid_row_is_refused_with_its_line_number(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     step(saver, "s", None, a=["s" * 4000])
@@ -418,7 +416,7 @@ def test_a_row_that_no_export_has_written_is_told_with_its_line(
 
 
 @pytest.mark.parametrize("parts", ["no JSON", "[1]", '"a"', '["a', "{}", 5])
-def test_parts_that_are_no_names_are_refused_though_the_digest_is_right(
+def test_invalid_chunk_names_are_refused_even_if_the_digest_is_right(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, parts: Any
 ) -> None:
     """A file that somebody has made."""
@@ -435,7 +433,7 @@ def test_parts_that_are_no_names_are_refused_though_the_digest_is_right(
     assert list(other.threads()) == []
 
 
-def test_a_target_without_the_thread_is_not_told_that_it_was_there(
+def test_a_duplicate_row_is_not_reported_as_a_row_of_the_target(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     """A file that says the same row twice, with the number and the digest of its lines."""
@@ -450,7 +448,7 @@ def test_a_target_without_the_thread_is_not_told_that_it_was_there(
     assert "before" not in found.problems["t"]
 
 
-def test_a_thread_that_is_exported_while_a_run_goes_on_is_of_one_moment(
+def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A prune comes between its checkpoints and their values."""
@@ -473,7 +471,7 @@ def test_a_thread_that_is_exported_while_a_run_goes_on_is_of_one_moment(
     assert plain(other) == expected
 
 
-def test_a_thread_with_rows_of_its_own_stays_as_it_is(
+def test_a_thread_with_other_rows_in_the_target_is_not_changed(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     """Though all of its checkpoints come again: a pruned one, and one with another question."""
@@ -495,7 +493,7 @@ def test_a_thread_with_rows_of_its_own_stays_as_it_is(
         assert plain(other) == before
 
 
-def test_a_small_thread_that_somebody_has_claimed_is_not_imported_either(
+def test_a_small_claimed_thread_is_not_imported_either(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
     step(saver, "t", None, a=[1])

@@ -25,7 +25,7 @@ with open_saver(sys.argv[2]) as saver:
 THREADS = 30
 
 
-def test_a_move_that_is_killed_is_done_by_the_next_ones(official: Official, store: Store) -> None:
+def test_a_killed_move_is_completed_by_the_next_ones(official: Official, store: Store) -> None:
     with official.open() as source:
         for number in range(THREADS):
             location = None

@@ -59,7 +59,7 @@ def plain(found: CheckpointTuple) -> dict[str, Any]:
     }
 
 
-def test_all_that_real_graphs_have_stored_is_the_same(official: Official, store: Store) -> None:
+def test_everything_that_graphs_stored_is_migrated_unchanged(official: Official, store: Store) -> None:
     with official.open() as source:
         threads = play(source)
         with store.open() as target:
@@ -88,7 +88,7 @@ def test_values_of_every_kind_are_the_same(official: Official, saver: Checkpoint
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
 
 
-def test_a_second_run_takes_what_came_meanwhile(official: Official, saver: CheckpointSaver) -> None:
+def test_a_second_migration_moves_what_was_stored_since(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
         first = step(source, "t", None, a=[1])
         source.put_writes(first, [("a", 1)], "one")
@@ -121,7 +121,7 @@ def tables_of(official: Official) -> tuple[str, str]:
     return ("checkpoints", "writes") if official.kind == "sqlite" else ("checkpoint_blobs", "checkpoint_writes")
 
 
-def test_a_second_run_reads_no_value_of_what_is_there(official: Official, store: Store) -> None:
+def test_a_second_migration_reads_no_values_that_were_moved(official: Official, store: Store) -> None:
     """Neither here nor there, in a number of round trips that does not grow with the threads."""
     events: list[OperationEvent] = []
     with store.open(on_operation=events.append) as target, official.open() as source:
@@ -144,7 +144,7 @@ def test_a_second_run_reads_no_value_of_what_is_there(official: Official, store:
         assert target.get_tuple(config("new")) is not None
 
 
-def test_of_what_may_have_been_replaced_only_that_is_read(official: Official, saver: CheckpointSaver) -> None:
+def test_a_second_migration_reads_only_writes_that_may_have_changed(official: Official, saver: CheckpointSaver) -> None:
     """Questions and answers at the newest checkpoint; a second question takes the place of the first."""
     with official.open() as source:
         old = step(source, "t", None, a=[1])
@@ -184,7 +184,7 @@ def test_threads_are_found_page_by_page(official: Official) -> None:
             assert set(found.locations(["5", "nobody's", ""])) == {"", "5"}
 
 
-def test_a_run_goes_on_beside_the_move(official: Official, saver: CheckpointSaver) -> None:
+def test_a_run_continues_during_the_migration(official: Official, saver: CheckpointSaver) -> None:
     """A checkpoint that comes after each thread of each pass."""
     with official.open() as source:
         last = {name: step(source, name, None, a=[0]) for name in "abc"}
@@ -200,7 +200,7 @@ def test_a_run_goes_on_beside_the_move(official: Official, saver: CheckpointSave
         assert [plain(found) for found in everything(saver)] == [plain(found) for found in everything(source)]
 
 
-def test_a_value_in_which_they_differ_is_told(official: Official, saver: CheckpointSaver) -> None:
+def test_a_value_that_differs_is_reported(official: Official, saver: CheckpointSaver) -> None:
     with official.open() as source:
         location = step(source, "t", None, a=["theirs"], b=[1])
         found = source.get_tuple(location)
@@ -213,7 +213,7 @@ def test_a_value_in_which_they_differ_is_told(official: Official, saver: Checkpo
     assert moved.verified == 0
 
 
-def test_a_thread_that_cannot_be_moved_holds_up_nobody(official: Official, saver: CheckpointSaver) -> None:
+def test_a_thread_that_cannot_be_moved_does_not_stop_the_others(official: Official, saver: CheckpointSaver) -> None:
     long = "t" * 1001
     with official.open() as source:
         step(source, long, None, a=[1])
@@ -224,7 +224,7 @@ def test_a_thread_that_cannot_be_moved_holds_up_nobody(official: Official, saver
     assert [found.config["configurable"]["thread_id"] for found in saver.list(None)] == ["u"]
 
 
-def test_classes_are_not_needed(official: Official, saver: CheckpointSaver) -> None:
+def test_a_migration_needs_no_classes_of_the_values(official: Official, saver: CheckpointSaver) -> None:
     module = ModuleType("a_module_of_the_application")
     sys.modules[module.__name__] = module
     try:
@@ -260,7 +260,7 @@ class RoundTrip(BaseModel):
     stops: list[str]
 
 
-def test_old_classes_may_be_others_now(official: Official, store: Store, old_module: ModuleType) -> None:
+def test_old_classes_may_be_replaced_by_on_load(official: Official, store: Store, old_module: ModuleType) -> None:
     """What LangGraph's serializer has stored of them is given to `on_load`; models in models are dicts there."""
     old = old_module
     with official.open() as source:
@@ -288,19 +288,19 @@ def test_old_classes_may_be_others_now(official: Official, store: Store, old_mod
     assert found.pending_writes == [("task", "a", Location(2)), ("task", "c", rome)]
 
 
-def test_long_lists_share_their_parts(official: Official, store: Store) -> None:
+def test_long_lists_share_their_chunks(official: Official, store: Store) -> None:
     with official.open() as source, store.open(compress=False) as target:  # Which would hide what is stored twice.
         location, messages = None, []
-        whole = 0
+        full = 0
         for turn in range(60):
             messages.append({"role": "user", "content": f"{turn} " * 500})
             location = step(source, "t", location, messages=list(messages))
-            whole += len(str(messages))
+            full += len(str(messages))
         assert migrate(official.url, target).problems == {}
         found = target.get_tuple(config("t"))
         assert found is not None
         assert found.checkpoint["channel_values"]["messages"] == messages
-        assert sum(len(blob) for blob in _blobs(store)) < whole / 6
+        assert sum(len(blob) for blob in _blobs(store)) < full / 6
 
 
 def _blobs(store: Store) -> list[bytes]:
@@ -314,7 +314,7 @@ def _blobs(store: Store) -> list[bytes]:
 @pytest.mark.parametrize(
     ("before", "after"), [(CIPHER, None), (None, OTHER), (CIPHER, OTHER)], ids=["decrypt", "encrypt", "another key"]
 )
-def test_keys_change_on_the_way(
+def test_the_encryption_key_can_change_during_a_migration(
     official: Official, store: Store, before: EncryptedSerializer | None, after: EncryptedSerializer | None
 ) -> None:
     with official.open(before) as source, store.open(serde=after) as target:
@@ -349,7 +349,9 @@ def test_older_tables_have_no_task_paths(official: Official, saver: CheckpointSa
     assert [plain(found) for found in everything(saver)] == expected
 
 
-def test_old_checkpoints_come_with_what_they_have_to_send(official: Official, saver: CheckpointSaver) -> None:
+def test_checkpoints_of_old_formats_are_moved_with_their_pending_sends(
+    official: Official, saver: CheckpointSaver
+) -> None:
     with official.open() as source:
         first = step(source, "t", None, a=[1])
         source.put_writes(first, [("__pregel_tasks", "one"), ("__pregel_tasks", {"two": 2})], "task")

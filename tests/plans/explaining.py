@@ -87,7 +87,7 @@ NO_METADATA = {"metadata_type": "msgpack", "metadata": b"\x80", "metadata_filter
 
 
 def a_checkpoint(thread_id: str) -> Encoded:
-    """A checkpoint behind the last one that refers to nothing."""
+    """A checkpoint after the last one that references nothing."""
     row = CheckpointRow(
         thread_id, "", "000101", f"{SHORT:06}", None, None, 4, [], [], [], [],
         "msgpack", b"", "msgpack", b"", "{}",

@@ -255,7 +255,7 @@ TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "
 def test_sqlite_reads_by_index(
     sqlite_store: Path, sqlite_store_with_statistics: Path, case: str, statistics: bool
 ) -> None:
-    """With statistics it may also read a whole table for a Bloom filter first."""
+    """With statistics it may also read a complete table for a Bloom filter first."""
     path = sqlite_store_with_statistics if statistics else sqlite_store
     d = SqliteDialect(str(path))
     round_trip = round_trips(d)[case][0] if case in CASES else maintenance(d)[case]

@@ -2,5 +2,5 @@
 
 import pytest
 
-# It needs Python 3.11, and brings along 70 MB that nothing else here uses.
+# It needs Python 3.11, and 70 MB of packages that nothing else here uses.
 pytest.importorskip("cubeloop", reason="NOT TESTED: there is no CubeLoop; install the extra `cubeloop`")

@@ -1,4 +1,4 @@
-"""Packages that a test needs and that are not installed here."""
+"""Install packages that a test needs and that are missing here."""
 
 from __future__ import annotations
 

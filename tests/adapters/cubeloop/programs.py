@@ -1,4 +1,4 @@
-"""What processes do with CubeLoop: they call a checkpointer, or have an agent that does."""
+"""Programs of processes that use CubeLoop: they call a checkpointer, directly or through an agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLS_ADD = faux_assistant_message(faux_tool_call("add", {"a": 2, "b": 3}, id="c
 
 
 def serve(connection: Connection, store: Store) -> None:
-    """Call methods of a checkpointer, one after the other; sends what they return, and names errors."""
+    """Call methods of a checkpointer one after the other; sends their results, and the names of errors."""
 
     async def work() -> None:
         async with store.open() as saver:
@@ -43,7 +43,7 @@ def serve(connection: Connection, store: Store) -> None:
 
 
 def talk(connection: Connection, store: Store, prompts: Sequence[tuple[str, str]]) -> None:
-    """Have an agent with a tool answer; sends the roles and texts of all messages, or the name of an error."""
+    """Let an agent with a tool answer; sends the roles and texts of all messages, or the name of an error."""
 
     async def work() -> Any:
         async with store.open() as saver:
@@ -59,7 +59,7 @@ def talk(connection: Connection, store: Store, prompts: Sequence[tuple[str, str]
 
 
 def ask(connection: Connection, store: Store) -> None:
-    """Have an agent ask whether it may use its tool, and wait for the answer for ever."""
+    """Let an agent ask for approval of its tool, and wait for the answer forever."""
 
     async def work() -> None:
         async with store.open() as saver:
@@ -75,7 +75,7 @@ def ask(connection: Connection, store: Store) -> None:
 
 
 def approve(connection: Connection, store: Store) -> None:
-    """Answer what another process's agent has asked, and go on from there; sends its messages."""
+    """Answer the question of another process's agent, and continue from there; sends its messages."""
 
     async def work() -> Any:
         async with store.open() as saver:
@@ -92,7 +92,7 @@ def approve(connection: Connection, store: Store) -> None:
 
 
 class Numbers(BaseModel):
-    """What the tool takes."""
+    """The tool's arguments."""
 
     a: int
     b: int
@@ -105,7 +105,7 @@ async def add(call_id: str, numbers: Numbers, **_: Any) -> AgentToolResult:
 def make_agent(
     checkpointer: CubeLoopCheckpointer, answers: list[AssistantMessage], channel: CheckpointedChannel | None = None
 ) -> Agent[Any]:
-    """An agent with a tool; with a channel, it asks before it uses it."""
+    """An agent with a tool; if it has a channel, it asks before it uses the tool."""
     provider = FauxProvider(provider_id="faux")
     provider.set_responses(list(answers))
     return Agent(

@@ -1,4 +1,4 @@
-"""CubeLoop's agents, each in a process of its own."""
+"""CubeLoop's agents, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.crash.processes import Process
 from tests.stores import Store
 
 
-async def test_another_process_goes_on_with_a_thread(store: Store, saver: CheckpointSaver) -> None:
+async def test_another_process_continues_a_thread(store: Store, saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
     with Process(talk, store, [("add", "first")]) as process:
         roles = [("user", "first"), ("assistant", "first"), ("tool_result", "first"), ("assistant", "first")]

@@ -1,4 +1,4 @@
-"""What each method of CubeLoop's protocol promises, on both databases."""
+"""The guarantees of each method of CubeLoop's protocol, on both databases."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def loaded(checkpointer: Checkpointer, thread_id: str = "thread") -> Check
 
 
 async def run(checkpointer: Checkpointer, run_id: str, thread_id: str = "thread") -> None:
-    """A whole run of one message."""
+    """A complete run of one message."""
     await checkpointer.claim_run(thread_id, run_id)
     await checkpointer.append(thread_id, [user(run_id, run_id)])
     await checkpointer.mark_run_complete(thread_id, run_id)
@@ -110,11 +110,11 @@ MESSAGES: list[Message] = [
 ]
 
 
-def test_it_has_the_whole_protocol() -> None:
+def test_it_implements_the_complete_protocol() -> None:
     assert issubclass(CubeLoopCheckpointer, Checkpointer)
 
 
-async def test_messages_come_back_as_they_were(checkpointer: Checkpointer) -> None:
+async def test_messages_are_loaded_as_they_were_appended(checkpointer: Checkpointer) -> None:
     assert await checkpointer.load("thread") is None
     await checkpointer.append("thread", MESSAGES[:1])
     await checkpointer.append("thread", MESSAGES[1:])
@@ -122,7 +122,7 @@ async def test_messages_come_back_as_they_were(checkpointer: Checkpointer) -> No
     assert await checkpointer.load("another") is None
 
 
-async def test_what_is_appended_may_change_meanwhile(checkpointer: Checkpointer) -> None:
+async def test_a_message_may_change_while_it_is_appended(checkpointer: Checkpointer) -> None:
     message = UserMessage(content=[TextContent(text="before")])
     extra: dict[str, Any] = {"list": [1]}
     appending = asyncio.ensure_future(checkpointer.append("thread", [message]))
@@ -137,7 +137,7 @@ async def test_what_is_appended_may_change_meanwhile(checkpointer: Checkpointer)
     assert (await loaded(checkpointer)).extra == {"list": [1]}
 
 
-async def test_nothing_is_no_thread(checkpointer: CubeLoopCheckpointer) -> None:
+async def test_an_empty_append_creates_no_thread(checkpointer: CubeLoopCheckpointer) -> None:
     await checkpointer.append("thread", [])
     await checkpointer.save_pending_request("thread", None)
     await checkpointer.clear_hitl_answers("thread")
@@ -155,7 +155,7 @@ async def test_nothing_is_no_thread(checkpointer: CubeLoopCheckpointer) -> None:
     assert await checkpointer.load("thread") is None
 
 
-async def test_a_thread_without_messages_and_extra_is_not_loaded_but_there(checkpointer: Checkpointer) -> None:
+async def test_a_thread_without_messages_and_extra_exists_but_loads_as_none(checkpointer: Checkpointer) -> None:
     await checkpointer.claim_run("claimed", "run")
     await checkpointer.save_pending_request("pending", request("question"))
     await run(checkpointer, "run")
@@ -178,7 +178,7 @@ async def test_extra_is_merged(checkpointer: Checkpointer) -> None:
     assert (await loaded(checkpointer)).extra == {"a": 1, "b": {"d": 3}, "e": 2**70}
 
 
-async def test_one_request_waits_with_its_run(checkpointer: CubeLoopCheckpointer) -> None:
+async def test_one_pending_request_is_stored_with_its_run(checkpointer: CubeLoopCheckpointer) -> None:
     asked = HitlRequest(
         question_id="asked",
         thread_id=None,
@@ -197,7 +197,7 @@ async def test_one_request_waits_with_its_run(checkpointer: CubeLoopCheckpointer
     assert await checkpointer.load_pending("thread") is None
 
 
-async def test_only_the_request_that_is_meant_is_cleared(checkpointer: Checkpointer) -> None:
+async def test_only_the_named_request_is_cleared(checkpointer: Checkpointer) -> None:
     await checkpointer.save_pending_request("thread", request("question"), run_id="run")
     for question_id, run_id in [("another", "run"), ("question", "another")]:
         assert not await checkpointer.clear_pending_request_if_matches("thread", question_id=question_id, run_id=run_id)
@@ -209,7 +209,7 @@ async def test_only_the_request_that_is_meant_is_cleared(checkpointer: Checkpoin
     assert await checkpointer.load_pending("thread") is None
 
 
-async def test_answers_are_of_a_run(checkpointer: Checkpointer) -> None:
+async def test_answers_belong_to_a_run(checkpointer: Checkpointer) -> None:
     await checkpointer.save_hitl_answer("thread", "a", ApproveAnswer(decision="deny", reason="no"), run_id="run")
     await checkpointer.save_hitl_answer("thread", "b", ["x", {"y": 2**70}], run_id="run")
     await checkpointer.save_hitl_answer("thread", "a", "of no run")
@@ -231,7 +231,7 @@ async def test_answers_are_of_a_run(checkpointer: Checkpointer) -> None:
     assert await answers() == [None, None, "of no run", "of another thread"]
 
 
-async def test_a_run_is_claimed_completed_and_then_stays(checkpointer: Checkpointer) -> None:
+async def test_a_completed_run_cannot_be_claimed_or_changed_again(checkpointer: Checkpointer) -> None:
     with pytest.raises(RunNotClaimedError, match="'run' of thread 'thread'"):
         await checkpointer.mark_run_complete("thread", "run")
     await checkpointer.claim_run("thread", "run")
@@ -249,7 +249,7 @@ async def test_a_run_is_claimed_completed_and_then_stays(checkpointer: Checkpoin
     assert texts((await loaded(checkpointer)).messages) == ["a", "of none", "not claimed"]
 
 
-async def test_a_snapshot_is_what_was_completed_up_to_a_run(checkpointer: Checkpointer) -> None:
+async def test_a_snapshot_has_everything_completed_up_to_a_run(checkpointer: Checkpointer) -> None:
     await checkpointer.append("thread", [user("of none")])
     for run_id in ("first", "second", "open"):
         await checkpointer.claim_run("thread", run_id)
@@ -259,8 +259,8 @@ async def test_a_snapshot_is_what_was_completed_up_to_a_run(checkpointer: Checkp
     await checkpointer.mark_run_complete("thread", "first")
     await checkpointer.mark_run_complete("thread", "second")
     assert texts(await checkpointer.snapshot("thread", after_run_id="first")) == ["of none", "1 of first"]
-    whole = ["of none", "1 of second", "1 of first", "2 of second"]
-    assert texts(await checkpointer.snapshot("thread", after_run_id="second")) == whole
+    completed = ["of none", "1 of second", "1 of first", "2 of second"]
+    assert texts(await checkpointer.snapshot("thread", after_run_id="second")) == completed
     for run_id in ("open", "unknown"):
         with pytest.raises(RunNotCompletedError, match=f"'{run_id}' of thread 'thread'"):
             await checkpointer.snapshot("thread", after_run_id=run_id)
@@ -295,7 +295,7 @@ async def test_a_fork_is_a_thread_of_its_own(checkpointer: Checkpointer) -> None
     assert await checkpointer.load("fork of nothing") == CheckpointData([], {}, "empty")
 
 
-async def test_nothing_is_forked_onto_a_thread(checkpointer: Checkpointer) -> None:
+async def test_a_fork_onto_an_existing_thread_is_refused(checkpointer: Checkpointer) -> None:
     await run(checkpointer, "run")
     await checkpointer.append("another", [user("another")])
     for thread_id in ("thread", "another"):
@@ -309,7 +309,7 @@ async def test_nothing_is_forked_onto_a_thread(checkpointer: Checkpointer) -> No
     assert sorted(type(result).__name__ for result in results) == ["NoneType"] + ["ThreadAlreadyExistsError"] * 5
 
 
-async def test_nothing_is_lost_between_tasks(checkpointer: Checkpointer) -> None:
+async def test_concurrent_tasks_lose_nothing(checkpointer: Checkpointer) -> None:
     changes: list[Coroutine[Any, Any, None]] = []
     for number in range(25):
         changes.append(checkpointer.append("thread", [user(f"{number} {location}") for location in range(3)]))
@@ -322,38 +322,40 @@ async def test_nothing_is_lost_between_tasks(checkpointer: Checkpointer) -> None
 
 
 async def test_a_change_whose_answer_was_lost_is_made_once(saver: CheckpointSaver) -> None:
-    desk, checkpointer = OperationRunner(saver), CubeLoopCheckpointer(saver)
+    runner, checkpointer = OperationRunner(saver), CubeLoopCheckpointer(saver)
     thread_id, entries = stored("thread"), [{"run": None, "message": user("a").model_dump_json()}]
     await checkpointer.claim_run("thread", "run")
     for first in (True, False):
         appending, completing, clearing, forking = attempt(), attempt(), attempt(), attempt()
         for _ in range(2):
-            assert await desk.arun(change_thread, appending, thread_id, lambda channels: {}, entries)
-            assert await desk.arun(change_thread, completing, thread_id, lambda channels: {"completed": ["run"]})
+            assert await runner.arun(change_thread, appending, thread_id, lambda channels: {}, entries)
+            assert await runner.arun(change_thread, completing, thread_id, lambda channels: {"completed": ["run"]})
         assert texts((await loaded(checkpointer)).messages) == ["a"] * (1 if first else 2)
         for _ in range(2):
-            await desk.arun(fork_thread, forking, thread_id, stored(f"fork {first}"), "run", {})
+            await runner.arun(fork_thread, forking, thread_id, stored(f"fork {first}"), "run", {})
         await checkpointer.save_pending_request("thread", request("question"), run_id="run")
         for _ in range(2):
-            assert await desk.arun(
+            assert await runner.arun(
                 change_thread, clearing, thread_id, lambda channels: {"pending": None} if channels["pending"] else None
             )
 
 
-async def test_old_versions_go_and_nothing_else(saver: CheckpointSaver) -> None:
-    checkpointer, desk, thread_id = CubeLoopCheckpointer(saver), OperationRunner(saver), stored("thread")
+async def test_only_old_versions_are_deleted(saver: CheckpointSaver) -> None:
+    checkpointer, runner, thread_id = CubeLoopCheckpointer(saver), OperationRunner(saver), stored("thread")
     await run(checkpointer, "run")
     await checkpointer.append("thread", MESSAGES[:1])
     early = attempt()
-    assert await desk.arun(change_thread, early, thread_id, lambda channels: {"extra": {"large": f'"{"x" * 2000}"'}})
+    assert await runner.arun(change_thread, early, thread_id, lambda channels: {"extra": {"large": f'"{"x" * 2000}"'}})
     for number in range(VERSIONS - 10):
         await checkpointer.save_extra("thread", {"number": number})
     lost = attempt()
-    assert await desk.arun(change_thread, lost, thread_id, lambda channels: {"extra": {**channels["extra"], "b": "1"}})
+    assert await runner.arun(
+        change_thread, lost, thread_id, lambda channels: {"extra": {**channels["extra"], "b": "1"}}
+    )
     for number in range(VERSIONS + 8):
         await checkpointer.append("thread", [user(f"{number}")])
-        if number == VERSIONS // 2:  # Those of the first hundred have gone meanwhile, but not this one.
-            assert await desk.arun(change_thread, lost, thread_id, lambda channels: pytest.fail("made twice"))
+        if number == VERSIONS // 2:  # The first hundred versions are deleted by now, but not this one.
+            assert await runner.arun(change_thread, lost, thread_id, lambda channels: pytest.fail("made twice"))
     history = list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}))
     assert VERSIONS <= len(history) < 2 * VERSIONS
     assert len(list(saver.history({"configurable": {"thread_id": thread_id, "checkpoint_ns": LOG}}))) == 1
@@ -368,7 +370,7 @@ async def test_old_versions_go_and_nothing_else(saver: CheckpointSaver) -> None:
     assert texts((await loaded(checkpointer)).messages)[-2:] == [f"{VERSIONS + 7}", "last"]
 
 
-async def test_threads_of_a_tenant_are_apart_and_encrypted(store: Store) -> None:
+async def test_threads_of_a_tenant_are_separate_and_encrypted(store: Store) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(
         JsonPlusSerializer(allowed_msgpack_modules=None), key=b"a key of sixteen"
     )
@@ -384,7 +386,7 @@ async def test_threads_of_a_tenant_are_apart_and_encrypted(store: Store) -> None
     assert not any(b"secret" in cell for cell in Database(store).cells())
 
 
-async def test_it_connects_late_and_closes_nothing(tmp_path: Path) -> None:
+async def test_it_connects_on_first_use_and_closes_nothing(tmp_path: Path) -> None:
     saver = SqliteSaver(tmp_path / "checkpoints.db")
     async with CubeLoopCheckpointer(saver) as checkpointer:
         assert not list(tmp_path.iterdir())
@@ -399,7 +401,7 @@ async def test_an_id_that_cannot_be_stored_is_refused(checkpointer: Checkpointer
 
 
 @needs_error_codes
-async def test_a_database_that_is_busy_is_told_in_their_words(tmp_path: Path) -> None:
+async def test_a_busy_database_raises_cubeloops_error(tmp_path: Path) -> None:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     async with store.open(busy_timeout=0) as saver:
         checkpointer = CubeLoopCheckpointer(saver)
@@ -411,7 +413,7 @@ async def test_a_database_that_is_busy_is_told_in_their_words(tmp_path: Path) ->
             assert texts((await loaded(checkpointer)).messages) == ["a"]
 
 
-async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver) -> None:
+async def test_an_invalid_message_raises_with_its_location(saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
     alien: Any = {"role": "alien"}
     await checkpointer.append("thread", [user("a"), alien])
@@ -428,7 +430,7 @@ async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver)
         await checkpointer.load("thread")
 
 
-async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: CheckpointSaver) -> None:
+async def test_damaged_bytes_raise_with_their_location(store: Store, saver: CheckpointSaver) -> None:
     checkpointer = CubeLoopCheckpointer(saver)
     await checkpointer.append("thread", [user("a")])
     await checkpointer.save_extra("other", {"a": "x" * 3000})
@@ -441,17 +443,17 @@ async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: Chec
         await checkpointer.save_extra("other", {})
 
 
-async def test_a_run_has_an_id(checkpointer: Checkpointer) -> None:
-    nobody: Any = None
+async def test_a_run_needs_an_id(checkpointer: Checkpointer) -> None:
+    no_id: Any = None
     for call in (checkpointer.claim_run, checkpointer.mark_run_complete):
         with pytest.raises(ConfigError, match="run_id is text, not NoneType"):
-            await call("thread", nobody)
+            await call("thread", no_id)
     await checkpointer.append("thread", [user("without a run")])
     assert await checkpointer.load("thread")
 
 
-async def test_half_a_surrogate_pair_is_kept(checkpointer: Checkpointer) -> None:
-    """As CubeLoop's own stores keep it: models stream text in pieces."""
+async def test_half_a_surrogate_pair_is_retained(checkpointer: Checkpointer) -> None:
+    """CubeLoop's own stores retain it, too: models stream text in pieces."""
     text = "half \ud83d, whole \U0001f600, ü, and as it is written: \\ud83d"
     await checkpointer.append("thread", [user(text)])
     await checkpointer.save_extra("thread", {"text": text, "more": [text, float("inf"), 10**30]})

@@ -1,4 +1,4 @@
-"""CubePi, as CubeLoop was called until 0.13, without CubeLoop."""
+"""CubePi, CubeLoop's name until 0.13, without CubeLoop installed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-async def test_its_threads_are_cubeloops_too(tmp_path: Path, store: Store, saver: CheckpointSaver) -> None:
+async def test_cubepi_and_cubeloop_share_threads(tmp_path: Path, store: Store, saver: CheckpointSaver) -> None:
     pip("install", "-q", "--no-deps", "--target", str(tmp_path / "packages"), "cubepi==0.13.6")
     saver.setup()
     assert run(PROGRAM, store.url, PYTHONPATH=str(tmp_path / "packages")) == "works\n"
@@ -78,5 +78,5 @@ async def test_its_threads_are_cubeloops_too(tmp_path: Path, store: Store, saver
     assert said(found.messages) == [("user", "hi", "run"), ("assistant", "hello", "run")]
 
 
-def test_without_either_the_extra_is_named() -> None:
+def test_without_either_package_the_error_names_the_extra() -> None:
     assert run(NEITHER) == "CubeLoop is missing: pip install 'langgraph-checkpoint-custom[cubeloop]'\n"

@@ -1,4 +1,4 @@
-"""A change is made once, although PostgreSQL's answer to it was lost and it was tried again."""
+"""A change takes effect once, even if PostgreSQL's answer was lost and the change was retried."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NEVER = 10**9
 
 
 async def test_a_change_whose_answer_is_lost_is_made_once(postgres_url: str) -> None:
-    """The connection is cut before the first answer in each change, then before the second, until none has as many."""
+    """Cut the connection before the first answer of each change, then before the second, and so on."""
     with faulty(postgres_url) as proxy:
         async with open_saver(proxy.url) as saver:
             checkpointer = CubeLoopCheckpointer(saver)
             for number in count():
                 if not await cuts(checkpointer, proxy, number):
                     break
-    assert number > 4  # To lock, read, store and commit takes as many.
+    assert number > 4  # Lock, read, store and commit: four answers.
 
 
 async def cuts(checkpointer: CubeLoopCheckpointer, proxy: FaultyProxy, number: int) -> int:
-    """Make the changes that must not be made twice, each with a cut; returns in how many there was one."""
+    """Make the changes that must take effect once, each with a cut; returns the number of changes that were cut."""
     thread_id, fork_id = f"thread {number}", f"fork {number}"
     question = HitlRequest(question_id="q", thread_id=None, payload=ConfirmRequest(prompt="?"), created_at=0.0)
     messages: list[Message] = [
@@ -44,7 +44,7 @@ async def cuts(checkpointer: CubeLoopCheckpointer, proxy: FaultyProxy, number: i
         proxy.cut_next("before the answer", after=NEVER)
         return result
 
-    # An error or another result would be that of a second try, which found what the first had done.
+    # An error or another result would come from a retry that found the effect of the first attempt.
     await cut(checkpointer.claim_run(thread_id, "run"))
     await cut(checkpointer.append(thread_id, messages))
     await checkpointer.save_pending_request(thread_id, question, run_id="run")

@@ -1,4 +1,4 @@
-"""Four processes that change the same threads at once."""
+"""Four processes that change the same threads concurrently."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Team:
         self._processes = processes
 
     def do(self, *calls: Sequence[Call]) -> list[list[Any]]:
-        """Have each process make its calls, all at once; returns their results."""
+        """Let all processes make their calls concurrently; returns their results."""
         working = self._processes[: len(calls)]
         for process, each in zip(working, calls, strict=True):
             process.send(each)
         return [process.receive() for process in working]
 
     async def load(self, thread_id: str = "thread") -> CheckpointData:
-        """A thread that is there."""
+        """An existing thread."""
         found = await self.checkpointer.load(thread_id)
         assert found is not None
         return found
@@ -63,12 +63,12 @@ def names(number: int) -> list[str]:
 
 
 async def test_four_processes_at_once(team: Team) -> None:
-    """One test for all of it, since the processes take longer to start than to work."""
+    """One test for everything, since processes take longer to start than to work."""
     await runs_are_claimed_once(team)
     await no_key_of_extra_is_lost(team)
     await batches_are_in_one_piece_and_in_order(team)
     await runs_are_completed_one_after_the_other(team)
-    await forks_are_seen_whole(team)
+    await forks_are_never_seen_in_part(team)
     await completed_runs_stay_as_they_are(team)
 
 
@@ -105,21 +105,21 @@ async def runs_are_completed_one_after_the_other(team: Team) -> None:
     for run_id in names(60):
         await team.checkpointer.claim_run("runs", run_id)
         await team.checkpointer.append("runs", [message(run_id, run_id)])
-    # Each completes its own and, at the same time, some that another completes.
+    # Each process completes its own runs and, concurrently, some that another process completes.
     calls = [("mark_run_complete", {**runs, "run_id": run_id}) for run_id in names(60)]
     results = team.do(calls[:20], calls[15:35], calls[30:50], calls[45:])
     assert {result for each in results for result in each} == {None}
     snapshots = [await team.checkpointer.snapshot("runs", after_run_id=run_id) for run_id in names(60)]
-    # What is completed up to a run is as much as its place in the sequence.
+    # As many runs are completed up to a run as its position in the sequence says.
     assert sorted(map(len, snapshots)) == list(range(1, 61))
     assert len((await team.load("runs")).messages) == 60
 
 
-async def forks_are_seen_whole(team: Team) -> None:
+async def forks_are_never_seen_in_part(team: Team) -> None:
     await team.checkpointer.save_extra("runs", {"a": 1})
     await team.checkpointer.mark_run_complete("thread", "0")
-    whole = CheckpointData((await team.load("runs")).messages, {"a": 1}, "runs")
-    last = (await last_run(team, whole.messages)) or ""
+    complete = CheckpointData((await team.load("runs")).messages, {"a": 1}, "runs")
+    last = (await last_run(team, complete.messages)) or ""
     seen: Counter[bool] = Counter()
     for name in names(25):
         fork = ("fork", {"src_thread_id": "runs", "new_thread_id": f"fork {name}", "after_run_id": last})
@@ -127,9 +127,9 @@ async def forks_are_seen_whole(team: Team) -> None:
         *forks, first, second = team.do([fork], [fork], [load] * 4, [load] * 4)
         assert Counter(result for each in forks for result in each) == {None: 1, ThreadAlreadyExistsError.__name__: 1}
         for found in first + second:
-            assert found in (None, whole)
+            assert found in (None, complete)
             seen[found is None] += 1
-        assert await team.load(f"fork {name}") == whole
+        assert await team.load(f"fork {name}") == complete
     assert seen.total() == 200
 
 
@@ -150,6 +150,6 @@ async def completed_runs_stay_as_they_are(team: Team) -> None:
         *appended, (_, completed) = team.do([append], [append], [append], [("mark_run_complete", run), snapshot])
         results = Counter(result for each in appended for result in each)
         assert results.keys() <= {None, RunAlreadyCompletedError.__name__}
-        # Nothing came to the run after it was completed, and nothing of an append that was refused.
+        # Nothing was added to the run after it was completed, and nothing of a refused append was stored.
         assert await team.checkpointer.snapshot("races", after_run_id=name) == completed
         assert [text for _, text, run_id in said(completed) if run_id == name] == ["0", "1"] * results[None]

@@ -1,7 +1,7 @@
-"""CubeLoop's own tests, with stores of ours in place of theirs.
+"""CubeLoop's own tests, run with our stores.
 
-They come with the source distribution of 0.14.1, as the last one to have any, and are run with the CubeLoop that is
-installed here.
+They come from the source distribution of 0.14.1, the last one that has tests, and run with the installed version of
+CubeLoop.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tests.adapters.cubeloop.packages import pip
 from tests.stores import Store
 
 PLUGIN = Path(__file__).parent / "plugin"
-# Tests that look into the connection or the tables of CubeLoop's own SQLite store.
+# Tests that read the connection or the tables of CubeLoop's own SQLite store.
 LOOK_INSIDE = {
     "tests/checkpointer/test_save_pending_request_run_id.py": [
-        "test_sqlite_migration_from_v2_table_adds_run_id_column"  # Makes an old table of theirs beforehand.
+        "test_sqlite_migration_from_v2_table_adds_run_id_column"  # Creates an old table of theirs first.
     ],
     "tests/checkpointer/test_sqlite.py": [  # Damage a row by hand.
         "TestCheckpointCorruption::test_corrupt_json_row_raises_typed",
@@ -43,20 +43,20 @@ LOOK_INSIDE = {
         "test_sqlite_create_table_idempotent"  # Makes the table again.
     ],
 }
-# How many make a store, and pass with theirs.
+# How many tests make a store and pass with CubeLoop's stores.
 TESTS = 168
 
 pytestmark = pytest.mark.filterwarnings("default:a test with another package is skipped")
 
 
-# What is installed here for other tests is not for these. They share an event loop, and so a pool of connections.
+# Plugins that are installed for other tests are switched off. These tests share an event loop, and so a pool.
 OPTIONS = ["-p", "swapped_stores", "-p", "no:xdist", "-p", "no:randomly", "-p", "no:cacheprovider"]
 OPTIONS += [f"--override-ini=asyncio_default_{what}_loop_scope=session" for what in ("test", "fixture")]
 
 
 def download(folder: Path) -> Path:
     """Their tests, unpacked."""
-    options = ["-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]  # Its hatchling is here.
+    options = ["-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]  # hatchling is installed here.
     pip("download", *options, "-d", str(folder), "cubeloop==0.14.1")
     (path,) = folder.glob("*.tar.gz")
     with tarfile.open(path) as archive:

@@ -53,7 +53,7 @@ def agent(schema: type) -> AnyGraph:
 
 
 @scenario
-async def a_chat_keeps_each_message_under_its_id(thread: Thread) -> None:
+async def a_chat_has_one_message_for_each_id(thread: Thread) -> None:
     graph = thread.graph(agent(Chat))
     state = await graph.invoke({"messages": "hello"})
     first = state.values["messages"]

@@ -54,7 +54,7 @@ class Chat(TypedDict, total=False):
 
 
 def writes(word: str, *, seldom: bool = False, often: bool = False) -> Any:
-    """A node that writes a word to the log, and to the other channels if it is told to."""
+    """A node that writes a word to the log, and to the other channels on request."""
 
     def node(state: Any) -> dict[str, Any]:
         found: dict[str, Any] = {"log": [word]}
@@ -95,7 +95,7 @@ async def a_delta_channel_grows_step_by_step(thread: Thread) -> None:
 
 
 @scenario
-async def an_overwrite_makes_a_delta_channel_start_anew(thread: Thread) -> None:
+async def an_overwrite_restarts_a_delta_channel(thread: Thread) -> None:
     builder = chain(Deltas, one=writes("one", seldom=True), two=overwrites("new", "start"), three=writes("three"))
     graph = thread.graph(builder)
     state = await graph.step_through({"log": ["in"], "seldom": ["in"]})
@@ -127,7 +127,7 @@ async def writers_side_by_side_are_replayed_in_the_order_of_the_graph(thread: Th
 
 
 @scenario
-async def an_overwrite_wins_over_writers_beside_it(thread: Thread) -> None:
+async def an_overwrite_wins_over_other_writes_of_its_step(thread: Thread) -> None:
     builder = side_by_side(Deltas, a=writes("a", seldom=True), b=overwrites("only"), c=writes("c", seldom=True))
     graph = thread.graph(builder)
     for turn in range(3):
@@ -154,7 +154,7 @@ async def work_that_was_sent_writes_to_a_delta_channel(thread: Thread) -> None:
 
 
 @scenario
-async def a_question_beside_writers_of_a_delta_channel_waits(thread: Thread) -> None:
+async def an_interrupt_waits_next_to_writers_of_a_delta_channel(thread: Thread) -> None:
     builder = side_by_side(Deltas, a=writes("a", seldom=True), ask=asks("name"), other=asks("age"), z=writes("z"))
     graph = thread.graph(builder)
     for turn in range(2):

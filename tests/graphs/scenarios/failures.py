@@ -1,4 +1,4 @@
-"""Nodes that fail; what finished beside them is not done again."""
+"""Nodes that fail; a task that has finished does not run again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def breaks(name: str, times: int, calls: list[str], gate: Gate | None = None) ->
 
 
 @scenario
-async def what_finished_beside_a_failed_node_is_not_done_again(thread: Thread) -> None:
+async def a_finished_node_does_not_run_again_after_another_failed(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "c")
     builder = side_by_side(Log, a=says("a", calls), b=breaks("b", 2, calls, gate), c=says("c", calls))
@@ -71,7 +71,7 @@ async def what_finished_beside_a_failed_node_is_not_done_again(thread: Thread) -
 
 
 @scenario
-async def what_was_sent_and_finished_is_not_done_again(thread: Thread) -> None:
+async def a_finished_sent_task_does_not_run_again(thread: Thread) -> None:
     calls: list[str] = []
     gates = {"y": Gate("y is broken")}
     seen: list[str] = []
@@ -121,7 +121,7 @@ async def a_node_is_tried_again_by_its_policy(thread: Thread) -> None:
 
 
 @scenario
-async def what_finished_in_a_subgraph_is_not_done_again(thread: Thread) -> None:
+async def a_finished_node_of_a_subgraph_does_not_run_again(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a")
     middle = side_by_side(Log, a=says("a", calls), b=breaks("b", 1, calls, gate)).compile()
@@ -137,7 +137,7 @@ async def what_finished_in_a_subgraph_is_not_done_again(thread: Thread) -> None:
 
 
 @scenario
-async def a_failure_beside_a_question_leaves_the_question(thread: Thread) -> None:
+async def a_failure_next_to_an_interrupt_retains_the_interrupt(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "__interrupt__")
     builder = side_by_side(Log, a=says("a", calls), ask=asks("name", calls=calls), b=breaks("b", 1, calls, gate))

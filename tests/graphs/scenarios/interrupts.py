@@ -46,7 +46,7 @@ async def a_question_waits_for_its_answer(thread: Thread) -> None:
 
 
 @scenario
-async def a_node_that_asks_again_keeps_the_answers_it_has(thread: Thread) -> None:
+async def a_node_that_asks_again_retains_earlier_answers(thread: Thread) -> None:
     graph = thread.graph(chain(Log, ask=asks("one", "two", "three"), after=says("after")))
     state = await graph.invoke({"log": ["in"]})
     for question in ("one", "two", "three"):

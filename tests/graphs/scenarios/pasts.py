@@ -19,13 +19,13 @@ def before(history: list[StateSnapshot], node: str, nth: int = 0) -> StateSnapsh
 
 
 @past_scenario
-async def a_history_is_narrowed_by_metadata_place_and_number(thread: Thread) -> None:
+async def a_history_is_limited_by_metadata_location_and_number(thread: Thread) -> None:
     graph = thread.graph(chain(Log, one=says("one"), two=says("two")))
     for turn, user in enumerate(("Ada", "Bo", "Ada")):
         await graph.invoke({"log": [str(turn)]}, metadata={"user": user, "turn": turn, "list": [turn]})
         await thread.pause(past_needed=True)
     await graph.update_state({"log": ["by hand"]}, "one")
-    whole = await graph.history()
+    full = await graph.history()
     narrowings: dict[str, dict[str, Any]] = {
         "loop": {"filter": {"source": "loop"}},
         "update": {"filter": {"source": "update"}},
@@ -37,20 +37,20 @@ async def a_history_is_narrowed_by_metadata_place_and_number(thread: Thread) -> 
         "turn": {"filter": {"turn": 1, "source": "input"}},
         "two": {"limit": 2},
         "none": {"limit": 0},
-        "before": {"before": thread.at(whole[3])},
-        "two before": {"before": thread.at(whole[3]), "limit": 2},
-        "Ada before": {"before": thread.at(whole[2]), "limit": 3, "filter": {"user": "Ada"}},
+        "before": {"before": thread.at(full[3])},
+        "two before": {"before": thread.at(full[3]), "limit": 2},
+        "Ada before": {"before": thread.at(full[2]), "limit": 3, "filter": {"user": "Ada"}},
     }
     found = {name: len(await graph.history(**narrowing)) for name, narrowing in narrowings.items()}
     if thread.durability == "exit":
-        assert (len(whole), found["user"], found["both"], found["turn"]) == (4, 2, 2, 0)
+        assert (len(full), found["user"], found["both"], found["turn"]) == (4, 2, 2, 0)
     else:
-        assert (len(whole), found["loop"], found["user"], found["turn"]) == (13, 9, 8, 1)
+        assert (len(full), found["loop"], found["user"], found["turn"]) == (13, 9, 8, 1)
         assert found["Ada before"] == 3
     assert found["update"] == 1
     assert (found["nobody"], found["two"], found["none"]) == (0, 2, 0)
-    assert found["missing"] == len(whole)
-    assert found["before"] == len(whole) - 4
+    assert found["missing"] == len(full)
+    assert found["before"] == len(full) - 4
 
 
 @past_scenario
@@ -162,7 +162,7 @@ async def a_question_is_answered_at_its_checkpoint_more_than_once(thread: Thread
     state = await graph.invoke(Command(resume="Ada"), at=thread.at(waiting))
     assert state.values["log"] == ["in", "name: Ada", "done"]
     await thread.pause(past_needed=True)
-    # What the node says now depends on what LangGraph has stored beside the question.
+    # What the node says now depends on what LangGraph has stored next to the question.
     state = await graph.invoke(Command(resume="Bo"), at=thread.at(waiting))
     assert state.next == ()
 

@@ -139,7 +139,7 @@ async def work_that_was_sent_to_several_tasks_comes_back_in_order(thread: Thread
 
 
 @scenario
-async def conditional_edges_loop_until_they_are_told_to_stop(thread: Thread) -> None:
+async def conditional_edges_loop_until_the_condition_ends(thread: Thread) -> None:
     def count(state: Any) -> dict[str, Any]:
         return {"last": (state.get("last") or 0) + 1, "log": ["count"]}
 

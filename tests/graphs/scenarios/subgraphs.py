@@ -1,4 +1,4 @@
-"""Graphs as nodes of graphs: called anew each time, or with a memory of their own."""
+"""Graphs as nodes of graphs: called without a memory, or with a memory of their own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def inner_state(state: StateSnapshot) -> StateSnapshot:
 
 
 @scenario
-async def a_subgraph_starts_anew_at_each_call(thread: Thread) -> None:
+async def a_subgraph_starts_empty_at_each_call(thread: Thread) -> None:
     inner = chain(Log, count=counts("count"), more=counts("more")).compile()
     graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
     await graph.step_through({"log": ["one"]})
@@ -190,7 +190,7 @@ async def one_node_calls_two_subgraphs(thread: Thread) -> None:
     assert list(questions(state)) == ["second"]
     await thread.pause()
     state = await graph.invoke(Command(resume=2))
-    # At the end of a run LangGraph stores a subgraph only if it has not finished, so the first one would start anew.
+    # At the end of a run LangGraph stores a subgraph only if it has not finished, so the first one would start empty.
     if thread.durability != "exit":
         assert state.values["log"] == ["in", "a", "one", "first: 1", "b", "two", "second: 2", "after"]
 

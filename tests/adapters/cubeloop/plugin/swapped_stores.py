@@ -1,4 +1,4 @@
-"""A pytest plugin that gives CubeLoop's own tests stores of ours, and tells which of them made one and went wrong.
+"""A pytest plugin that gives our stores to CubeLoop's own tests, and reports which tests made one and which failed.
 
 It is loaded next to the tests of the framework's source distribution, in a process of their own.
 """
@@ -28,12 +28,12 @@ from langgraph_checkpoint_custom.adapters.cubeloop.operations import read_thread
 opened = ExitStack()
 savers: dict[str, CheckpointSaver] = {}
 numbers = itertools.count()
-# The tests that made a store; those that went wrong with what was said.
+# The tests that made a store; the tests that failed, with their errors.
 outcomes: dict[str, str | None] = {}
 
 
 def tenant_of(name: str) -> CheckpointSaver:
-    """What was stored under a name."""
+    """The saver of the tenant with this name."""
     test, _ = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)
     outcomes[test] = None
     if not savers:
@@ -42,21 +42,21 @@ def tenant_of(name: str) -> CheckpointSaver:
 
 
 class Run(NamedTuple):
-    """What tests ask about a run; of the time they ask only whether there is one."""
+    """What the tests read of a run. Of the time, they only check whether it is set."""
 
     completed_at: float | None = None
     completion_seq: int | None = None
 
 
 class Memory(CubeLoopCheckpointer):
-    """In place of the store that holds dicts."""
+    """Replaces CubeLoop's store in memory."""
 
     def __init__(self) -> None:
         super().__init__(tenant_of(f"memory {next(numbers)}"))
 
     @property
     def _runs(self) -> dict[str, dict[str, Run]]:
-        """The runs of the threads that tests look at, as the tables have them."""
+        """The stored runs of the threads that the tests look at."""
         found = {thread_id: self._runner.run(read_thread, stored(thread_id)) for thread_id in ("t", "src")}
         return {
             thread_id: {
@@ -68,7 +68,7 @@ class Memory(CubeLoopCheckpointer):
 
 
 class Sqlite(CubeLoopCheckpointer):
-    """In place of the store that holds a file."""
+    """Replaces CubeLoop's SQLite store."""
 
     def __init__(self, db_path: str) -> None:
         super().__init__(tenant_of(db_path))
@@ -80,7 +80,7 @@ for module, name, store in (
     (sqlite, "SQLiteCheckpointer", Sqlite),
 ):
     setattr(module, name, store)
-# What the tests of their other stores import, which are not run.
+# Names that the tests of their other stores import; those tests are not run.
 for name in ("aiomysql", "asyncpg"):
     sys.modules.setdefault(name, ModuleType(name))
 
