@@ -33,7 +33,7 @@ from tests.stores import Client, Store
 BACKENDS = ("sqlite", "postgres")
 APIS = ("sync", "async")
 
-# Those that take from fifteen seconds to a minute.
+# These take from fifteen seconds to a minute.
 LONG = {
     "behaviour/test_hostile_input.py",
     "behaviour/test_stress.py",
@@ -53,12 +53,12 @@ needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlit
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--full` for `python -m pytest`: what CI runs."""
+    """Add `--full`, which runs all tests, as CI does."""
     parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
 
 
 def _is_full(config: pytest.Config) -> bool:
-    """Whether all tests run: with `--full`, or of files and folders that are named."""
+    """Whether all tests run: with `--full`, or if files or folders are named."""
     if hasattr(config, "workerinput"):
         return bool(config.workerinput["full"])
     return bool(config.getoption("--full")) or config.args_source is not config.ArgsSource.TESTPATHS
@@ -66,16 +66,16 @@ def _is_full(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell the processes of pytest-xdist, which are all given paths."""
+    """Pass the choice to the processes of pytest-xdist, which are all given paths."""
     node.workerinput["full"] = _is_full(node.config)
 
 
-# Where it matters how a call is made, both are tested at all times.
+# These directories always test both APIs.
 BOTH_APIS = ("drivers", "faults")
 
 
 def _is_quick(item: pytest.Item) -> bool:
-    """Whether a test is among those that run without `--full`: one of sync and async of each, and none that is long."""
+    """Whether a test runs without `--full`: one of sync and async for each test, and none that takes long."""
     path = item.path.relative_to(Path(__file__).parent)
     if path.as_posix() in LONG:
         return False
@@ -83,14 +83,14 @@ def _is_quick(item: pytest.Item) -> bool:
     found = re.search(r"\b(sync|async)\b", parameters)
     if found is None or path.parts[0] in BOTH_APIS:
         return True
-    # Which one, goes by the others: so each of both has its share of each test.
+    # The other parameters decide which of the two runs, so that both run an equal part of the tests.
     rest = f"{path}{name}{parameters[: found.start()]}{parameters[found.end() :]}"
     return found[1] == APIS[crc32(rest.encode()) % len(APIS)]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose what runs, and begin each process's share with what takes longest: in the end all would wait for that."""
+    """Choose which tests run. Each process starts with its longest tests, since otherwise all would wait for them."""
     if not _is_full(config):
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
         items[:] = [item for item in items if _is_quick(item)]
@@ -119,7 +119,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
-    """A server; the DSN is of a database from which others can be made."""
+    """A PostgreSQL server; the DSN is of a database from which others can be created."""
     with ExitStack() as stack:
         try:
             dsn = stack.enter_context(running_postgres())
@@ -132,15 +132,15 @@ def postgres_dsn() -> Iterator[str]:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """A server for the time of a block: the one that is given, or one of the package; an ImportError without either."""
+    """A server for the duration of a block: the given one, or the package's; an ImportError without either."""
     given = os.environ.get("CHECKPOINT_TEST_DSN")
     if given:
         yield given
         return
-    # Not below pytest's own folder: run by root, the server is another user's, who may not look in there.
+    # Not below pytest's own folder: if root runs the tests, the server runs as another user, who may not read there.
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
-    # The package looks for a place for its lock file when it is imported, and wants one beside which nobody else may
-    # write, as everybody may in some folders for what is temporary.
+    # When it is imported, the package looks for a folder for its lock file. No other user may be able to write to it,
+    # and some folders for temporary files can be written to by all users.
     private = None
     if "XDG_RUNTIME_DIR" not in os.environ:
         private = os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix=".checkpoint-tests-", dir=Path.home())
@@ -151,7 +151,7 @@ def running_postgres() -> Iterator[str]:
     server = get_server(os.path.join(folder, "data"), cleanup_mode="stop")
     dsn = server.get_uri()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        # Tests do not survive a power cut, and a cluster that is thrown away need not either.
+        # The cluster is deleted after the tests, so it need not survive a power cut.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     try:
@@ -166,7 +166,7 @@ def running_postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_programs(postgres_dsn: str) -> None:
-    """PostgreSQL's programs, once whoever brings them has made them readable for the user that runs them."""
+    """PostgreSQL's programs, after they have been made readable for the user that runs them."""
     programs()
 
 
@@ -181,28 +181,28 @@ def postgres_template(postgres_dsn: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
-    """A database of the test's own, with the tables in it."""
+    """A separate database for the test, with the tables."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
         yield url
 
 
 @pytest.fixture
 def empty_postgres_url(postgres_dsn: str) -> Iterator[str]:
-    """A database of the test's own, with nothing in it."""
+    """A separate database for the test, empty."""
     with made_database(postgres_dsn) as (_, url):
         yield url
 
 
 @pytest.fixture(scope="session")
 def shared_postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
-    """A database that test after test finds empty: emptying takes 5 ms, a clone takes 200."""
+    """A database that each test finds empty, used by one after the other: emptying takes 5 ms, a clone takes 200."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
         yield url
 
 
 @pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store, once for each database; its tables must be left as they are."""
+    """An empty store, once for each database. The test must not change its tables."""
     found = _empty_store(request, tmp_path)
     yield found
     check_what_is_left(request, found)
@@ -234,9 +234,9 @@ def own_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
 
 
 def check_what_is_left(request: pytest.FixtureRequest, store: Store) -> None:
-    """Check the rules of `tests/invariants.py` after a test, whatever it was about.
+    """Check the rules of `tests/invariants.py` after every test.
 
-    A test that breaks one on purpose has a mark with the reason: `leaves_damage` if it changed the tables by hand,
+    A test that breaks a rule on purpose has a mark with the reason: `leaves_damage` if it changed the tables by hand,
     `leaves_writes` if there may be writes without their checkpoint, `leaves_values` if there may be blobs without one.
     """
     if reason_of(request, "leaves_damage") or not has_tables(store):
@@ -266,7 +266,7 @@ def client(request: pytest.FixtureRequest, saver: CheckpointSaver) -> Client:
 
 
 def reason_of(request: pytest.FixtureRequest, mark: str) -> str | None:
-    """Why a test has a mark; None without it."""
+    """The reason that a test's mark gives; None without the mark."""
     found = request.node.get_closest_marker(mark)
     if found is None:
         return None
@@ -289,7 +289,7 @@ def dsn_for(dsn: str, database: str) -> str:
 
 @contextmanager
 def made_database(dsn: str, template: str = "template1", options: LiteralString = "") -> Iterator[tuple[str, str]]:
-    """A new database: its name and its DSN. In the end it is dropped, and the sessions in it are ended."""
+    """A new database: its name and its DSN. At the end its sessions are ended and it is dropped."""
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(dsn, autocommit=True) as server:
         names = sql.Identifier(name), sql.Identifier(template)
@@ -303,7 +303,7 @@ def made_database(dsn: str, template: str = "template1", options: LiteralString 
 
 @contextmanager
 def folder_of_nobody() -> Iterator[Path]:
-    """A folder that is used by a user who may not write everywhere, as root may; not below pytest's own."""
+    """A folder of a user without root's right to write everywhere; not below pytest's own."""
     folder = Path(tempfile.mkdtemp())
     root = os.geteuid() == 0
     if root:

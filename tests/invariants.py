@@ -1,16 +1,16 @@
-"""What is true of the tables after every operation, whoever called it, read without any code of the package.
+"""What is true of the tables after every operation, read without any code of the package.
 
 `check_invariants(store)` reads the tables in one snapshot and raises an `AssertionError` that names each row that
 breaks a rule. The same is checked after every test that uses the fixture `store` or `own_store`; a mark of the test
 says what may be left (`tests/conftest.py`). The rules:
 
-- nothing is doomed
-- every blob that a checkpoint names is there, with its parts, and a channel is either in the document or a blob
-- every blob is named by a checkpoint of its thread and namespace, or is a part of one that is
+- no row is marked for deletion
+- every blob that a checkpoint names exists, with its chunks, and a channel is either in the document or a blob
+- every blob is named by a checkpoint of its thread and namespace, or is a chunk of one that is
 - a hidden checkpoint is needed by a visible one: a channel that is a `DeltaChannel` in this namespace and has no value
   there is rebuilt from it, or it is the parent that holds the sends of a checkpoint older than format 4
 - a label names a checkpoint that is not hidden
-- writes belong to a checkpoint, but for those that came before theirs or after it had gone, which the caller names
+- writes belong to a checkpoint, except those whose checkpoint is not stored yet or was deleted, which the caller names
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TASKS = "__pregel_tasks"
 
 
 class CheckpointRow(NamedTuple):
-    """What the rules need of a row of `checkpoints`; lists are lists for both databases."""
+    """What the rules need of a row of `checkpoints`. Lists have the same type for both databases."""
 
     thread_id: str
     checkpoint_ns: str
@@ -103,17 +103,17 @@ def check_invariants(
     stored_again: bool = False,
     schema: str = "langgraph_checkpoint",
 ) -> Tables:
-    """Check the rules, between two operations of whoever writes; returns the rows for further questions.
+    """Check the rules while no operation is running. Returns the rows for further checks.
 
     Args:
         store: A SQLite file or a PostgreSQL database with the tables in it.
         early_writes: Thread, namespace and checkpoint id of writes that may be without their checkpoint.
-        stored_again: Whether a version may have been stored twice, which leaves the parts of the first time.
+        stored_again: Whether a version may have been stored twice, which leaves the chunks of the first time.
         schema: The schema on PostgreSQL.
     """
     tables = read_tables(store, schema=schema)
     if stored_again:
-        tables = without_old_parts(tables)
+        tables = without_old_chunks(tables)
     broken = list(violations(tables, early_writes))
     assert not broken, "\n".join(["the tables are broken:", *broken])
     return tables
@@ -124,7 +124,7 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     for row in tables.checkpoints:
         name = f"checkpoint {row[:3]}"
         if row.doomed:
-            yield f"{name} is doomed"
+            yield f"{name} is marked for deletion"
         if len(row.blob_channels) != len(row.blob_versions):
             yield f"{name} has {len(row.blob_channels)} blobs and {len(row.blob_versions)} versions"
         channels = [*row.inline_channels, *row.blob_channels]
@@ -134,7 +134,7 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     named = named_blobs(tables)
     stored = set(tables.blobs)
     for blob in sorted(named - stored):
-        yield f"a checkpoint names a blob that is gone: {tuple(blob)}"
+        yield f"a checkpoint names a blob that is missing: {tuple(blob)}"
     for blob in sorted(stored - named):
         yield f"no checkpoint names the blob {tuple(blob)}"
 
@@ -153,14 +153,14 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
         yield f"writes of a checkpoint that is not there: {location}"
 
 
-def without_old_parts(tables: Tables) -> Tables:
-    """Without the parts that no version names, as one that was stored again leaves them."""
+def without_old_chunks(tables: Tables) -> Tables:
+    """Remove the chunks that no version names, which a version that was stored again leaves."""
     named = named_blobs(tables)
     return tables._replace(blobs=[each for each in tables.blobs if each in named or not each.version.startswith("#/")])
 
 
 def named_blobs(tables: Tables) -> set[BlobKey]:
-    """The blobs that checkpoints name, with their parts, whether they are there or not."""
+    """The blobs that checkpoints name, with their chunks, whether they exist or not."""
     named = {
         BlobKey(row.thread_id, row.checkpoint_ns, channel, version)
         for row in tables.checkpoints
@@ -170,7 +170,7 @@ def named_blobs(tables: Tables) -> set[BlobKey]:
 
 
 def needed(tables: Tables) -> set[tuple[str, str, str]]:
-    """The checkpoints that a visible one needs, by walking up from each one."""
+    """The checkpoints that a visible one needs, found by following the parents of each."""
     rows = {row[:3]: row for row in tables.checkpoints}
     delta: defaultdict[Location, set[str]] = defaultdict(set)
     for row in tables.checkpoints:
@@ -198,7 +198,7 @@ def needed(tables: Tables) -> set[tuple[str, str, str]]:
 
 
 def has_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> bool:
-    """Whether the tables are there at all; a saver that was never used on SQLite has none."""
+    """Whether the tables exist. On SQLite, they do not before a saver is used for the first time."""
     if store.kind == "sqlite":
         path = Path(unquote(store.url.removeprefix("sqlite:///")))
         if not path.exists():
@@ -210,7 +210,7 @@ def has_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> bool:
 
 
 def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables:
-    """All rows of a store, from one snapshot."""
+    """All rows of a store, from one read snapshot."""
     if store.kind == "sqlite":
         with closing(sqlite3.connect(unquote(store.url.removeprefix("sqlite:///")), isolation_level=None)) as file:
             file.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""Fresh stores for tests, and one way to call a saver sync and async."""
+"""Empty stores for tests, and one way to call sync and async methods."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Store:
-    """An empty database of a test's own."""
+    """A separate, empty database for a test."""
 
     kind: str
     url: str
 
     def open(self, **options: Any) -> CheckpointSaver:
-        """A saver on it; on Postgres call `setup()` once."""
+        """A saver on it. On PostgreSQL, call `setup()` once."""
         return open_saver(self.url, **options)
 
 
 class Client:
-    """A saver's methods as coroutines, run through its async methods or through its sync ones on an OS thread.
+    """A saver's methods as coroutines, which call its async methods, or its sync methods on an OS thread.
 
     Works for any saver, so that `InMemorySaver` can be called the same way.
     """
@@ -52,11 +52,11 @@ class Client:
         return await asyncio.to_thread(getattr(self.saver, name), *args, **kwargs)
 
     async def do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method that only our savers have."""
+        """Call a method that only this package's savers have."""
         return await self._call(name, *args, **kwargs)
 
     async def collect(self, name: str, *args: Any, **kwargs: Any) -> Sequence[Any]:
-        """All that an iterator gives."""
+        """All elements of an iterator."""
         if self.api == "async":
             return [found async for found in getattr(self.saver, f"a{name}")(*args, **kwargs)]
         return await asyncio.to_thread(lambda: list(getattr(self.saver, name)(*args, **kwargs)))
@@ -108,7 +108,7 @@ class Client:
 
 
 def runs_alone(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """A coroutine as a plain test with an event loop of its own, ended before the test returns."""
+    """Turn a coroutine into a plain test with an event loop of its own, which ends before the test returns."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

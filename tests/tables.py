@@ -1,4 +1,4 @@
-"""The tables of a store, emptied by hand."""
+"""Empties the tables of a store by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""LangGraph's own conformance suite, and one of ours in the same form for what that one leaves out.
+"""LangGraph's own conformance suite, and one in the same form for what that suite leaves out.
 
-Both call a saver's async methods only. `SyncSide` lets them run over the sync ones.
+Both call only async methods of a saver. `SyncSide` lets them test the sync ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import (
 
 
 class SyncSide(BaseCheckpointSaver[str]):
-    """The async methods of a saver by way of its sync ones, each on an OS thread."""
+    """The async methods of a saver, which call its sync ones on an OS thread."""
 
     def __init__(self, saver: BaseCheckpointSaver[str]) -> None:
         super().__init__(serde=saver.serde)
@@ -80,5 +80,5 @@ class SyncSide(BaseCheckpointSaver[str]):
 
 
 def side(saver: BaseCheckpointSaver[str], api: str) -> BaseCheckpointSaver[str]:
-    """A saver whose async methods run the given one's methods of one api."""
+    """A saver whose async methods call the given saver's methods of one API."""
     return saver if api == "async" else SyncSide(saver)

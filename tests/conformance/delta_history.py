@@ -1,7 +1,7 @@
-"""A suite for `get_delta_channel_history`, in the form of `langgraph-checkpoint-conformance`, which (0.0.2) has none.
+"""A suite for `get_delta_channel_history` in the form of `langgraph-checkpoint-conformance`, which (0.0.2) has none.
 
-Each test takes a saver, of which it calls async methods only, and a way to make checkpoint ids. It uses threads of its
-own, so that all may run on one database. Wherever LangGraph's default walk ends, its answer is compared too.
+Each test takes a saver, of which it calls only async methods, and a function that makes checkpoint ids. It uses its own
+threads, so that all tests can run on one database. Where LangGraph's default walk ends, its answer is compared, too.
 
 The checkpoints are those that LangGraph stores for `DeltaChannel`s: each superstep that wrote a channel gives it a new
 version, mostly without a value, and counts the supersteps in the metadata.
@@ -47,7 +47,7 @@ async def test_the_targets_own_value_is_not_the_seed(saver: Saver, ids: Ids) -> 
     assert await thread.history(target) == {"log": {"writes": [("task", "log", "a")], "seed": ["old"]}}
 
 
-async def test_the_seed_ancestors_own_writes_are_in(saver: Saver, ids: Ids) -> None:
+async def test_the_seed_ancestors_own_writes_are_included(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", "subsumed"))
     await thread.step(("log", "on the seed"), values={"log": _DeltaSnapshot(["subsumed"])})
@@ -148,7 +148,7 @@ async def test_only_the_asked_channels_are_in_the_answer(saver: Saver, ids: Ids)
     assert list(history) == ["c", "a"]
 
 
-async def test_a_write_that_came_before_its_checkpoint_counts(saver: Saver, ids: Ids) -> None:
+async def test_a_write_that_was_stored_before_its_checkpoint_counts(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", 0))
     early = ids.next()
@@ -197,7 +197,7 @@ async def test_a_snapshot_is_a_seed(saver: Saver, ids: Ids) -> None:
         await _comes_back_as_the_seed(saver, ids, _DeltaSnapshot(held))
 
 
-# Which way the walk goes
+# The direction of the walk
 
 
 async def test_of_two_forks_only_the_writes_on_the_path_count(saver: Saver, ids: Ids) -> None:
@@ -216,7 +216,7 @@ async def test_a_seed_on_a_side_branch_is_not_the_seed(saver: Saver, ids: Ids) -
     thread = Thread(saver, ids)
     fork = await thread.step(("log", "common"))
     left = await thread.step(("log", "left"))
-    # Between `left` and its child by id, but on the other branch.
+    # Its id is between those of `left` and its child, but it is on the other branch.
     await thread.put(ids.next(), fork, values={"log": _DeltaSnapshot(["right"])})
     thread.last = left
     history = await thread.history(await thread.step())
@@ -318,7 +318,7 @@ async def test_a_seed_inside_a_loop_is_found_and_the_other_channel_has_each_writ
 # The order within a superstep
 
 
-async def test_parallel_tasks_come_by_path_then_task_as_python_compares(saver: Saver, ids: Ids) -> None:
+async def test_parallel_tasks_are_ordered_by_path_then_task_as_python_compares(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step()
     paths = ["", "B", "Z", "a", "b", "zebra", "~__pregel_pull, Node", "~__pregel_pull, node"]
@@ -345,7 +345,7 @@ async def test_parallel_tasks_come_by_path_then_task_as_python_compares(saver: S
     assert written(history) == [[path, task] for path, task in sorted(tasks)]
 
 
-async def test_writes_of_one_task_come_by_number(saver: Saver, ids: Ids) -> None:
+async def test_writes_of_one_task_are_ordered_by_number(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(*(("log", number) for number in range(120)))
     assert written(await thread.history(await thread.step())) == list(range(120))
@@ -365,7 +365,7 @@ async def test_the_order_holds_on_the_seed_and_across_supersteps(saver: Saver, i
     assert history["log"]["seed"] == ["seed"]
 
 
-# How much
+# Large histories
 
 
 async def test_five_thousand_supersteps_back(saver: Saver, ids: Ids) -> None:
@@ -398,13 +398,13 @@ async def test_six_hundred_channels_at_once(saver: Saver, ids: Ids) -> None:
             assert written(history, channel) == ["subsumed", channel]
 
 
-# What may be asked
+# Arguments
 
 
 async def test_without_a_checkpoint_id_the_newest_is_the_target(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     first, second, newest = (ids.next() for _ in range(3))
-    # The newest by id, not the last that was stored.
+    # The newest is the one with the highest id, not the one that was stored last.
     for checkpoint_id in (first, newest, second):
         await thread.step(("log", checkpoint_id), checkpoint_id=checkpoint_id)
     assert written(await thread.history(None)) == [first]
@@ -424,7 +424,7 @@ async def test_an_unknown_thread_has_no_history(saver: Saver, ids: Ids) -> None:
     assert await thread.history(ids.next()) == {"log": {"writes": []}}
 
 
-async def test_no_channels_are_no_answer(saver: Saver, ids: Ids) -> None:
+async def test_without_channels_the_history_is_empty(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", 0))
     assert await thread.history(await thread.step(), []) == {}
@@ -439,7 +439,7 @@ async def test_a_channel_that_is_asked_twice_is_answered_once(saver: Saver, ids:
     assert list(asked_twice) == ["log", "other"]
 
 
-async def test_a_channel_that_nobody_ever_wrote_is_empty(saver: Saver, ids: Ids) -> None:
+async def test_a_channel_without_any_write_is_empty(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", 0), values={"log": ["seed"]})
     history = await thread.history(await thread.step(), ["unheard of", "log"])
@@ -481,7 +481,7 @@ ALL_DELTA_HISTORY_TESTS: list[DeltaHistoryTest] = [
     test_writes_come_oldest_first,
     test_the_targets_own_writes_are_left_out,
     test_the_targets_own_value_is_not_the_seed,
-    test_the_seed_ancestors_own_writes_are_in,
+    test_the_seed_ancestors_own_writes_are_included,
     test_the_nearest_value_is_the_seed,
     test_each_channel_has_its_own_seed,
     test_seeds_of_several_channels_in_one_ancestor,
@@ -490,7 +490,7 @@ ALL_DELTA_HISTORY_TESTS: list[DeltaHistoryTest] = [
     test_a_channel_that_was_emptied_is_no_seed,
     test_an_unchanged_snapshot_is_found_at_the_newest_checkpoint_of_its_version,
     test_only_the_asked_channels_are_in_the_answer,
-    test_a_write_that_came_before_its_checkpoint_counts,
+    test_a_write_that_was_stored_before_its_checkpoint_counts,
     test_a_small_plain_value_of_a_migrated_channel_is_a_seed,
     test_a_large_plain_value_of_a_migrated_channel_is_a_seed,
     test_an_empty_value_is_a_seed,
@@ -506,21 +506,21 @@ ALL_DELTA_HISTORY_TESTS: list[DeltaHistoryTest] = [
     test_a_checkpoint_that_is_its_own_parent_ends,
     test_a_chain_that_loops_above_the_target_ends_with_each_write_once,
     test_a_seed_inside_a_loop_is_found_and_the_other_channel_has_each_write_once,
-    test_parallel_tasks_come_by_path_then_task_as_python_compares,
-    test_writes_of_one_task_come_by_number,
+    test_parallel_tasks_are_ordered_by_path_then_task_as_python_compares,
+    test_writes_of_one_task_are_ordered_by_number,
     test_the_order_holds_on_the_seed_and_across_supersteps,
     test_five_thousand_supersteps_back,
     test_six_hundred_channels_at_once,
     test_without_a_checkpoint_id_the_newest_is_the_target,
     test_an_unknown_checkpoint_has_no_history,
     test_an_unknown_thread_has_no_history,
-    test_no_channels_are_no_answer,
+    test_without_channels_the_history_is_empty,
     test_a_channel_that_is_asked_twice_is_answered_once,
-    test_a_channel_that_nobody_ever_wrote_is_empty,
+    test_a_channel_without_any_write_is_empty,
     test_any_text_can_be_a_channel,
 ]
 
-# Not a fault of the test: `InMemorySaver` and the default walk follow a chain that loops for ever.
+# The test is right: `InMemorySaver` and the default walk follow a chain that loops, and do not end.
 LOOPS: frozenset[DeltaHistoryTest] = frozenset(
     {
         test_a_chain_that_loops_through_the_target_ends,

@@ -1,4 +1,4 @@
-"""Threads with delta channels, made as LangGraph makes them, for any saver."""
+"""Threads with `DeltaChannel`s, made as LangGraph makes them, for any saver."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Ids:
 
 ID_KINDS = ("uuid6", "ulid")
 
-# Values on both sides of every border at which a saver may store them in another way.
+# Values below and above each limit at which a saver may store them differently.
 SMALL: tuple[Any, ...] = (True, 7, 2**62, -0.5, float("inf"), "text", "a\0b", "ä" * 256, b"bytes", b"\0" * 256)
 LARGE: tuple[Any, ...] = ("ä" * 257, b"\0" * 257, "x" * 100_000, ["a", {"b": None}], {"key": [1, 2]}, {1, 2})
 EMPTY: tuple[Any, ...] = ("", b"", 0, 0.0, False, [], {}, set())
 
 
 class Thread:
-    """A namespace of a thread whose `channels` are delta channels, built step by step."""
+    """A namespace of a thread whose `channels` are `DeltaChannel`s, built step by step."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Thread:
         unchanged: Collection[str] = (),
         checkpoint_id: str | None = None,
     ) -> str:
-        """A checkpoint on top of the last one, and what a task wrote in it."""
+        """Store a checkpoint after the last one, and what a task wrote in it."""
         parent, self.last = self.last, checkpoint_id or self.ids.next()
         await self.put(self.last, parent, values=values, unchanged=unchanged)
         if writes:

@@ -1,6 +1,6 @@
 """The suite of `delta_history.py` on both databases, sync and async, with both kinds of ids.
 
-It runs over LangGraph's `InMemorySaver` too, where that one supports the case, to show that the tests are right.
+It also runs over LangGraph's `InMemorySaver` where that supports the case, which shows that the tests are right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def name_of(test: Any) -> str:
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A store for all tests here, each of which uses threads of its own."""
+    """A store for all tests of this file, each of which uses its own threads."""
     if request.param == "sqlite":
         yield Store("sqlite", f"sqlite:///{tmp_path_factory.mktemp('history') / 'checkpoints.db'}")
         return

@@ -19,7 +19,7 @@ from tests.stores import Store
 
 @pytest.mark.parametrize("first", APIS)
 @pytest.mark.parametrize("capability", Capability, ids=lambda capability: capability.value)
-async def test_langgraphs_suite_passes_in_both_colours_of_one_saver(
+async def test_langgraphs_suite_passes_with_sync_and_async_methods_of_one_saver(
     store: Store, first: str, capability: Capability
 ) -> None:
     async with store.open() as saver:

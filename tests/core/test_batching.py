@@ -1,4 +1,4 @@
-"""Which calls share a trip, without any trip."""
+"""Which calls share a round trip. The tests use the queue alone, without a database."""
 
 from __future__ import annotations
 
@@ -22,100 +22,100 @@ def call(key: str | None = None, size: int = 1) -> Call:
     return Call(Batchable("kind", key, size, None, merge))
 
 
-AHEAD = call().batchable
+FIRST = call().batchable
 
 
 @dataclass
-class Road:
-    """A lane, and the groups that are on the way in it."""
+class Traffic:
+    """A queue, and the batches of it that are in progress."""
 
-    lanes: BatchQueue[Call]
-    away: list[Batch[Call]]
+    queue: BatchQueue[Call]
+    sent: list[Batch[Call]]
 
-    def back(self) -> list[Call]:
-        """The first group comes back; gives the calls that go instead."""
-        group = self.lanes.leave("kind", self.away.pop(0))
-        if group:
-            self.away.append(group)
-        return [*group.waiters] if group else []
+    def batch_returns(self) -> list[Call]:
+        """The first batch returns; returns the calls that are sent next."""
+        batch = self.queue.leave("kind", self.sent.pop(0))
+        if batch:
+            self.sent.append(batch)
+        return [*batch.waiters] if batch else []
 
 
-def waiting(*calls: Call) -> Road:
-    """As many on the way as may be, and these behind them."""
-    lanes: BatchQueue[Call] = BatchQueue()
-    away = [group for _ in range(BATCHES) if (group := lanes.enter("kind", AHEAD))]
-    assert len(away) == BATCHES
-    assert not lanes.enter("kind", AHEAD)
+def waiting(*calls: Call) -> Traffic:
+    """As many batches in progress as may be, and these calls waiting after them."""
+    queue: BatchQueue[Call] = BatchQueue()
+    sent = [batch for _ in range(BATCHES) if (batch := queue.enter("kind", FIRST))]
+    assert len(sent) == BATCHES
+    assert not queue.enter("kind", FIRST)
     for each in calls:
-        lanes.wait("kind", each)
-    return Road(lanes, away)
+        queue.wait("kind", each)
+    return Traffic(queue, sent)
 
 
-def test_who_waits_goes_when_somebody_comes_back() -> None:
+def test_waiting_calls_are_sent_when_a_batch_returns() -> None:
     one, other = call("1"), call("2")
-    road = waiting(one, other)
-    assert road.lanes.enter("another kind", AHEAD)
-    assert road.back() == [one, other]
-    assert not road.lanes.enter("kind", AHEAD)
-    assert road.back() == []
-    assert road.lanes.enter("kind", AHEAD)
+    traffic = waiting(one, other)
+    assert traffic.queue.enter("another kind", FIRST)
+    assert traffic.batch_returns() == [one, other]
+    assert not traffic.queue.enter("kind", FIRST)
+    assert traffic.batch_returns() == []
+    assert traffic.queue.enter("kind", FIRST)
 
 
-def test_nothing_is_remembered_of_a_kind_once_all_are_back() -> None:
-    road = waiting()
+def test_a_kind_is_forgotten_when_all_its_batches_have_returned() -> None:
+    traffic = waiting()
     for _ in range(BATCHES):
-        assert road.back() == []
-    assert not road.lanes._queues
+        assert traffic.batch_returns() == []
+    assert not traffic.queue._queues
 
 
-def test_a_group_that_nobody_holds_is_no_longer_on_its_way() -> None:
-    """Its caller was interrupted before it could come back."""
+def test_a_batch_that_is_no_longer_referenced_does_not_count_as_in_progress() -> None:
+    """Its caller was interrupted before it could report the return."""
     first, second, third = call("1"), call("1"), call("3")
-    road = waiting(first, second, third)
-    assert road.back() == [first, third]
-    assert not road.lanes.enter("kind", third.batchable)
-    road.away.pop()
-    assert road.lanes.enter("kind", third.batchable)
-    assert road.back() == [second]
+    traffic = waiting(first, second, third)
+    assert traffic.batch_returns() == [first, third]
+    assert not traffic.queue.enter("kind", third.batchable)
+    traffic.sent.pop()
+    assert traffic.queue.enter("kind", third.batchable)
+    assert traffic.batch_returns() == [second]
 
 
-def test_of_one_key_only_the_first_goes_and_the_others_keep_their_order() -> None:
+def test_only_the_first_call_of_a_key_is_sent_and_the_others_keep_their_order() -> None:
     first, second, third, other = call("1"), call("1"), call("1"), call("2")
-    road = waiting(first, second, third, other)
-    assert road.back() == [first, other]
-    assert road.back() == []
-    assert not road.lanes.enter("kind", first.batchable)
-    assert road.back() == [second]
-    assert road.back() == [third]
+    traffic = waiting(first, second, third, other)
+    assert traffic.batch_returns() == [first, other]
+    assert traffic.batch_returns() == []
+    assert not traffic.queue.enter("kind", first.batchable)
+    assert traffic.batch_returns() == [second]
+    assert traffic.batch_returns() == [third]
 
 
-def test_calls_without_a_key_never_meet() -> None:
+def test_calls_without_a_key_do_not_wait_for_each_other() -> None:
     calls = [call(), call()]
-    assert waiting(*calls).back() == calls
+    assert waiting(*calls).batch_returns() == calls
 
 
-def test_a_group_has_a_bound_in_members() -> None:
+def test_a_batch_has_a_maximum_number_of_calls() -> None:
     calls = [call(str(number)) for number in range(CALLS + 1)]
-    road = waiting(*calls)
-    assert [road.back(), road.back()] == [calls[:-1], calls[-1:]]
+    traffic = waiting(*calls)
+    assert [traffic.batch_returns(), traffic.batch_returns()] == [calls[:-1], calls[-1:]]
 
 
-def test_a_group_has_a_bound_in_bytes_that_one_call_may_pass() -> None:
+def test_a_batch_has_a_maximum_size_in_bytes_that_a_single_call_may_exceed() -> None:
     huge, small, tiny = call("1", BATCH_BYTES + 1), call("2"), call("3")
-    road = waiting(huge, small, tiny)
-    assert [road.back(), road.back()] == [[huge], [small, tiny]]
+    traffic = waiting(huge, small, tiny)
+    assert [traffic.batch_returns(), traffic.batch_returns()] == [[huge], [small, tiny]]
 
 
-def test_a_call_that_finds_no_room_is_not_passed_by_one_with_its_key() -> None:
+def test_a_call_that_does_not_fit_is_not_overtaken_by_a_later_one_with_its_key() -> None:
     first, large, late = call("1", BATCH_BYTES), call("2", 2), call("2", 0)
-    assert waiting(first, large, late).back() == [first]
+    assert waiting(first, large, late).batch_returns() == [first]
 
 
-def test_who_is_gone_or_gives_up_does_not_go() -> None:
-    gone, impatient, patient = call("1"), call("2"), call("3")
-    road = waiting(gone, impatient, patient)
-    gone.gone = True
-    assert road.lanes.give_up("kind", impatient)
-    assert road.back() == [patient]
-    assert not road.lanes.give_up("kind", patient)
-    assert not road.lanes.give_up("a kind that nobody has", patient)
+def test_a_call_that_was_interrupted_or_gave_up_is_not_sent() -> None:
+    interrupted, timed_out, waiting_call = call("1"), call("2"), call("3")
+    traffic = waiting(interrupted, timed_out, waiting_call)
+    interrupted.gone = True
+    assert traffic.queue.give_up("kind", timed_out)
+    assert traffic.batch_returns() == [waiting_call]
+    assert not traffic.queue.give_up("kind", waiting_call)
+    assert not traffic.queue.give_up("a kind that nobody has", waiting_call)

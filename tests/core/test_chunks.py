@@ -1,4 +1,4 @@
-"""How large values are cut: what changes is new, what does not is shared, and together they are the same bytes."""
+"""How large values are split into chunks: only changes are stored, the rest is shared, the bytes stay the same."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ from tests.exactly import same
 
 SERDE = ExactSerializer(JsonPlusSerializer())
 CODEC = Values(JsonPlusSerializer())
-PLACE = ("", "channel", "1")
-Parts = dict[str, bytes]
+LOCATION = ("", "channel", "1")
+StoredChunks = dict[str, bytes]
 
 
 def loads(data: bytes) -> Any:
     return SERDE.loads_typed(("msgpack", data))
 
 
-def in_parts(value: Any, pack: Callable[[Any], bytes] = pack) -> tuple[ChunkedValue, Mapping[str, bytes]]:
-    """The parts of a value of which nothing is stored."""
+def in_chunks(value: Any, pack: Callable[[Any], bytes] = pack) -> tuple[ChunkedValue, Mapping[str, bytes]]:
+    """Split a value of which nothing is stored yet."""
     found = chunk_value(value, "1", None, pack)
     assert found
     return found
 
 
-class Kept:
-    """Version after version of a value, with all parts that were stored."""
+class History:
+    """Successive versions of a value, with all chunks that were stored."""
 
     def __init__(self) -> None:
-        self.chunks: Parts = {}
+        self.chunks: StoredChunks = {}
         self.known: Known | None = None
 
     @property
     def last(self) -> ChunkedValue:
-        """The last version, which is in parts."""
+        """The last version, which is in chunks."""
         assert isinstance(self.known, ChunkedValue)
         return self.known
 
     def store(self, value: Any, *, forget: bool = False) -> int:
-        """Store the next version; returns how many parts were new. With `forget`, as another process would.
+        """Store the next version; returns how many chunks were new. With `forget`, as another process would.
 
-        The first one is stored twice, and so is in parts.
+        The first version is stored twice, because only the second time it is split into chunks.
         """
         first = self.known is None
         before = self.known.without_objects() if self.known and forget else self.known
-        found = CODEC.dumps_blob(value, PLACE, before)
+        found = CODEC.dumps_blob(value, LOCATION, before)
         if not isinstance(found, Large):
             self.known = None
             return 0
@@ -81,13 +81,13 @@ class Kept:
             assert pack(SERDE.loads_typed(found.whole)) == pack(value)
             return self.store(value) if first else 0
         assert not self.chunks.keys() & found.new.keys()
-        self.chunks |= {name: part.value for name, part in found.new.items()}
+        self.chunks |= {name: chunk.value for name, chunk in found.new.items()}
         assert pack(self.load().value) == pack(value)
         return len(found.new)
 
     def load(self) -> JoinedChunks:
-        """The last version, put together."""
-        return join_chunks(contents(self.last), self.last.chunks, lambda part: self.chunks[part.name], loads)
+        """The last version, joined."""
+        return join_chunks(contents(self.last), self.last.chunks, lambda chunk: self.chunks[chunk.name], loads)
 
 
 @pytest.fixture(params=[False, True], ids=["known objects", "known names"])
@@ -123,105 +123,105 @@ SEQUENCES: Mapping[str, Callable[..., list[Any]]] = {"messages": messages, "dict
 
 
 @pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
-def test_an_append_stores_the_end_only(make: Callable[..., list[Any]], forget: bool) -> None:
-    kept = Kept()
+def test_an_append_stores_only_the_end(make: Callable[..., list[Any]], forget: bool) -> None:
+    history = History()
     values = make(200)
-    kept.store(values[:40])
+    history.store(values[:40])
     for length in range(41, 201):
-        assert kept.store(values[:length], forget=forget) <= 2
-    assert sum(map(len, kept.chunks.values())) < 3 * len(pack(values))  # And not 120 times.
+        assert history.store(values[:length], forget=forget) <= 2
+    assert sum(map(len, history.chunks.values())) < 3 * len(pack(values))  # And not 120 times.
 
 
-def test_the_same_object_again_and_again_makes_no_more_parts() -> None:
-    """As a text in the code of a node, which it adds each time."""
-    kept = Kept()
+def test_adding_the_same_object_repeatedly_makes_few_chunks() -> None:
+    """For example a text in the code of a node, which adds it each time."""
+    history = History()
     texts = [each * 12 for each in ("a line that is everywhere ", "and another one ")]
     values = [texts[number % 3 // 2] for number in range(2_000)]
-    kept.store(values[:1_000])
+    history.store(values[:1_000])
     for length in range(1_001, 2_001):
-        assert kept.store(values[:length]) <= 2
-    assert len(kept.last.chunks) < 2 * sum(map(len, values)) / cutting.PART + cutting.OPEN
+        assert history.store(values[:length]) <= 2
+    assert len(history.last.chunks) < 2 * sum(map(len, values)) / cutting.PART + cutting.OPEN
 
 
-def test_what_comes_in_small_pieces_is_stored_again_and_again_in_few_parts(forget: bool) -> None:
-    """Without cuts for a long time, since texts of 40 bytes are few of those that a part has."""
-    kept = Kept()
+def test_a_list_that_grows_by_small_elements_has_few_chunks_after_the_last_cut(forget: bool) -> None:
+    """There is no cut for a long time, since a chunk holds many texts of 40 bytes."""
+    history = History()
     values: list[Any] = [text(random.Random(number), 40) for number in range(1_000)]
-    kept.store(values[:400])
+    history.store(values[:400])
     for length in range(401, 1_001):
-        assert kept.store(values[:length], forget=forget) <= 2
-        assert sum(not part.ends for part in kept.last.chunks) <= cutting.OPEN
-        assert all(part.ends for part in kept.last.chunks[: -cutting.OPEN])
-    assert sum(map(len, kept.chunks.values())) < 20 * len(pack(values))
+        assert history.store(values[:length], forget=forget) <= 2
+        assert sum(not chunk.ends for chunk in history.last.chunks) <= cutting.OPEN
+        assert all(chunk.ends for chunk in history.last.chunks[: -cutting.OPEN])
+    assert sum(map(len, history.chunks.values())) < 20 * len(pack(values))
 
 
 @pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
-def test_what_goes_from_the_head_or_changes_in_the_middle_moves_few_other_cuts(
+def test_elements_that_are_removed_at_the_head_or_changed_in_the_middle_move_few_other_cuts(
     make: Callable[..., list[Any]], forget: bool
 ) -> None:
-    kept = Kept()
+    history = History()
     values = make(200)
-    kept.store(values)
-    assert len(kept.chunks) > 10
-    assert sum(kept.store(values[first:], forget=forget) for first in range(1, 120)) < 2 * 120
+    history.store(values)
+    assert len(history.chunks) > 10
+    assert sum(history.store(values[first:], forget=forget) for first in range(1, 120)) < 2 * 120
     changed = [*values[:70], *make(1, 2), *values[71:]]
-    assert kept.store(values, forget=forget) <= len(kept.chunks)
-    assert kept.store(changed, forget=forget) <= 6
-    assert kept.store([*changed[:100], *changed[103:]], forget=forget) <= 6
-    assert kept.store([*make(2, 3), *changed], forget=forget) <= 6
+    assert history.store(values, forget=forget) <= len(history.chunks)
+    assert history.store(changed, forget=forget) <= 6
+    assert history.store([*changed[:100], *changed[103:]], forget=forget) <= 6
+    assert history.store([*make(2, 3), *changed], forget=forget) <= 6
 
 
-def test_a_dict_shares_its_other_entries(forget: bool) -> None:
-    kept = Kept()
+def test_a_dict_shares_its_unchanged_entries(forget: bool) -> None:
+    history = History()
     dice = random.Random(3)
     files = {f"/src/{n}.py": text(dice, 4000) for n in range(100)}
-    kept.store(files)
+    history.store(files)
     for n in (5, 50, 99):
         files = {**files, f"/src/{n}.py": text(dice, 4000)}
-        assert kept.store(files, forget=forget) <= 6
+        assert history.store(files, forget=forget) <= 6
     del files["/src/20.py"]
-    assert kept.store(dict(files), forget=forget) <= 6
-    assert kept.store({**files, "/src/new.py": text(dice, 4000)}, forget=forget) <= 6
+    assert history.store(dict(files), forget=forget) <= 6
+    assert history.store({**files, "/src/new.py": text(dice, 4000)}, forget=forget) <= 6
 
 
-def test_a_dict_of_what_was_in_a_list_is_cut_behind_its_pairs() -> None:
-    kept = Kept()
+def test_a_dict_of_elements_that_were_in_a_list_is_cut_after_its_pairs() -> None:
+    history = History()
     for pairs in range(20, 30):
         words = [text(random.Random(100 * pairs + number), 700) for number in range(60)]
-        kept.store(words)
-        kept.store({**dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True)), "key": "other"})
+        history.store(words)
+        history.store({**dict(zip(words[: 2 * pairs : 2], words[1 : 2 * pairs : 2], strict=True)), "key": "other"})
 
 
-def test_what_was_read_whole_goes_into_parts_and_back_if_it_does_not_grow() -> None:
-    kept = Kept()
+def test_a_value_that_was_read_in_one_piece_is_split_if_it_grows_and_joined_if_it_is_replaced() -> None:
+    history = History()
     for seed in (1, 2):
         values = messages(100, seed=seed)
-        stored = CODEC.dumps(values, PLACE)
-        read, kept.known = CODEC.loads_blob(*stored, PLACE)
+        stored = CODEC.dumps(values, LOCATION)
+        read, history.known = CODEC.loads_blob(*stored, LOCATION)
         assert pack(read) == pack(values)
-        assert kept.store([*values, *messages(10, seed=9)]) > 5
-        assert kept.store(messages(100, seed=8)) == 0
+        assert history.store([*values, *messages(10, seed=9)]) > 5
+        assert history.store(messages(100, seed=8)) == 0
     for value in (values[:3], "x" * 50_000, [0.5] * 50_000):
-        assert CODEC.loads_blob(*CODEC.dumps(value, PLACE), PLACE) == (value, None)
+        assert CODEC.loads_blob(*CODEC.dumps(value, LOCATION), LOCATION) == (value, None)
 
 
-def test_what_shares_nothing_is_left_whole_until_something_does(forget: bool) -> None:
-    kept = Kept()
-    assert kept.store(messages(100, seed=1)) > 5
+def test_a_value_that_shares_nothing_stays_in_one_piece_until_a_later_version_shares_something(forget: bool) -> None:
+    history = History()
+    assert history.store(messages(100, seed=1)) > 5
     for seed in (2, 3):
-        assert kept.store(messages(100, seed=seed), forget=forget) == 0
-        assert isinstance(kept.known, Whole)
+        assert history.store(messages(100, seed=seed), forget=forget) == 0
+        assert isinstance(history.known, Whole)
     values = [*messages(100, seed=3), *messages(10, seed=4)]
-    assert kept.store(values, forget=forget) > 5
-    assert 1 <= kept.store([*values, *messages(2, seed=5)], forget=forget) <= 2
+    assert history.store(values, forget=forget) > 5
+    assert 1 <= history.store([*values, *messages(2, seed=5)], forget=forget) <= 2
 
 
-def test_the_same_value_again_is_nothing_new(forget: bool) -> None:
-    kept = Kept()
+def test_storing_the_same_value_again_stores_no_chunk(forget: bool) -> None:
+    history = History()
     values = messages(100)
-    kept.store(values)
-    assert kept.store(values, forget=forget) == 0
-    assert kept.store(list(values), forget=forget) == 0
+    history.store(values)
+    assert history.store(values, forget=forget) == 0
+    assert history.store(list(values), forget=forget) == 0
 
 
 CHANGES: Mapping[str, Callable[[Any], object]] = {
@@ -249,8 +249,8 @@ CHANGES: Mapping[str, Callable[[Any], object]] = {
 def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
     change: Callable[[Any], object], location: int, image: str
 ) -> None:
-    """The same list, of the same objects."""
-    kept = Kept()
+    """The same list with the same objects."""
+    history = History()
     values = messages(100)
     values[location] = AIMessage(
         "text",
@@ -259,9 +259,9 @@ def test_an_object_that_was_changed_in_place_is_stored_as_it_is_now(
         response_metadata={"usage": {"tokens": [1, 2]}},
         additional_kwargs={"image": image} if image else {},
     )
-    kept.store(values)
+    history.store(values)
     change(values[location])
-    assert 1 <= kept.store(values) <= 3
+    assert 1 <= history.store(values) <= 3
 
 
 ALIKE: Mapping[str, tuple[Any, Any]] = {
@@ -274,23 +274,23 @@ ALIKE: Mapping[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("alike", ALIKE.values(), ids=ALIKE)
 @pytest.mark.parametrize("image", ["", "A" * LARGE], ids=["small", "large"])
-def test_what_looks_the_same_when_it_is_encoded_is_told_apart(alike: tuple[Any, Any], image: str) -> None:
-    """Either way: in a field, a dict and the metadata of a document, changed in place."""
+def test_different_objects_that_are_encoded_alike_are_distinguished(alike: tuple[Any, Any], image: str) -> None:
+    """In both directions, in a field, in a dict and in the metadata of a document, changed in place."""
     for before, after in (alike, alike[::-1]):
-        kept = Kept()
+        history = History()
         first = AIMessage("text", additional_kwargs={"it": before, "image": image})
         second = ToolMessage("text", tool_call_id="1", artifact=before)
         third = Document("text", metadata={"it": before})
         values: list[Any] = [*messages(50), first, second, third]
-        kept.store(values)
+        history.store(values)
         for change in (
             lambda first=first, after=after: first.additional_kwargs.update(it=after),
             lambda second=second, after=after: setattr(second, "artifact", after),
             lambda third=third, after=after: third.metadata.update(it=after),
         ):
             change()
-            assert 1 <= kept.store(values) <= 3
-            assert same(kept.load().value, values)
+            assert 1 <= history.store(values) <= 3
+            assert same(history.load().value, values)
 
 
 PLAIN: Mapping[str, Any] = {"nested": {"a": [{"b": [1, 2.5, None]}]}, "bytes": b"b", "empty": {}, "text": "\U0001f600"}
@@ -306,7 +306,7 @@ OTHERS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("size", [1, LARGE])
-def test_of_messages_that_hold_objects_nothing_is_known(size: int) -> None:
+def test_messages_that_hold_objects_are_not_remembered_as_unchanged(size: int) -> None:
     def asked(value: Any) -> Unchanged | None:
         return unchanged([AIMessage("text", additional_kwargs={"deep": [value], "text": "x" * size})])
 
@@ -318,16 +318,16 @@ def test_of_messages_that_hold_objects_nothing_is_known(size: int) -> None:
         assert asked(value) is None
 
 
-def test_a_message_of_a_class_of_its_own_is_encoded_each_time() -> None:
+def test_a_message_of_a_subclass_is_encoded_each_time() -> None:
     class Mine(HumanMessage):
-        """Whose form may depend on anything."""
+        """Its encoding may depend on anything."""
 
-    kept = Kept()
+    history = History()
     values: list[Any] = dicts(30)
-    kept.store(values)
-    assert not any(part.objects for part in kept.last.chunks)
-    chunked, _ = in_parts([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], repr_of)
-    assert any(part.objects for part in chunked.chunks)
+    history.store(values)
+    assert not any(chunk.objects for chunk in history.last.chunks)
+    chunked, _ = in_chunks([*messages(50), *(Mine(content="text", id=str(n)) for n in range(50))], repr_of)
+    assert any(chunk.objects for chunk in chunked.chunks)
     assert not chunked.chunks[-1].objects
 
 
@@ -351,21 +351,21 @@ VALUES = ELEMENTS | st.lists(ELEMENTS, max_size=4) | st.dictionaries(st.text(max
     size=st.integers(1, 400),
     most=st.integers(1, 4),
 )
-def test_parts_together_are_the_value(versions: list[Any], size: int, most: int) -> None:
+def test_the_joined_chunks_are_the_value(versions: list[Any], size: int, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
         patch.setattr(cutting, "ELEMENT", 0)
         patch.setattr(cutting, "SAMPLE", 1)
         patch.setattr(cutting, "PART", size)
         patch.setattr(cutting, "OPEN", most)
-        kept = Kept()
+        history = History()
         for version in versions:
-            kept.store(version)
-            kept.store(version, forget=True)
-        if not isinstance(kept.known, ChunkedValue):
+            history.store(version)
+            history.store(version, forget=True)
+        if not isinstance(history.known, ChunkedValue):
             return
-        known = kept.load().chunked("1", kept.last.names)
-        assert known.without_objects() == kept.last.without_objects()
+        known = history.load().chunked("1", history.last.names)
+        assert known.without_objects() == history.last.without_objects()
 
 
 @pytest.mark.parametrize("count", [2, 15, 16, 65_535, 65_536])
@@ -375,27 +375,27 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
         patch.setattr(cutting, "PART", 20)
-        chunked, new = in_parts(value)
-    assert join_chunks(contents(chunked), chunked.chunks, lambda part: new[part.name], loads).value == value
+        chunked, new = in_chunks(value)
+    assert join_chunks(contents(chunked), chunked.chunks, lambda chunk: new[chunk.name], loads).value == value
 
 
-def test_keys_with_half_a_character_that_are_in_parts_already_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier versions have stored such dicts so, and could not read them."""
+def test_stored_chunks_of_a_dict_with_lone_surrogates_in_keys_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions have stored such dicts in chunks, and could not read them."""
     value = {f"{n}\udce9": "x" * 500 for n in range(100)} | {"\ud800": {"\udfff": 1}}
     monkeypatch.setattr(cutting, "is_unicode", lambda _: True, raising=False)
-    chunked, new = in_parts(value)
-    together = join_chunks(contents(chunked), chunked.chunks, lambda part: new[part.name], loads)
+    chunked, new = in_chunks(value)
+    together = join_chunks(contents(chunked), chunked.chunks, lambda chunk: new[chunk.name], loads)
     assert together.value == value
     assert list(together.value) == list(value)
     known = together.chunked("1", chunked.names)
     assert chunk_value(value, "2", known.without_objects(), pack) == (chunked._replace(version="2"), {})
 
 
-def test_parts_that_do_not_belong_together_are_not_read() -> None:
+def test_chunks_that_do_not_belong_together_are_not_read() -> None:
     values = dicts(100)
-    chunked, new = in_parts(values)
+    chunked, new = in_chunks(values)
     stored = contents(chunked)
-    data = [new[part.name] for part in chunked.chunks]
+    data = [new[chunk.name] for chunk in chunked.chunks]
     with pytest.raises(UnreadableValue):
         join_chunks(stored, data[1:], bytes, loads)
     with pytest.raises(UnreadableValue):
@@ -404,7 +404,7 @@ def test_parts_that_do_not_belong_together_are_not_read() -> None:
         join_chunks(stored, [data[0][1:] + b"x", *data[1:]], bytes, loads)
 
 
-WHOLE: Mapping[str, Any] = {
+UNSPLIT: Mapping[str, Any] = {
     "a subclass of list": type("Mine", (list,), {})(dicts(100)),
     "a subclass of dict": type("Mine", (dict,), {})({str(n): "x" * 500 for n in range(100)}),
     "a dict with other keys": dict.fromkeys(range(100), "x" * 500),
@@ -415,13 +415,13 @@ WHOLE: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("value", WHOLE.values(), ids=WHOLE)
-def test_what_is_left_whole(value: Any) -> None:
+@pytest.mark.parametrize("value", UNSPLIT.values(), ids=UNSPLIT)
+def test_values_that_stay_in_one_piece(value: Any) -> None:
     assert chunk_value(value, "1", None, pack) is None
 
 
-def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    value, _ = in_parts(messages(100))
+def test_the_cache_forgets_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    value, _ = in_chunks(messages(100))
     monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * (value.size + ENTRY))
     monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * (len(value.chunks) + 2))
     recent = Recent()
@@ -433,6 +433,6 @@ def test_recent_values_forget_the_objects_first_and_then_the_names(monkeypatch: 
     assert known[4:7] == [value.without_objects()] * 3
     assert known[7:] == [value] * 2
     recent.note(Key("thread", "", "next"), None, KnownValues(b"", {"messages": value}, is_whole=False), keys[8])
-    # Another run may go on from there.
+    # Another run may continue from there.
     assert recent.of(keys[8], None) == KnownValues(b"", {"messages": value.without_objects()}, is_whole=False)
     assert recent.of(keys[7], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None

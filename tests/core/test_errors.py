@@ -1,4 +1,4 @@
-"""Errors can be pickled and copied, and show nothing of values."""
+"""Errors can be pickled and copied, and do not show stored values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, Unstor
 
 PACKAGE = Path(errors.__file__).parent
 WHEN = datetime(2024, 5, 6, tzinfo=timezone.utc)
-PLACE = {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2", "channel": "a", "type": None}
-# Those that are made of more than a text.
+LOCATION = {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2", "channel": "a", "type": None}
+# Errors that need more than a text.
 MADE: dict[str, Any] = {
     "ThreadBusy": lambda cls: cls("1", "me", WHEN),
-    "CorruptCheckpoint": lambda cls: cls("it is gone", **PLACE),
+    "CorruptCheckpoint": lambda cls: cls("it is gone", **LOCATION),
     **dict.fromkeys(
         ("StorageError", "RetryableError", "ConnectionLost", "Contention"),
         lambda cls: cls("it failed", operation="put", statement="insert_checkpoint", sqlstate="40001"),
@@ -38,14 +38,14 @@ def all_below(cls: type[BaseException]) -> list[type[BaseException]]:
 def error_classes() -> list[type[BaseException]]:
     for file in PACKAGE.rglob("*.py"):
         if file.stem != "__main__":
-            with suppress(ImportError, errors.ConfigError):  # What an extra brings may be missing.
+            with suppress(ImportError, errors.ConfigError):  # A dependency of an extra may be missing.
                 import_module(".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts))
     found = [*all_below(errors.CheckpointError), UnreadableValue, UnstorableValue]
     return sorted(set(found), key=lambda cls: cls.__name__)
 
 
 @pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)
-def test_they_survive_pickle_and_copy(cls: type[BaseException]) -> None:
+def test_errors_survive_pickle_and_copy(cls: type[BaseException]) -> None:
     error = MADE.get(cls.__name__, lambda cls: cls("it is so"))(cls)
     error.mine = ["attribute"]
     ways = [lambda e, n=n: pickle.loads(pickle.dumps(e, n)) for n in range(pickle.HIGHEST_PROTOCOL + 1)]
@@ -59,7 +59,7 @@ def busy() -> None:
     raise ThreadBusy("1", "me", WHEN)
 
 
-def test_a_process_pool_gives_them_to_its_caller() -> None:
+def test_a_process_pool_returns_them_to_its_caller() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         with pytest.raises(ThreadBusy) as raised:
             pool.submit(busy).result()

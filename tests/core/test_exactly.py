@@ -1,4 +1,4 @@
-"""The comparison that other tests rely on tells values apart."""
+"""The comparison that other tests rely on distinguishes values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ DIFFERENT: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize("number", range(len(DIFFERENT)))
-def test_it_tells_what_differs(number: int) -> None:
+def test_different_values_are_distinguished(number: int) -> None:
     one, two = DIFFERENT[number]
     for first, second in ((one, two), ([one], [two]), ({"a": Holder(one)}, {"a": Holder(two)})):
         assert difference(first, second)

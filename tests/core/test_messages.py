@@ -1,4 +1,4 @@
-"""Messages that are filled in are what their class would have made of the same bytes, and what was stored."""
+"""Messages that are restored from their fields equal what their class makes of the same bytes, and what was stored."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ EXAMPLES = [
 
 
 def made(model: type[Any], stored: Any) -> Any:
-    """What comes without a class's help, or None."""
+    """What is restored without running the class, or None."""
     return messages.made(model.__module__, model.__name__, stored)
 
 
 def parts(made: Any) -> tuple[Any, ...]:
-    """All that pydantic keeps of an object, with the order of its fields."""
+    """Everything that pydantic stores in an object, with the order of its fields."""
     return (
         list(made.__dict__.items()),
         made.__pydantic_fields_set__,
@@ -64,7 +64,7 @@ def parts(made: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_it_is_what_its_class_makes(message: Any) -> None:
+def test_a_restored_message_equals_what_its_class_makes(message: Any) -> None:
     stored = OFFICIAL.dumps_typed(message)
     theirs, ours = OFFICIAL.loads_typed(stored), OURS.loads_typed(stored)
     assert type(ours) is type(theirs) is type(message)
@@ -82,7 +82,7 @@ def test_what_is_written_here_is_what_was_stored_and_is_read_by_langgraph(messag
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_it_can_be_used_and_changed_like_any(message: Any) -> None:
+def test_a_restored_message_can_be_used_and_changed_like_any_other(message: Any) -> None:
     ours = OURS.loads_typed(OURS.dumps_typed([message, message]))
     assert ours[0].model_dump() == message.model_dump()
     assert ours[0].model_copy(deep=True) == message
@@ -99,8 +99,8 @@ def test_chunks_can_be_added() -> None:
     assert stored[0] + stored[1] == first + second
 
 
-def test_what_a_class_would_refuse_or_change_is_what_was_stored() -> None:
-    """A node may put into a message what validation refuses, drops or converts; it must not be lost for that."""
+def test_fields_that_the_class_would_refuse_or_change_come_back_as_they_were_stored() -> None:
+    """A node may put values into a message that validation refuses, drops or converts. They must not be lost."""
     message = AIMessage("text", additional_kwargs={"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})
     message.tool_calls = []
     message.response_metadata = None  # type: ignore[assignment]
@@ -112,14 +112,14 @@ def test_what_a_class_would_refuse_or_change_is_what_was_stored() -> None:
     [{"content": "x"}, {**HumanMessage("x").model_dump(), "extra": 1}],
     ids=["of an older version", "with extra fields"],
 )
-def test_other_fields_are_for_the_class(stored: dict[str, Any]) -> None:
+def test_messages_with_other_fields_are_left_to_the_class(stored: dict[str, Any]) -> None:
     assert made(HumanMessage, dict(stored)) is None
     assert made(type("Mine", (HumanMessage,), {}), HumanMessage("x").model_dump()) is None
 
 
 def test_a_class_that_holds_more_than_plain_data_makes_its_objects() -> None:
     class Later(HumanMessage):
-        """What a later version of LangChain may come with."""
+        """A class that a later version of LangChain may have."""
 
         attachment: Document | None = None
 

@@ -1,4 +1,4 @@
-"""The operations against scripted replies: which statements they send, in how many trips, and what they make of it."""
+"""The operations against scripted replies: their statements, round trips and results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def d(request: pytest.FixtureRequest) -> SqlDialect:
 
 
 class Script:
-    """Answers each trip with the next reply, or with no rows at all, and notes what was asked."""
+    """Answers each round trip with the next reply, or with no rows, and records the requests."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
@@ -120,7 +120,7 @@ def a_checkpoint(**values: Any) -> Checkpoint:
         (lambda d: delete_checkpoint(d, Key("t", "", "id")), 1),
     ],
 )
-async def test_operations_take_their_trips(
+async def test_operations_take_their_number_of_round_trips(
     d: SqlDialect, make: Callable[[SqlDialect], Operation[Any]], round_trips: int
 ) -> None:
     for api in ("sync", "async"):
@@ -136,8 +136,8 @@ async def test_operations_take_their_trips(
         assert len(script.round_trips) == round_trips
 
 
-def test_prune_takes_the_short_way_where_nothing_else_stays(d: SqlDialect) -> None:
-    script = Script([[], [(True,)]])  # The last statement tells that nothing else stayed.
+def test_prune_needs_one_round_trip_if_no_other_checkpoint_stays(d: SqlDialect) -> None:
+    script = Script([[], [(True,)]])  # The last statement reports that no other checkpoint stayed.
     drive(prune_thread(d, "t"), script)
     assert len(script.round_trips) == 1
     script = Script([[], []])
@@ -150,7 +150,7 @@ def locks(round_trip: RoundTrip) -> list[str]:
     return [statement.name for statement in round_trip.before]
 
 
-def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDialect) -> None:
+def test_a_put_without_references_is_one_statement_without_a_lock(d: SqlDialect) -> None:
     values = {"number": 1, "list": [1]}
     encoded = done(
         encode_checkpoint(CODEC, *HERE, a_checkpoint(**values), generate_metadata(), dict.fromkeys(values, "1"))
@@ -161,14 +161,14 @@ def test_a_put_that_refers_to_nothing_is_one_statement_without_a_lock(d: SqlDial
     assert not locks(script.round_trips[0])
     if d.system == "postgresql":
         script = Script([[]])
-        drive(put(d, encoded), script)  # One that is there may be waited for, which takes nobody along.
+        drive(put(d, encoded), script)  # An existing checkpoint is stored separately, and only that call waits.
         assert script.names == [["insert_checkpoint"], ["put_checkpoint"]]
     assert not encoded.blobs
     assert encoded.row.inline_channels == ["number", "list"]
 
 
 def deltas_alone() -> Encoded:
-    """A checkpoint whose only channel is rebuilt from its parent on."""
+    """A checkpoint whose only channel is rebuilt from its ancestors."""
     checkpoint = generate_checkpoint(channel_versions={"log": "2"})
     metadata = generate_metadata(counters_since_delta_snapshot={"log": (1, 1)})
     where = generate_config("t", checkpoint_id="0")
@@ -177,10 +177,10 @@ def deltas_alone() -> Encoded:
     return encoded
 
 
-def test_a_put_of_deltas_alone_looks_for_its_parent_in_the_statement_that_stores_it_on_sqlite(d: SqlDialect) -> None:
+def test_a_put_of_deltas_alone_checks_its_parent_in_the_statement_that_stores_it_on_sqlite(d: SqlDialect) -> None:
     encoded = deltas_alone()
     assert encoded.is_one_row
-    if d.system == "postgresql":  # The parent stays there as long as the lock is held.
+    if d.system == "postgresql":  # The parent cannot be deleted while the lock is held.
         script = Script()
         drive(put(d, encoded), script)
         assert script.names == [["put_checkpoint"]]
@@ -190,7 +190,7 @@ def test_a_put_of_deltas_alone_looks_for_its_parent_in_the_statement_that_stores
     drive(put(d, encoded), script)
     assert script.names == [["insert_checkpoint"]]
     script = Script([[]])
-    drive(put(d, encoded), script)  # What is wrong with the parent, if it is not found.
+    drive(put(d, encoded), script)  # If the parent is not found, a second statement finds out why.
     assert script.names == [["insert_checkpoint"], ["put_gone"], ["insert_checkpoint"]]
 
 
@@ -208,7 +208,7 @@ def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
         assert locks(script.round_trips[0]) == ["share_thread"]
         drive(put(d, encoded, only_newest=True), script)
         assert locks(script.round_trips[1]) == ["lock_thread"]
-    else:  # One writer at a time: what is looked at stays so.
+    else:  # There is one writer at a time, so what was checked stays true.
         assert script.names == [["put_gone"], ["put_blobs", "insert_checkpoint"]]
 
 
@@ -222,17 +222,17 @@ def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
         lambda d: take_claim(d, "t", "token", "me", 1.0),
     ],
 )
-def test_who_deletes_copies_or_claims_holds_the_lock_alone(make: Callable[[SqlDialect], Operation[Any]]) -> None:
+def test_deleting_copying_and_claiming_take_the_exclusive_lock(make: Callable[[SqlDialect], Operation[Any]]) -> None:
     script = Script()
-    with suppress(IndexError):  # Nothing answers a claim.
+    with suppress(IndexError):  # The script has no answer to a claim.
         drive(make(PostgresDialect("langgraph_checkpoint")), script)
     (lock,) = script.round_trips[0].before
     assert lock.name == "lock_thread"
     assert lock.values()["thread_id"] == "t"
 
 
-def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
-    """A value that an earlier checkpoint held and that a prune removed is taken from the checkpoint itself."""
+def test_put_stores_a_deleted_value_again(d: SqlDialect) -> None:
+    """The value was stored with an earlier checkpoint that a prune removed. The new checkpoint has it, too."""
     encoded = done(
         encode_checkpoint(CODEC, *HERE, a_checkpoint(kept=[LARGE], fresh=[2]), generate_metadata(), {"fresh": "1"})
     )
@@ -244,7 +244,7 @@ def test_put_stores_again_what_is_gone(d: SqlDialect) -> None:
     assert not stored.kept
 
 
-def test_put_refuses_to_build_on_a_parent_that_is_gone(d: SqlDialect) -> None:
+def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None:
     encoded = deltas_alone()
     gone = [[("parent", None)]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
@@ -256,7 +256,7 @@ def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> Non
         drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
 
 
-def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_the_newest_match(d: SqlDialect) -> None:
+def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_newest_match(d: SqlDialect) -> None:
     page = ThreadPage("z", "", {}, 1)
     metadata = CODEC.dumps({"source": "loop", "thread_id": None}, ("metadata", "", "1"))
     script = Script([[("a", "", "1", None, None, *metadata)]])
@@ -290,7 +290,7 @@ def test_threads_go_by_their_age_and_with_a_filter_by_their_ids_if_too_few_of_th
         assert (list(reply.threads), reply.after) == ([], page._replace(before="1", thread_below="a"))
 
 
-def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
+def test_filters_that_the_database_cannot_count_are_decided_in_python(d: SqlDialect) -> None:
     metadata = [CODEC.dumps({"user": user}, ("metadata", "", "1")) for user in "ab"]
     rows = [(3, *[None] * 5), *((None, "t", "", "1", *each) for each in metadata)]
     for there, name in (([], "threads_counted"), ([("searchable_user", True, True)], "threads_searched_counted")):
@@ -302,7 +302,7 @@ def test_what_the_database_cannot_count_is_decided_here(d: SqlDialect) -> None:
     assert script.names == [["threads_counted"]]
 
 
-def test_what_is_encrypted_is_not_looked_up(d: SqlDialect) -> None:
+def test_encrypted_keys_are_not_looked_up_in_the_index(d: SqlDialect) -> None:
     hiding = Values(EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"), clear=["team"])
     there = [("searchable_user", True, True), ("searchable_team", True, True)]
     for filter, name in (({"user": "1"}, "threads_counted"), ({"user": "1", "team": "2"}, "threads_searched_counted")):
@@ -330,26 +330,26 @@ def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
         drive(labelled(d, "t", "other"), Script([[("name", "", "2")]]))
 
 
-def test_what_is_deleted_is_found_and_not_labelled(d: SqlDialect) -> None:
+def test_checkpoints_to_delete_must_exist_and_have_no_label(d: SqlDialect) -> None:
     key = Key("t", "", "2")
     makes: dict[str, Callable[[SqlDialect, Key], Operation[Any]]]
     makes = {"mark_checkpoint": delete_checkpoint, "mark_later": rollback}
-    for doom, make in makes.items():
+    for mark, make in makes.items():
         nothing: Reply = [[] for _ in drive_names(make(d, key))]
         there, refused = [[("2",)], *nothing[1:]], [[("2",)], [("name",)], *nothing[2:]]
         with pytest.raises(CheckpointLabelled, match="'name'"):
             drive(make(d, key), Script(refused))
         assert drive(make(d, key), Script(there))
         names = drive_names(make(d, key))
-        assert names[:3] == [doom, "refuse_labelled", "refuse_labelled_release"]
-        # What is spared is known when writes are erased, and what is doomed is still there.
+        assert names[:3] == [mark, "refuse_labelled", "refuse_labelled_release"]
+        # Writes are deleted after it is known which ones are needed, and while marked rows still exist.
         assert names.index("purge_spare_needed") < names.index("delete_open_writes") < names.index("purge_checkpoints")
     assert drive(delete_checkpoint(d, key), Script()) is False
     with pytest.raises(CheckpointNotFound, match="'2'"):
         drive(rollback(d, key), Script())
 
 
-def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> None:
+def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDialect) -> None:
     def metadata(**more: Any) -> tuple[str, bytes]:
         return CODEC.dumps({"source": "loop", **more}, ("metadata", "", "1"))
 
@@ -363,7 +363,7 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
     script = fork([[point]])
     assert script.names[0] == ["select_fork_point"]
     assert script.names[1][0] == "fork_thread"
-    # SQLite copies once it is known that nothing is in the way: there, what was sent with a refusal would be stored.
+    # SQLite copies only after the check, because statements that are sent with a refusal would be stored there.
     assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
     assert script.names[-1][-1] == "purge_checkpoints"
     params = script.round_trips[1].statements[0].params
@@ -374,14 +374,14 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
         **ancestor_rows,
     }
     assert all(name in params["metadata_filter"] for name in ancestor_rows)
-    # What was forked already is not forked again; anything else is refused.
+    # What was forked already is not forked again. Any other checkpoint in the target is refused.
     assert len(fork([[point, ("target", "1", *metadata(**ancestor_rows))]]).round_trips) == 1
     targets = [("1", *metadata()), ("2", *metadata(**ancestor_rows)), (None, None, None)]
     for target in targets:
         with pytest.raises(ThreadExists, match="'b'"):
             fork([[point, ("target", *target)]])
     rest: Reply = [[] for _ in script.round_trips[1].statements[1:]]
-    # What comes or goes between the two trips is looked at again.
+    # Changes between the two round trips are detected.
     for reason, then, error in (
         ("exists", [point, ("target", *targets[0])], ThreadExists),
         ("gone", [], CheckpointNotFound),
@@ -396,7 +396,7 @@ def test_a_fork_reads_its_point_and_copies_in_a_second_trip(d: SqlDialect) -> No
 
 
 def drive_names(op: Operation[Any]) -> list[str]:
-    """The statements of an operation of one trip."""
+    """The statements of an operation that takes one round trip."""
     script = Script()
     with suppress(CheckpointNotFound):
         drive(op, script)
@@ -404,8 +404,8 @@ def drive_names(op: Operation[Any]) -> list[str]:
     return names
 
 
-def test_setup_applies_what_is_missing(d: SqlDialect) -> None:
-    nothing = [[(isinstance(d, SqliteDialect), False, None)]]  # SQLite always has its one schema.
+def test_setup_applies_the_missing_migrations(d: SqlDialect) -> None:
+    nothing = [[(isinstance(d, SqliteDialect), False, None)]]  # SQLite always has exactly one schema.
     script = Script([[(1,)]], nothing, nothing)
     drive(setup(d), script)
     assert script.names[:3] == [["schema_lock"], ["schema_state"], ["schema_state"]]
@@ -415,14 +415,14 @@ def test_setup_applies_what_is_missing(d: SqlDialect) -> None:
     assert current.names == [["schema_lock"], ["schema_state"], ["schema_numbers"]]
 
 
-def test_check_tells_missing_from_outdated(d: SqlDialect) -> None:
+def test_check_distinguishes_missing_from_outdated_tables(d: SqlDialect) -> None:
     with pytest.raises(SchemaMissing):
         drive(check_schema(d), Script([[(True, False, None)]]))
     with pytest.raises(SchemaOutdated):
         drive(check_schema(d), Script([[(True, True, "checkpoints")]], [[]]))
 
 
-def test_steps_start_afresh_for_each_attempt(d: SqlDialect) -> None:
+def test_each_attempt_starts_the_operation_from_the_beginning(d: SqlDialect) -> None:
     op = put_writes(d, *done(encode_writes(CODEC, generate_config("t", checkpoint_id="i"), [("a", 1)], "k", "")))
     scripts = [Script(), Script()]
     for script in scripts:

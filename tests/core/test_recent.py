@@ -1,4 +1,4 @@
-"""What a saver knows of recent values, whatever signals come in between."""
+"""The saver's cache of recent values stays consistent when signals interrupt it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEXT = Key("thread", "", "2")
 
 
 class Calling(dict[str, Any]):
-    """Values during which a signal handler comes."""
+    """Values that run a signal handler when they are looked at."""
 
     def __bool__(self) -> bool:
         self["found"] = self["recent"].of(KEY, None)
@@ -28,7 +28,7 @@ class Calling(dict[str, Any]):
         return ()
 
 
-def test_a_signal_handler_may_look_and_note_while_its_os_thread_does() -> None:
+def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> None:
     recent = Recent()
     large = Calling(recent=recent)
     known = KnownValues(b"", cast("Mapping[str, Any]", large), is_whole=False)
@@ -38,12 +38,12 @@ def test_a_signal_handler_may_look_and_note_while_its_os_thread_does() -> None:
     assert recent.of(NEXT, None) is NOTHING_KNOWN
 
 
-def test_interrupts_between_an_entry_and_its_weight_do_not_add_up() -> None:
+def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_add_up() -> None:
     recent = Recent()
     large = KnownValues(b"x" * (OBJECTS - ENTRY), {}, is_whole=True)
     for _ in range(3):
         recent.note(KEY, None, large)
-        recent._whole._sum += OBJECTS  # As an interrupt leaves it that comes after the entry was taken out.
+        recent._whole._sum += OBJECTS  # The state after an interrupt that comes when the entry is removed.
         recent._whole._entries.clear()
     recent.note(KEY, None, large)
     assert recent.of(KEY, None) is large

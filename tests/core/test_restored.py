@@ -1,4 +1,4 @@
-"""Objects come back as copy and pickle would restore them: the fields as they were, and no constructor is run again."""
+"""Objects are restored as copy and pickle do it: with the fields as they were, and without running a constructor."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OURS = exact_serializer(JsonPlusSerializer(), on_inexact="raise")
 T = TypeVar("T")
 
 
-class Colour(Enum):
+class Color(Enum):
     RED = "red"
     PAIR = ("b", 1)
     NOT = math.nan
@@ -92,7 +92,7 @@ class Strict(BaseModel):
 
 
 class Written(BaseModel):
-    """One whose fields have a form of their own in a dump."""
+    """A model whose fields have their own form in a dump."""
 
     when: datetime
     number: int
@@ -110,7 +110,7 @@ class Written(BaseModel):
 
 
 class Doubling(BaseModel):
-    """One that does something each time it is made."""
+    """A model that does something each time it is made."""
 
     number: int
     _made: list[int] = PrivateAttr(default_factory=list)
@@ -135,7 +135,7 @@ class Shown(BaseModel):
     lists: defaultdict[str, list[int]] = defaultdict(list)
     by_id: dict[UUID, int] = {}
     by_pair: dict[tuple[int, str], Any] = {}
-    by_colour: dict[Colour, dict[int, str]] = {}
+    by_colour: dict[Color, dict[int, str]] = {}
     raw: bytearray = bytearray()
     secret: SecretStr = SecretStr("")
     last: deque[int] = deque(maxlen=2)
@@ -231,7 +231,7 @@ class Base:
 
 
 class WithSlots(Base):
-    """One with attributes that are no fields, and nowhere else than in slots."""
+    """A class with attributes that are not fields and exist only in slots."""
 
     __slots__ = ("__own", "hidden", "unset")
 
@@ -284,7 +284,7 @@ class Outer:
 
 
 def new(cls: Any, *args: Any, **values: Any) -> Any:
-    """For pydantic's aliases, which mypy knows by halves."""
+    """For pydantic's aliases, which mypy supports only partly."""
     return cls(*args, **values)
 
 
@@ -318,7 +318,7 @@ OBJECTS: dict[str, Any] = {
         lists=defaultdict(list, a=[1]),
         by_id={UUID(int=1): 1},
         by_pair={(1, "a"): {(2,): (3,)}},
-        by_colour={Colour.RED: {1: "a"}},
+        by_colour={Color.RED: {1: "a"}},
         raw=bytearray(b"a"),
         secret=SecretStr("s"),
         last=deque([1, 2], maxlen=2),
@@ -342,9 +342,9 @@ OBJECTS: dict[str, Any] = {
     "slots": Slotted(pair=(1,), inner={(1, 2): Location((3,))}, given=4),
     "slots that are no fields": [WithSlots(1, (2, 3)), changed_after(WithBoth(1, 2), more=[WithSlots(1, 2)])],
     "pydantic dataclass": Checked(theNumber=4),
-    "named tuple": Pair((1,), Pair(Colour.RED)),
+    "named tuple": Pair((1,), Pair(Color.RED)),
     "named tuple of its own mind": changed_after(Sorted(1, 2), note="n"),
-    "not a number": [Colour.NOT, Colour.ALSO, Colour.PAIR, Colour.LISTED, Rights.READ | Rights.WRITE],
+    "not a number": [Color.NOT, Color.ALSO, Color.PAIR, Color.LISTED, Rights.READ | Rights.WRITE],
     "zones": [
         datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
         datetime(2024, 3, 31, 2, 30, tzinfo=BERLIN),
@@ -393,13 +393,13 @@ OBJECTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_it_is_what_a_copy_is(name: str) -> None:
+def test_a_restored_object_equals_a_copy(name: str) -> None:
     value = OBJECTS[name]
     for each in (value, [value], {"a": Location(value)}):
         stored = OURS.dumps_typed(each)
         assert same(OURS.loads_typed(stored), each)
         assert OURS.dumps_typed(OURS.loads_typed(stored)) == stored, "it is other bytes the next time"
-    if name != "prompt":  # It does not copy itself so.
+    if name != "prompt":  # A prompt does not copy itself in this way.
         assert same(copy.deepcopy(value), value)
 
 
@@ -421,11 +421,11 @@ def read(value: Any, *allow: Any) -> Any:
         ("message", []),
     ],
 )
-def test_what_the_fields_of_an_allowed_class_are_declared_as_is_allowed(name: str, allow: list[Any]) -> None:
+def test_classes_that_the_fields_of_an_allowed_class_declare_are_allowed(name: str, allow: list[Any]) -> None:
     assert same(read(OBJECTS[name], *allow), OBJECTS[name])
 
 
-def test_what_else_is_in_an_allowed_class_is_not() -> None:
+def test_other_classes_inside_an_allowed_class_are_not_allowed() -> None:
     for value in (
         Holding(one=More()),
         Holding(one=Inner(), anything=Location(1)),
@@ -440,13 +440,13 @@ def test_what_else_is_in_an_allowed_class_is_not() -> None:
     "name", ["aliases", "generated aliases", "root", "message", "zones", "UUIDs", "deque", "arrays", "old"]
 )
 def test_langgraph_reads_what_is_written_here(name: str) -> None:
-    """As well as it can: it validates, and knows no place for what it does not store itself."""
+    """As well as it can: it validates, and has no field for what it does not store itself."""
     found = JsonPlusSerializer().loads_typed(OURS.dumps_typed([OBJECTS[name]]))
     assert type(found[0]) is type(OBJECTS[name])
 
 
 def test_fields_are_found_by_name_in_what_langgraph_has_written() -> None:
-    """Its own serializer gives the constructor names that this does not know, and gets defaults."""
+    """Its serializer gives the constructor names that the class does not know, and gets defaults."""
     for name in ("aliases", "generated aliases", "old"):
         stored = JsonPlusSerializer().dumps_typed(OBJECTS[name])
         found, value = OURS.loads_typed(stored), OBJECTS[name]
@@ -457,7 +457,7 @@ def test_fields_are_found_by_name_in_what_langgraph_has_written() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-def test_an_error_shows_no_values() -> None:
+def test_an_error_does_not_show_values() -> None:
     secret = "a secret"
     made: list[Any] = [
         Written.model_construct(when=datetime(2024, 5, 6), number=secret),
@@ -474,7 +474,7 @@ def test_an_error_shows_no_values() -> None:
             error = error.__context__ or error.__cause__
 
 
-def test_what_goes_round_in_a_circle_is_an_error_and_what_is_deep_is_kept() -> None:
+def test_a_reference_cycle_is_an_error_and_deep_nesting_is_stored() -> None:
     location, model = Location(1), Holding(one=Inner())
     location.x = [location]
     model.anything = {"model": [model]}

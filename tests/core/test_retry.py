@@ -1,4 +1,4 @@
-"""Trying again is bounded in attempts and in seconds."""
+"""Retries are limited in number and in seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_pauses_grow_and_end() -> None:
         assert 0.025 * 2 ** (failed - 1) <= pause <= 0.05 * 2 ** (failed - 1)
 
 
-def test_no_attempt_but_the_second_is_begun_after_the_time_is_up() -> None:
+def test_only_the_second_attempt_may_start_after_the_time_limit() -> None:
     assert RetryPolicy(attempts=100, seconds=1).pause(1, 60.0) is not None
     assert RetryPolicy(attempts=100, seconds=1).pause(2, 1.0) is None
     assert RetryPolicy(attempts=100, seconds=1).pause(2, 0.99) is not None

@@ -16,7 +16,7 @@ from typing import Any
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.tools.exchange import export_file
 from tests.crash.processes import Process
-from tests.invariants import Tables, read_tables, violations, without_old_parts
+from tests.invariants import Tables, read_tables, violations, without_old_chunks
 from tests.model.oracle import Key
 from tests.races.calls import Answer, Call, Done, do
 from tests.races.model import Model, Part, State, config_of
@@ -218,7 +218,7 @@ def broken(tables: Tables) -> list[str]:
     """
     there = {row[:3] for row in tables.checkpoints}
     writes = [write for write in tables.writes if write[:3] in there]
-    return list(violations(without_old_parts(tables)._replace(writes=writes)))
+    return list(violations(without_old_chunks(tables)._replace(writes=writes)))
 
 
 def told_of(
