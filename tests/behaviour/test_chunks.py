@@ -50,21 +50,21 @@ class Thread:
         self.configs: list[RunnableConfig] = []
         self.values: list[Any] = []
 
-    async def put(self, saver_client: Client, value: Any, *, parent: int = -1, run_id: str = "run") -> RunnableConfig:
+    async def put(self, client: Client, value: Any, *, parent: int = -1, run_id: str = "run") -> RunnableConfig:
         before = self.configs[parent] if self.configs else None
         meta = metadata(len(self.configs), run_id=run_id)
-        where = await put(saver_client, next_uuid(), {"log": value}, parent=before, thread_id=self.thread_id, meta=meta)
+        where = await put(client, next_uuid(), {"log": value}, parent=before, thread_id=self.thread_id, meta=meta)
         self.configs.append(where)
         self.values.append(value)
         return where
 
-    async def check(self, saver_client: Client, *gone: int) -> None:
+    async def check(self, client: Client, *gone: int) -> None:
         """Every checkpoint is as it was stored, but for those that are gone."""
         gone = tuple(number % len(self.configs) for number in gone)
         stored = [pair for number, pair in enumerate(zip(self.configs, self.values, strict=True)) if number not in gone]
         for where, value in stored:
-            assert (await get(saver_client, where)).checkpoint["channel_values"] == {"log": value}
-        listed = [found.checkpoint["channel_values"]["log"] for found in await saver_client.all(config(self.thread_id))]
+            assert (await get(client, where)).checkpoint["channel_values"] == {"log": value}
+        listed = [found.checkpoint["channel_values"]["log"] for found in await client.all(config(self.thread_id))]
         assert listed == [value for _, value in reversed(stored)]
 
 
@@ -74,31 +74,29 @@ def parts(database: Database, thread_id: str = "thread") -> int:
     return int(database.run(sql, thread_id=thread_id, mark=f"{NAME_MARK}%")[0][0])
 
 
-async def test_a_list_that_grows_is_stored_once(saver_client: Client, database: Database) -> None:
+async def test_a_list_that_grows_is_stored_once(client: Client, database: Database) -> None:
     thread = Thread()
     for length in range(50, 150, 2):
-        await thread.put(saver_client, LONG[:length])
+        await thread.put(client, LONG[:length])
     assert 20 <= parts(database) <= 120  # Not 50 times as many as the value has.
-    await thread.check(saver_client)
+    await thread.check(client)
 
 
-async def test_what_is_written_once_or_replaced_has_no_parts_until_it_grows(
-    saver_client: Client, database: Database
-) -> None:
+async def test_what_is_written_once_or_replaced_has_no_parts_until_it_grows(client: Client, database: Database) -> None:
     thread = Thread()
-    await thread.put(saver_client, messages(60))
+    await thread.put(client, messages(60))
     for _ in range(3):
-        await thread.put(saver_client, messages(60))
+        await thread.put(client, messages(60))
         assert parts(database) == 0
     last = thread.values[-1]
-    await thread.put(saver_client, [*last, *messages(2)])
+    await thread.put(client, [*last, *messages(2)])
     grown = parts(database)
     assert grown > 1
-    await thread.put(saver_client, [*thread.values[-1], *messages(2)])
+    await thread.put(client, [*thread.values[-1], *messages(2)])
     assert grown < parts(database) <= grown + 2
-    await thread.check(saver_client)
-    await saver_client.prune(["thread"])
-    await thread.check(saver_client, *range(5))
+    await thread.check(client)
+    await client.prune(["thread"])
+    await thread.check(client, *range(5))
 
 
 VALUES: Mapping[str, Sequence[Any]] = {
@@ -116,25 +114,25 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-async def test_whatever_changes_each_version_is_what_was_stored(saver_client: Client, values: Sequence[Any]) -> None:
+async def test_whatever_changes_each_version_is_what_was_stored(client: Client, values: Sequence[Any]) -> None:
     thread = Thread()
     for value in values:
-        await thread.put(saver_client, value)
-    await thread.check(saver_client)
+        await thread.put(client, value)
+    await thread.check(client)
 
 
 async def test_another_process_shares_what_it_has_read(store: Store, database: Database, api: str) -> None:
     thread = Thread()
     for length in range(100, 150, 10):
         with store.open() as saver:
-            saver_client = Client(saver, api)
+            client = Client(saver, api)
             if thread.configs:
-                found = await get(saver_client, config())
+                found = await get(client, config())
                 values = [*found.checkpoint["channel_values"]["log"], *LONG[length - 10 : length]]
             else:
                 saver.setup()
                 values = LONG[:length]
-            await thread.put(saver_client, values)
+            await thread.put(client, values)
     assert 10 <= parts(database) <= 50
     with store.open() as saver:
         await thread.check(Client(saver, api))
@@ -147,12 +145,12 @@ async def test_parts_are_shared_only_while_the_version_has_all_of_them(
     thread = Thread()
     with store.open() as saver, store.open() as other:
         saver.setup()
-        saver_client, others = Client(saver, api), Client(other, api)
+        client, others = Client(saver, api), Client(other, api)
         for length in (100, 110):
-            await thread.put(saver_client, LONG[:length])
+            await thread.put(client, LONG[:length])
         parent, checkpoint_id = thread.configs[-1], next_uuid()
         await get(others, parent)
-        for each in (saver_client, others):
+        for each in (client, others):
             await put(each, checkpoint_id, {"log": LONG[:140]}, parent=parent, versions={"log": "9"})
         named = "".join(names for (names,) in database.run("SELECT parts FROM blobs WHERE parts IS NOT NULL"))
         left = [name for (name,) in database.run("SELECT version FROM blobs WHERE parts IS NULL") if NAME_MARK in name]
@@ -160,8 +158,8 @@ async def test_parts_are_shared_only_while_the_version_has_all_of_them(
         assert gone
         for name in gone:  # As the command `doctor --fix` does.
             database.run("DELETE FROM blobs WHERE version = :version", version=name)
-        last = await put(saver_client, next_uuid(), {"log": LONG}, parent=config("thread", checkpoint_id))
-        for each in (saver_client, others):
+        last = await put(client, next_uuid(), {"log": LONG}, parent=config("thread", checkpoint_id))
+        for each in (client, others):
             assert (await get(each, last)).checkpoint["channel_values"] == {"log": LONG}
 
 
@@ -170,20 +168,20 @@ async def test_what_is_changed_while_its_parts_are_gone_is_refused(store: Store,
     thread, value = Thread(), messages(100)
     with store.open() as saver, store.open() as other:
         saver.setup()
-        saver_client = Client(saver, "async")
+        client = Client(saver, "async")
         for length in (80, 90):
-            await thread.put(saver_client, value[:length])
+            await thread.put(client, value[:length])
         other.delete_thread("thread")
         with database.locked() as unlock:
-            storing = asyncio.create_task(thread.put(saver_client, value))
+            storing = asyncio.create_task(thread.put(client, value))
             await asyncio.sleep(0)
             value[5].content = "changed"
             unlock()
         with pytest.raises(CheckpointEncodeError, match="'log' was changed in place"):
             await storing
-        assert await saver_client.all(config()) == []
-        await put(saver_client, next_uuid(), {"log": value})
-        assert (await get(saver_client, config())).checkpoint["channel_values"] == {"log": value}
+        assert await client.all(config()) == []
+        await put(client, next_uuid(), {"log": value})
+        assert (await get(client, config())).checkpoint["channel_values"] == {"log": value}
 
 
 @pytest.mark.parametrize("change", [list.clear, lambda values: values.append(lambda: None)], ids=["empty", "a lambda"])
@@ -195,75 +193,75 @@ async def test_what_becomes_of_a_value_that_was_read_changes_nothing(
         saver.setup()
         await thread.put(Client(saver, api), LONG[:100])
     with store.open() as saver:
-        saver_client = Client(saver, api)
-        read = (await get(saver_client, config())).checkpoint["channel_values"]["log"]
+        client = Client(saver, api)
+        read = (await get(client, config())).checkpoint["channel_values"]["log"]
         values = [*read, *LONG[100:]]
         change(read)
-        await thread.put(saver_client, values)
-        await thread.put(saver_client, LONG)
-        await thread.check(saver_client)
+        await thread.put(client, values)
+        await thread.put(client, LONG)
+        await thread.check(client)
 
 
-async def test_a_message_changed_in_place_is_another_value_from_then_on(saver_client: Client) -> None:
+async def test_a_message_changed_in_place_is_another_value_from_then_on(client: Client) -> None:
     thread = Thread()
     values = [message.model_copy(deep=True) for message in LONG]
-    await thread.put(saver_client, list(values))
+    await thread.put(client, list(values))
     before = [message.model_copy(deep=True) for message in values]
     for number in (0, 70, 149):
         values[number].additional_kwargs["seen"] = True
-    await thread.put(saver_client, list(values))
+    await thread.put(client, list(values))
     thread.values[0] = before
-    await thread.check(saver_client)
+    await thread.check(client)
 
 
-async def test_branches_share_with_the_checkpoint_that_they_begin_at(saver_client: Client, database: Database) -> None:
+async def test_branches_share_with_the_checkpoint_that_they_begin_at(client: Client, database: Database) -> None:
     thread = Thread()
     for length in (90, 100, 110, 120):
-        await thread.put(saver_client, LONG[:length])
+        await thread.put(client, LONG[:length])
     there = parts(database)
     for _ in range(3):
-        await get(saver_client, thread.configs[1])
-        await thread.put(saver_client, [*LONG[:100], HumanMessage(text(), id="branch")], parent=1)
+        await get(client, thread.configs[1])
+        await thread.put(client, [*LONG[:100], HumanMessage(text(), id="branch")], parent=1)
     assert parts(database) <= there + 6
-    await thread.check(saver_client)
+    await thread.check(client)
 
 
-async def test_prune_keeps_exactly_the_parts_in_use(saver_client: Client, database: Database) -> None:
+async def test_prune_keeps_exactly_the_parts_in_use(client: Client, database: Database) -> None:
     thread = Thread()
     for length in range(60, 150, 10):
-        await thread.put(saver_client, LONG[:length])
-    await thread.put(saver_client, LONG[40:])
-    await saver_client.prune(["thread"])
+        await thread.put(client, LONG[:length])
+    await thread.put(client, LONG[40:])
+    await client.prune(["thread"])
     other = Thread("other")
     for _ in range(2):
-        await other.put(saver_client, LONG[40:])
+        await other.put(client, LONG[40:])
     assert parts(database) == parts(database, "other") > 5
-    await thread.check(saver_client, *range(-len(thread.configs), -1))
-    await thread.put(saver_client, LONG[30:])
-    await thread.check(saver_client, *range(-len(thread.configs), -2))
+    await thread.check(client, *range(-len(thread.configs), -1))
+    await thread.put(client, LONG[30:])
+    await thread.check(client, *range(-len(thread.configs), -2))
 
 
-async def test_delete_for_runs_leaves_the_parts_that_others_share(saver_client: Client) -> None:
+async def test_delete_for_runs_leaves_the_parts_that_others_share(client: Client) -> None:
     thread = Thread()
     for number, length in enumerate(range(60, 150, 10)):
-        await thread.put(saver_client, LONG[:length], run_id=f"{number}")
-    await saver_client.delete_for_runs(["0", "3", "4", "8"])
-    await thread.check(saver_client, 0, 3, 4, 8)
+        await thread.put(client, LONG[:length], run_id=f"{number}")
+    await client.delete_for_runs(["0", "3", "4", "8"])
+    await thread.check(client, 0, 3, 4, 8)
 
 
-async def test_a_copy_has_parts_of_its_own(saver_client: Client, database: Database) -> None:
+async def test_a_copy_has_parts_of_its_own(client: Client, database: Database) -> None:
     thread = Thread()
     for length in (70, 80, 120):
-        await thread.put(saver_client, LONG[:length])
-    await saver_client.copy_thread("thread", "copy")
-    await saver_client.delete_thread("thread")
+        await thread.put(client, LONG[:length])
+    await client.copy_thread("thread", "copy")
+    await client.delete_thread("thread")
     copy = Thread("copy")
     copy.configs = [config("copy", where["configurable"]["checkpoint_id"]) for where in thread.configs]
     copy.values = thread.values
-    await copy.check(saver_client)
-    await get(saver_client, copy.configs[-1])
-    await copy.put(saver_client, LONG)
-    await copy.check(saver_client)
+    await copy.check(client)
+    await get(client, copy.configs[-1])
+    await copy.put(client, LONG)
+    await copy.check(client)
 
 
 async def test_a_thread_that_was_stored_anew_by_others_is_not_built_on(store: Store, api: str) -> None:
@@ -271,12 +269,10 @@ async def test_a_thread_that_was_stored_anew_by_others_is_not_built_on(store: St
     thread = Thread()
     versions = [{"log": f"{number}"} for number in range(3)]
 
-    async def fill(saver_client: Client, number: int) -> None:
+    async def fill(client: Client, number: int) -> None:
         parent = config(checkpoint_id=f"{number - 1}") if number else None
         value = LONG[: 100 + 10 * number]
-        thread.configs.append(
-            await put(saver_client, f"{number}", {"log": value}, versions=versions[number], parent=parent)
-        )
+        thread.configs.append(await put(client, f"{number}", {"log": value}, versions=versions[number], parent=parent))
         thread.values.append(value)
 
     with store.open() as mine, store.open() as other:
@@ -307,12 +303,12 @@ async def test_parts_that_are_gone_are_stored_again(store: Store, api: str, how:
 async def test_with_a_key_parts_are_bound_to_their_place_and_order(store: Store, database: Database, api: str) -> None:
     with store.open(serde=KEY) as saver:
         saver.setup()
-        saver_client = Client(saver, api)
+        client = Client(saver, api)
         thread = Thread()
         for length in (100, 130):
-            await thread.put(saver_client, LONG[:length])
+            await thread.put(client, LONG[:length])
         assert not any(b"HumanMessage" in cell for cell in database.cells())
-        await thread.check(saver_client)
+        await thread.check(client)
         newest = config()
         version = "(SELECT max(version) FROM blobs WHERE parts IS NOT NULL)"
         names = json.loads(database.run(f"SELECT parts FROM blobs WHERE version = {version}")[0][0])
@@ -321,14 +317,14 @@ async def test_with_a_key_parts_are_bound_to_their_place_and_order(store: Store,
         change = f"UPDATE blobs SET parts = :names WHERE version = {version}"
         database.run(change, names=wrong)
         with pytest.raises(CorruptCheckpoint, match="'log'"):
-            await get(saver_client, newest)
+            await get(client, newest)
         database.run(change, names=right)
-        await thread.check(saver_client)
+        await thread.check(client)
         rows = {name: database.run("SELECT value FROM blobs WHERE version = :name", name=name)[0][0] for name in names}
         for name, other in ((names[0], names[1]), (names[1], names[0])):
             database.run("UPDATE blobs SET value = :value WHERE version = :name", value=rows[other], name=name)
         with pytest.raises(CorruptCheckpoint, match="'log'"):
-            await get(saver_client, newest)
+            await get(client, newest)
 
 
 async def test_another_key_shares_no_parts_and_reencrypts_them(store: Store, database: Database, api: str) -> None:
@@ -338,10 +334,10 @@ async def test_another_key_shares_no_parts_and_reencrypts_them(store: Store, dat
         for length in (90, 100):
             await thread.put(Client(saver, api), LONG[:length])
     with store.open(serde=OTHER, previous_serdes=[KEY]) as saver:
-        saver_client = Client(saver, api)
-        await get(saver_client, config())
-        await thread.put(saver_client, LONG[:110])
-        await thread.check(saver_client)
+        client = Client(saver, api)
+        await get(client, config())
+        await thread.put(client, LONG[:110])
+        await thread.check(client)
         done = saver.reencrypt()
         assert not done.unreadable
     with store.open(serde=OTHER) as saver:
@@ -362,37 +358,37 @@ DAMAGES: Mapping[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
 @pytest.mark.leaves_damage("takes parts away")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_damaged_parts_are_named(
-    saver_client: Client, database: Database, damage: Callable[[str], tuple[str, dict[str, Any]]]
+    client: Client, database: Database, damage: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> None:
     thread = Thread()
-    await thread.put(saver_client, LONG[:140])
-    where = await thread.put(saver_client, LONG)
+    await thread.put(client, LONG[:140])
+    where = await thread.put(client, LONG)
     ((name,),) = database.run("SELECT min(version) FROM blobs WHERE version LIKE :mark", mark=f"{NAME_MARK}%")
     sql, params = damage(name)
     database.run(sql, **params)
-    for read in (lambda: saver_client.get_tuple(where), lambda: saver_client.all(config())):
+    for read in (lambda: client.get_tuple(where), lambda: client.all(config())):
         with pytest.raises(CorruptCheckpoint, match="channel 'log'"):
             await read()
 
 
 @pytest.mark.leaves_damage("names no parts")
 @pytest.mark.parametrize("names", ["[1]", "5", '"text"', '{"a": 1}', "no JSON", '["a'])
-async def test_what_names_no_parts_is_corrupt(saver_client: Client, database: Database, names: str) -> None:
+async def test_what_names_no_parts_is_corrupt(client: Client, database: Database, names: str) -> None:
     thread = Thread()
     for count in (100, 120, 150):
-        await thread.put(saver_client, LONG[:count])
+        await thread.put(client, LONG[:count])
     database.run("UPDATE blobs SET parts = :names WHERE parts IS NOT NULL", names=names)
-    for read in (lambda: saver_client.get_tuple(config()), lambda: saver_client.all(config())):
+    for read in (lambda: client.get_tuple(config()), lambda: client.all(config())):
         with pytest.raises(CorruptCheckpoint):
             await read()
 
 
-async def test_a_large_seed_of_a_history(saver_client: Client) -> None:
-    first = await put(saver_client, "0", {"log": LONG[:140]})
-    where = await put(saver_client, "1", {"log": LONG}, parent=first)
-    await saver_client.put_writes(where, [("log", "more")], "task")
-    head = await put(saver_client, "2", {}, parent=where, versions={"log": "9"}, new={})
-    history = await saver_client.history(head, ["log"])
+async def test_a_large_seed_of_a_history(client: Client) -> None:
+    first = await put(client, "0", {"log": LONG[:140]})
+    where = await put(client, "1", {"log": LONG}, parent=first)
+    await client.put_writes(where, [("log", "more")], "task")
+    head = await put(client, "2", {}, parent=where, versions={"log": "9"}, new={})
+    history = await client.history(head, ["log"])
     assert history["log"] == {"seed": LONG, "writes": [("task", "log", "more")]}
 
 
@@ -400,10 +396,10 @@ class Mine(list[Any]):
     """Not just any list."""
 
 
-async def test_what_is_not_exactly_a_list_or_dict_is_left_whole(saver_client: Client, database: Database) -> None:
+async def test_what_is_not_exactly_a_list_or_dict_is_left_whole(client: Client, database: Database) -> None:
     values = [Mine(LONG), {n: text() for n in range(100)}, [n / 7 for n in range(10_000)], text(100_000)]
     for number, value in enumerate(values):
-        where = await put(saver_client, f"{number}", {"log": value})
-        stored = (await get(saver_client, where)).checkpoint["channel_values"]["log"]
+        where = await put(client, f"{number}", {"log": value})
+        stored = (await get(client, where)).checkpoint["channel_values"]["log"]
         assert stored == value
     assert database.count("blobs") == len(values)

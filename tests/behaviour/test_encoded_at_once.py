@@ -147,7 +147,7 @@ async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_wa
         closed_by.append((len(data), threading.current_thread()))
         return close(self, type_, data, *args)
 
-    monkeypatch.setattr(Values, "_close", noted)
+    monkeypatch.setattr(Values, "_seal", noted)
     large = [LONG * 10, *range(50_000)]
     value = list(large)
     document = checkpoint("1", {"list": value, "short": [LONG * 10]}, {"list": "1", "short": "1"})
