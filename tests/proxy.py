@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that counts round trips, cuts connections and can look like a pooler.
+"""A proxy in front of PostgreSQL that counts round trips, cuts connections and can look like a pooler.
 
 A client waits for an answer exactly where it has sent `Query` or `Sync`, so those messages are the round trips.
 """
@@ -18,8 +18,8 @@ class Proxy:
     """Listens on loopback and forwards to a server given by a URL.
 
     Args:
-        url: The server's.
-        other_pid: Whether to tell clients a wrong backend process id, as a pooler does.
+        url: The URL of the server.
+        other_pid: Whether to send clients a wrong backend process id, as a pooler does.
     """
 
     def __init__(self, url: str, *, other_pid: bool = False) -> None:
@@ -44,7 +44,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> int:
-        """Break every connection that is open; returns how many."""
+        """Cut every open connection; returns how many."""
         with self._lock:
             sockets = list(self._sockets)
         for each in sockets:
@@ -53,7 +53,7 @@ class Proxy:
         return len(sockets) // 2
 
     def close(self) -> None:
-        """Stop listening and break what is open."""
+        """Stop listening and cut every open connection."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -106,9 +106,9 @@ class Proxy:
         for kind, message in _messages(source):
             with self._lock:
                 self.round_trips += kind in b"QS"
-                # A statement with a name is a prepared one.
+                # A named statement is a prepared one.
                 self.prepares += kind == b"P" and message[5] != 0
-                if kind in b"PQ":  # Of a statement that is planned, its name comes before the text.
+                if kind in b"PQ":  # In `Parse`, the statement's name comes before the text.
                     self.statements.append(message[5:].split(b"\0")[kind == b"P"].decode())
             yield message
 
@@ -128,18 +128,18 @@ def _messages(source: socket.socket) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = source.recv(size - len(parts))
-        if not part:
+    data = bytearray()
+    while len(data) < size:
+        received = source.recv(size - len(data))
+        if not received:
             raise EOFError
-        parts += part
-    return bytes(parts)
+        data += received
+    return bytes(data)
 
 
 @contextmanager
 def proxied(url: str, *, other_pid: bool = False) -> Iterator[Proxy]:
-    """A proxy for the time of a block."""
+    """A proxy that is closed at the end of the block."""
     proxy = Proxy(url, other_pid=other_pid)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""Calls on PostgreSQL that are made to go together, and a life with everything that can share a trip."""
+"""Helpers that make calls on PostgreSQL wait for one batch, and calls of every kind that can be batched."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITING = (
 
 
 def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint with a value of its own and, behind a parent, one that it keeps."""
+    """A checkpoint with a new value and, if it has a parent, a value of the parent."""
     made = generate_checkpoint(
         channel_values={"own": [number], "kept": ["kept"]},
         channel_versions={"own": f"{number}", "kept": "1"},
@@ -38,14 +38,14 @@ NEW: ChannelVersions = {"own": "1", "kept": "1"}
 
 
 def driver_of(saver: Any) -> PostgresDriver:
-    """What runs a saver's calls."""
+    """The driver of a saver."""
     driver = saver._driver
     assert isinstance(driver, PostgresDriver)
     return driver
 
 
 def waiting(saver: Any) -> int:
-    """Calls that wait for others."""
+    """The number of calls that wait for their batch."""
     driver = driver_of(saver)
     batching: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
     return sum(len(queue.waiting) for each in batching for queue in list(each._queue._queues.values()))
@@ -53,7 +53,7 @@ def waiting(saver: Any) -> int:
 
 @contextmanager
 def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connection[Any]]:
-    """While it lasts, every statement waits for its lock; with SHARE ROW EXCLUSIVE, those that store."""
+    """Lock the tables: every statement waits; with SHARE ROW EXCLUSIVE, only those that store."""
     with psycopg.connect(url) as blocker:
         blocker.execute(
             "LOCK TABLE langgraph_checkpoint.checkpoints, langgraph_checkpoint.writes, langgraph_checkpoint.blobs"
@@ -63,28 +63,28 @@ def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connect
 
 
 @asynccontextmanager
-async def in_a_group(
+async def in_one_batch(
     saver_client: Client, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
 ) -> AsyncIterator[list[asyncio.Future[Any]]]:
-    """Calls that wait behind `first`s of their kind, and go together at the end of the block, or when those end."""
+    """Calls that wait while `first`s of their kind are in flight; they are one batch when the block or those end."""
     with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
         ahead: list[asyncio.Future[Any]] = []
         for number in range(BATCHES):
             ahead.append(asyncio.ensure_future(first(number)))
             while len(watcher.execute(WAITING).fetchall()) <= number:
-                await asyncio.sleep(0.005)  # Nobody is told when a session begins to wait.
-        behind: list[asyncio.Future[Any]] = []
+                await asyncio.sleep(0.005)  # No event is raised when a session begins to wait.
+        waiters: list[asyncio.Future[Any]] = []
         for number, call in enumerate(calls, 1):
-            behind.append(asyncio.ensure_future(call()))
+            waiters.append(asyncio.ensure_future(call()))
             while waiting(saver_client.saver) < number:
                 await asyncio.sleep(0.001)  # In the order of the calls, on OS threads as well.
-        yield [*behind, *ahead]
+        yield [*waiters, *ahead]
         blocker.rollback()
-    await asyncio.gather(*behind, *ahead, return_exceptions=True)
+    await asyncio.gather(*waiters, *ahead, return_exceptions=True)
 
 
 def outcome(call: asyncio.Future[Any]) -> Any:
-    """What a call gave, or the kind of its error."""
+    """The result of a call, or the class of its error."""
     if call.cancelled():
         return "cancelled"
     error = call.exception()
@@ -92,7 +92,7 @@ def outcome(call: asyncio.Future[Any]) -> Any:
 
 
 async def a_life(saver_client: Client, thread_id: str) -> None:
-    """Everything that can share a trip, with what has to come of it."""
+    """Make every call that can be batched, and check the results."""
     parent = a_checkpoint(1)
     first = await saver_client.put(config(thread_id), parent, generate_metadata(), NEW)
     await saver_client.put_writes(first, [(channel, [thread_id]) for channel in ODD], "task")

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 async def room_for_many() -> AsyncIterator[None]:
-    """Sync calls run on the loop's workers, which are few on a small machine."""
+    """Give the loop 64 workers for sync calls; on a small machine it has only a few."""
     with ThreadPoolExecutor(64) as workers:
         asyncio.get_running_loop().set_default_executor(workers)
         yield

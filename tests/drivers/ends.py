@@ -14,13 +14,13 @@ from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 
 
 async def calls(saver: CheckpointSaver) -> None:
-    """Some reads at once, which open a pool."""
+    """Make some concurrent reads, which open a pool."""
     await asyncio.gather(*(saver.aget_tuple(generate_config(f"{number}")) for number in range(6)))
 
 
 def never_closed(url: str) -> None:
     """The saver lives as long as the process."""
-    globals()["kept"] = saver = open_saver(url)
+    globals()["retained"] = saver = open_saver(url)
     saver.get_tuple(generate_config("t"))
     for _ in range(3):
         asyncio.run(calls(saver))
@@ -36,7 +36,7 @@ def closed_in_the_loop(url: str) -> None:
 
 
 def loop_closed_with_its_tasks(url: str) -> None:
-    """Nobody has cancelled the tasks of the loop."""
+    """The tasks of the loop are not cancelled."""
     saver = open_saver(url)
     for _ in range(2):
         loop = asyncio.new_event_loop()
@@ -45,22 +45,22 @@ def loop_closed_with_its_tasks(url: str) -> None:
     saver.close()
 
 
-def loop_closed_and_saver_kept(url: str) -> None:
-    globals()["kept"] = saver = open_saver(url)
+def loop_closed_and_saver_open(url: str) -> None:
+    globals()["retained"] = saver = open_saver(url)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(calls(saver))
     loop.close()
 
 
 def loop_never_closed(url: str) -> None:
-    globals()["kept"] = saver = open_saver(url)
+    globals()["retained"] = saver = open_saver(url)
     globals()["loop"] = loop = asyncio.new_event_loop()
     loop.run_until_complete(calls(saver))
 
 
 def loop_of_a_daemon(url: str) -> None:
-    """As servers have them: a loop that still runs when the process ends."""
-    globals()["kept"] = saver = open_saver(url)
+    """A loop that still runs when the process ends, as in servers."""
+    globals()["retained"] = saver = open_saver(url)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     asyncio.run_coroutine_threadsafe(calls(saver), loop).result()
@@ -79,8 +79,8 @@ def loop_stopped_after_close(url: str) -> None:
 
 
 def used_while_the_loop_ends(url: str) -> None:
-    """What is cancelled at the end uses the saver once more; its pool has gone by then."""
-    globals()["kept"] = saver = open_saver(url)
+    """A task that is cancelled at the end uses the saver once more, after its pool was closed."""
+    globals()["retained"] = saver = open_saver(url)
 
     async def background() -> None:
         async with saver.claim("t"):
@@ -95,7 +95,7 @@ def used_while_the_loop_ends(url: str) -> None:
 
 
 def dropped(url: str) -> None:
-    """Savers that nobody has closed: a warning each, and in the end no OS thread of theirs."""
+    """Unclosed savers emit one warning each, and their OS threads end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for number in range(1, 4):
@@ -117,7 +117,7 @@ WAYS = [
     never_closed,
     closed_in_the_loop,
     loop_closed_with_its_tasks,
-    loop_closed_and_saver_kept,
+    loop_closed_and_saver_open,
     loop_never_closed,
     loop_of_a_daemon,
     loop_stopped_after_close,

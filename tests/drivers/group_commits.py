@@ -1,4 +1,4 @@
-"""Calls of a SQLite saver that come at once, and what they did."""
+"""Helpers for concurrent calls of a SQLite saver: make them, and count their commits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def put_writes(where: RunnableConfig, task: str = "task") -> Work:
 
 
 class Op(Work):
-    """An operation of the test's own."""
+    """An operation that the test defines."""
 
     def __init__(self, steps: Callable[[], Steps[Any]], access: Access = "write") -> None:
         self.op = Operation("test", access, steps)
@@ -84,30 +84,30 @@ class Op(Work):
 
 
 def insert(thread_id: str) -> RoundTrip:
-    """A statement that stores something that can be counted."""
+    """A statement that stores a row that `claimed` finds."""
     sql = "INSERT INTO claims (thread_id, token, owner, expires_at) VALUES (:thread_id, 'token', 'test', 1e12)"
     return RoundTrip([Statement("insert", sql, {"thread_id": thread_id})])
 
 
 def claimed(path: Path) -> set[str]:
-    """What `insert` has stored."""
+    """The thread ids that `insert` has stored."""
     with closing(sqlite3.connect(path)) as connection:
         return {thread_id for (thread_id,) in connection.execute("SELECT thread_id FROM claims")}
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Callable[[], None]]:
-    """Keep writes waiting, until the block ends or the function that it gives is called."""
+    """Block writes until the block ends or the function that it yields is called."""
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield lambda: other.rollback()
 
 
 async def together(saver: SqliteSaver, path: Path, api: str, work: Sequence[Work]) -> Outcomes:
-    """Let calls come while another one is in its transaction, in their order: they make the next group."""
+    """Make calls in this order while another one is in its transaction, so that they form the next batch."""
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
+        await until(lambda: queue_of(saver)._leads.locked() and not queue_of(saver)._waiting)
         if api == "async":
             tasks = [asyncio.ensure_future(each.run(saver)) for each in work]
             await asyncio.sleep(0)
@@ -118,24 +118,24 @@ async def together(saver: SqliteSaver, path: Path, api: str, work: Sequence[Work
                 futures = []
                 for number, each in enumerate(work):
                     futures.append(workers.submit(each.run_here, saver))
-                    await until(lambda number=number: len(line_of(saver)._waiting) == number + 1)  # type: ignore[misc]
+                    await until(lambda number=number: len(queue_of(saver)._waiting) == number + 1)  # type: ignore[misc]
                 unlock()
                 found = [await asyncio.wrap_future(each) for each in futures]
         await first
     return found
 
 
-def line_of(saver: SqliteSaver) -> WriteQueue:
-    line: WriteQueue = saver._driver._queue  # type: ignore[attr-defined]
-    return line
+def queue_of(saver: SqliteSaver) -> WriteQueue:
+    queue: WriteQueue = saver._driver._queue  # type: ignore[attr-defined]
+    return queue
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something is so."""
+    """Run the loop until a condition is true."""
     ends = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < ends, "it never came so far"
-        await asyncio.sleep(0.001)  # Another OS thread is to come so far.
+        await asyncio.sleep(0.001)  # Until another OS thread gets this far.
 
 
 def stored(saver: SqliteSaver) -> set[str]:

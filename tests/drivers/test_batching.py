@@ -1,4 +1,4 @@
-"""Concurrent calls on PostgreSQL share trips, and none of them notices: what it gives is its own."""
+"""Concurrent calls on PostgreSQL are batched, and each of them returns its own result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.drivers.batches import (
     WAITING,
     a_checkpoint,
     a_life,
-    in_a_group,
+    in_one_batch,
     jammed,
     outcome,
 )
@@ -35,15 +35,15 @@ pytestmark = pytest.mark.usefixtures("room_for_many")
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_many_threads_at_once_are_all_stored_and_read_in_few_trips(postgres_url: str, api: str) -> None:
+async def test_many_concurrent_threads_are_stored_and_read_in_few_round_trips(postgres_url: str, api: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url) as saver:
             client = Client(saver, api)
             await a_life(client, "first")
             before = proxy.round_trips
             await asyncio.gather(*(a_life(client, f"t{number}") for number in range(60)))
-            # Of 360 calls. A new session takes a few trips; OS threads come one after the other, and so do tasks on a
-            # machine that is busy.
+            # Of 360 calls. A new session takes a few round trips. OS threads arrive one after the other, and so do
+            # tasks on a busy machine.
             assert proxy.round_trips - before < (200 if api == "async" else 300)
 
 
@@ -59,14 +59,14 @@ async def test_names_with_any_characters_come_back(postgres_url: str, api: str) 
             return lambda: client.put(before, checkpoint, generate_metadata(), versions)
 
         threads = [f"t{name}" for name in ODD]
-        async with in_a_group(
+        async with in_one_batch(
             client,
             postgres_url,
             lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
             [put(thread, parent, config(thread), parent["channel_versions"]) for thread in threads],
         ) as parents:
             pass
-        async with in_a_group(
+        async with in_one_batch(
             client,
             postgres_url,
             lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
@@ -85,7 +85,7 @@ async def test_writes_of_one_task_keep_their_order(postgres_url: str, api: str) 
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         location = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
-        async with in_a_group(
+        async with in_one_batch(
             client,
             postgres_url,
             lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
@@ -105,21 +105,21 @@ async def test_writes_of_one_task_keep_their_order(postgres_url: str, api: str) 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_checkpoints_of_one_namespace_at_once(postgres_url: str, api: str) -> None:
-    """Twice the same, two of one parent, and one whose parent is stored just now; all have a value in common."""
+async def test_concurrent_puts_in_one_namespace_are_all_stored(postgres_url: str, api: str) -> None:
+    """The same twice, two with one parent, and one whose parent is being stored; all have one value in common."""
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         parent, child, other = a_checkpoint(1), a_checkpoint(2), a_checkpoint(3)
-        behind = config("t", parent["id"])
-        async with in_a_group(
+        child_of = config("t", parent["id"])
+        async with in_one_batch(
             client,
             postgres_url,
             lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW),
             [
                 lambda: client.put(config("t"), parent, generate_metadata(), NEW),
-                lambda: client.put(behind, child, generate_metadata(), {"own": "2"}),
-                lambda: client.put(behind, other, generate_metadata(), {"own": "3"}),
-                lambda: client.put(behind, child, generate_metadata(again=True), {"own": "2"}),
+                lambda: client.put(child_of, child, generate_metadata(), {"own": "2"}),
+                lambda: client.put(child_of, other, generate_metadata(), {"own": "3"}),
+                lambda: client.put(child_of, child, generate_metadata(again=True), {"own": "2"}),
             ],
         ) as calls:
             pass
@@ -139,7 +139,7 @@ async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url:
         old = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         new = await client.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
         for locations in ([config("t")] * 3 + [config("nobody")], [old, new, old, config("t", "none")]):
-            async with in_a_group(
+            async with in_one_batch(
                 client,
                 postgres_url,
                 lambda n, locations=locations: client.get_tuple(locations[n]),  # type: ignore[misc]
@@ -176,7 +176,7 @@ def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_tenants_share_trips_with_nobody_else(postgres_url: str, api: str) -> None:
+async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         faces = [Client(each, api) for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
         await asyncio.gather(*(a_life(client, f"t{number}") for client in faces for number in range(12)))
@@ -185,7 +185,7 @@ async def test_tenants_share_trips_with_nobody_else(postgres_url: str, api: str)
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_large_values_go_by_themselves(postgres_url: str, api: str) -> None:
+async def test_large_values_are_sent_separately(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         await client.get_tuple(config("t"))

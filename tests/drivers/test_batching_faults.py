@@ -1,4 +1,4 @@
-"""Calls that share a trip on PostgreSQL, when one fails, is cancelled or waits too long, or the connection is lost."""
+"""Batched calls on PostgreSQL: one fails, is cancelled or waits too long, or the connection is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.drivers.batches import (
     a_checkpoint,
     a_life,
     driver_of,
-    in_a_group,
+    in_one_batch,
     jammed,
     outcome,
     waiting,
@@ -53,14 +53,14 @@ BROKEN: dict[str, tuple[str, Callable[[Client, str], Awaitable[Any]]]] = {
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("what", BROKEN)
-async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, api: str) -> None:
+async def test_a_call_that_fails_does_not_affect_its_batch(postgres_url: str, what: str, api: str) -> None:
     table, call = BROKEN[what]
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         watcher.execute(f"ALTER TABLE langgraph_checkpoint.{table} ADD CONSTRAINT no CHECK (thread_id <> 't3')")
         async with PostgresSaver(postgres_url) as saver:
             client = Client(saver, api)
             threads = [f"t{number}" for number in range(8)]
-            async with in_a_group(
+            async with in_one_batch(
                 client,
                 postgres_url,
                 lambda n: call(client, f"first {n}"),
@@ -78,13 +78,13 @@ async def test_one_that_fails_takes_nobody_along(postgres_url: str, what: str, a
 
 
 @pytest.mark.parametrize("when", ["waiting", "on the way"])
-async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) -> None:
+async def test_a_cancelled_call_does_not_affect_its_batch(postgres_url: str, when: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, "async")
         calls: Calls = [
             partial(client.put, config(f"t{number}"), a_checkpoint(1), generate_metadata(), NEW) for number in range(4)
         ]
-        async with in_a_group(
+        async with in_one_batch(
             client, postgres_url, lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
         ) as futures:
             if when == "on the way":
@@ -103,8 +103,8 @@ async def test_a_cancelled_one_takes_nobody_along(postgres_url: str, when: str) 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, api: str) -> None:
-    """Each of them tries again by its own count, and each is stored once."""
+async def test_a_batch_whose_connection_is_lost_is_retried_call_by_call(postgres_url: str, api: str) -> None:
+    """Each call counts its own attempts, and each is stored once."""
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         calls: Calls = [
@@ -114,9 +114,9 @@ async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, a
             with jammed(postgres_url) as blocker:
                 futures = [asyncio.ensure_future(call()) for call in calls]
                 until = time.monotonic() + 120
-                for group in range(3):  # Those who came first, then the others together.
-                    while not (pids := watcher.execute(WAITING).fetchall()) or (group == 0 and len(pids) < BATCHES):
-                        state = group, pids, driver_of(saver).stats(), asyncio.all_tasks()
+                for batch in range(3):  # First those that were sent alone, then the others as a batch.
+                    while not (pids := watcher.execute(WAITING).fetchall()) or (batch == 0 and len(pids) < BATCHES):
+                        state = batch, pids, driver_of(saver).stats(), asyncio.all_tasks()
                         assert time.monotonic() < until, state
                         assert not any(future.done() for future in futures), state
                         await asyncio.sleep(0.002)
@@ -129,22 +129,22 @@ async def test_a_connection_that_is_lost_with_a_group_on_it(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_closing_ends_a_queue(postgres_url: str, api: str) -> None:
+async def test_closing_ends_waiting_calls(postgres_url: str, api: str) -> None:
     saver = PostgresSaver(postgres_url)
     client = Client(saver, api)
-    async with in_a_group(
+    async with in_one_batch(
         client,
         postgres_url,
         lambda n: client.put_writes(config(f"first {n}", "id"), [("a", 1)], "task"),
         [lambda: client.put_writes(config("t", "id"), [("a", 1)], "task")] * 3,
     ) as calls:
-        driver_of(saver)._closed = True  # As `close()` begins; it waits for its pool then.
+        driver_of(saver)._closed = True  # The first step of `close()`, which then waits for its pool.
     assert [outcome(each) for each in calls[:3]] == [ClosedError] * 3
     assert len({id(each.exception()) for each in calls[:3]}) == 3
     await saver.aclose()
 
 
-def test_a_loop_that_ends_with_a_queue_leaves_nothing_behind(postgres_url: str) -> None:
+def test_a_loop_that_ends_with_waiting_calls_leaves_no_queue(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         client = Client(saver, "async")
 
@@ -158,19 +158,19 @@ def test_a_loop_that_ends_with_a_queue_leaves_nothing_behind(postgres_url: str) 
                     call.cancel()
                 await asyncio.sleep(0.02)
 
-        async def whole() -> None:
+        async def complete() -> None:
             await asyncio.gather(*(a_life(client, f"after {number}") for number in range(10)))
 
         asyncio.run(cut_short())
-        asyncio.run(whole())
+        asyncio.run(complete())
         assert len(driver_of(saver)._loops_sharing) == 1
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_who_has_waited_too_long_goes_by_itself(
+async def test_a_call_that_has_waited_too_long_is_sent_separately(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a lock that somebody holds on one thread's rows others hear nothing."""
+    """A lock on the rows of one thread does not delay calls of other threads."""
     monkeypatch.setattr(postgres_batching, "PATIENCE", 0.05)
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
@@ -193,10 +193,10 @@ async def test_who_has_waited_too_long_goes_by_itself(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_of_a_group_without_an_answer_each_goes_by_itself(
+async def test_calls_of_a_batch_without_an_answer_are_sent_separately(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them waits for a lock on its row, and the others have nothing in their way."""
+    """One call waits for a lock on its row, and nothing blocks the others."""
     monkeypatch.setattr(postgres_batching, "PATIENCE", 60)
     async with PostgresSaver(postgres_url, answer_timeout=4) as saver:
         client = Client(saver, api)
@@ -211,7 +211,7 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
                 assert not calls[0].done()
                 locker.rollback()
 
-            async with in_a_group(
+            async with in_one_batch(
                 client,
                 postgres_url,
                 lambda n: client.put(config(f"first {n}"), a_checkpoint(1), generate_metadata(), NEW),
@@ -219,7 +219,7 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
                     partial(client.put, config(thread), again, generate_metadata(), NEW)
                     for thread in ("locked", "free", "free too")
                 ],
-                "SHARE ROW EXCLUSIVE",  # With which somebody may hold a row.
+                "SHARE ROW EXCLUSIVE",  # Compatible with the row lock that `locker` holds.
             ) as calls:
                 letting_go = asyncio.ensure_future(let_go())
             await letting_go
@@ -228,10 +228,10 @@ async def test_of_a_group_without_an_answer_each_goes_by_itself(
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
+def test_an_interrupt_of_a_waiting_worker_does_not_affect_the_others(
     leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by Ctrl-C in the main thread: while it waits, or when it is its turn to make the trip for all."""
+    """Like Ctrl-C in the main thread: while it waits, or when it is to make the round trip for all."""
     monkeypatch.setattr(postgres_batching, "PATIENCE", 10 if leads else 0.2)
     gate = threading.Event()
     made: list[int] = []
@@ -241,43 +241,43 @@ def test_a_worker_that_is_interrupted_in_the_queue_takes_nobody_along(
         made.append(len(round_trip.statements))
         return list(round_trip.statements)
 
-    def merge(parts: Sequence[Any]) -> Combined:
-        return Combined(RoundTrip(parts), lambda reply: [[part] for part in reply])
+    def merge(chunks: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(chunks), lambda reply: [[each] for each in reply])
 
     answers: dict[int, Any] = {}
 
     def call(number: int) -> None:
-        round_trip: Any = RoundTrip([number])  # type: ignore[list-item]  # A part is as good as a statement here.
+        round_trip: Any = RoundTrip([number])  # type: ignore[list-item]  # Any object serves as a statement here.
         try:
-            answers[number] = sharing.send("name", round_trip, Batchable("kind", number, 1, number, merge))
+            answers[number] = batching.send("name", round_trip, Batchable("kind", number, 1, number, merge))
         except KeyboardInterrupt:
             answers[number] = "interrupted"
 
-    sharing = postgres_batching.WorkerBatching(perform)
-    lanes = sharing._queue._queues
+    batching = postgres_batching.WorkerBatching(perform)
+    queues = batching._queue._queues
     threads = []
     for number in range(BATCHES + 3):
         threads.append(threading.Thread(target=call, args=[number]))
         threads[-1].start()
-        while not lanes or len(lanes["name", "kind"].away) + len(lanes["name", "kind"].waiting) <= number:
-            time.sleep(0.001)  # Nobody is told when another OS thread begins to wait.
+        while not queues or len(queues["name", "kind"].away) + len(queues["name", "kind"].waiting) <= number:
+            time.sleep(0.001)  # No event is raised when another OS thread begins to wait.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(threads[BATCHES].ident or 0), ctypes.py_object(KeyboardInterrupt)
     )
     if not leads:
-        while len(lanes["name", "kind"].waiting) == 3:
+        while len(queues["name", "kind"].waiting) == 3:
             time.sleep(0.001)  # Nor when it gives up.
     gate.set()
     for thread in threads:
         thread.join()
     assert answers == {number: "interrupted" if number == BATCHES else [number] for number in range(BATCHES + 3)}
-    assert not lanes
+    assert not queues
 
 
-def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_interrupts_leave_no_call_waiting_and_no_queue_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """At any line, in any of eight OS threads."""
     monkeypatch.setattr(postgres_batching, "PATIENCE", 0.02)
-    # One may come where nothing can be raised, or behind the last line.
+    # An interrupt may arrive where nothing can be raised, or after the last line.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     chance = random.Random(seed := random.randrange(10**6))
@@ -287,10 +287,10 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
         time.sleep(chance.random() / 2000)
         return list(round_trip.statements)
 
-    def merge(parts: Sequence[Any]) -> Combined:
-        return Combined(RoundTrip(parts), lambda reply: [[part] for part in reply])
+    def merge(chunks: Sequence[Any]) -> Combined:
+        return Combined(RoundTrip(chunks), lambda reply: [[each] for each in reply])
 
-    sharing = postgres_batching.WorkerBatching(perform)
+    batching = postgres_batching.WorkerBatching(perform)
     stop = threading.Event()
     answered, interrupted = Counter[int](), Counter[int]()
 
@@ -303,13 +303,13 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
                         step += 1
                         round_trip: Any = RoundTrip([(number, step)])  # type: ignore[list-item]  # As above.
                         batchable = Batchable("kind", number, 1, (number, step), merge)
-                        assert sharing.send("name", round_trip, batchable) == [(number, step)]
+                        assert batching.send("name", round_trip, batchable) == [(number, step)]
                         answered[number] += 1
                 except KeyboardInterrupt:
                     interrupted[number] += 1
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # So that they come between any two lines.
+    sys.setswitchinterval(1e-6)  # So that interrupts arrive between any two lines.
     try:
         threads = [threading.Thread(target=calls, args=[number], daemon=True) for number in range(8)]
         for thread in threads:
@@ -326,5 +326,5 @@ def test_a_storm_of_interrupts_leaves_nobody_waiting_and_no_lane_full(monkeypatc
         sys.setswitchinterval(interval)
     assert interrupted.total() > 300
     assert answered.total() > 300
-    gc.collect()  # An error that was interrupted itself may be a part of a circle.
-    assert not [group for lane in sharing._queue._queues.values() for group in lane.away]
+    gc.collect()  # An interrupted error may be part of a reference cycle.
+    assert not [batch for queue in batching._queue._queues.values() for batch in queue.away]

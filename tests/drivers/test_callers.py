@@ -1,4 +1,4 @@
-"""Pools and connections of the caller, whatever they make of rows and transactions, and whoever else uses them."""
+"""Pools and connections of the caller, with any row factory and transaction mode, also if they are shared."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_ur
                 "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE 'no%')"
             )
         saver_client = Client(PostgresSaver(connection), "async")
-        await saver_client.get_tuple(generate_config("t"))  # The session and the tables are known then.
+        await saver_client.get_tuple(generate_config("t"))  # So that the session and the tables have been checked.
         await ended(connection, "commit")
         checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
         for before in (None, "t"):
@@ -218,7 +218,7 @@ async def test_an_async_connection_serves_sync_calls_from_other_os_threads_while
         await (saver.setup() if whose == "official" else saver.asetup())
         await asyncio.gather(*(asyncio.to_thread(sync_life, saver, f"t{number}") for number in range(5)))
         await asyncio.to_thread(asyncio.run, in_another_loop(saver))
-        # There a sync call would wait for itself.
+        # A sync call in that loop would deadlock.
         with pytest.raises(asyncio.InvalidStateError if whose == "official" else ConfigError, match="async"):
             saver.get_tuple(generate_config("t"))
         if whose == "ours":

@@ -32,7 +32,7 @@ HOLDS_SOME: dict[str, LiteralString] = {
 
 
 async def texts(client: Client) -> None:
-    """Store and read back texts wherever a caller can put one, more often than statements stay unprepared."""
+    """Store and read texts wherever a caller can put one, often enough that statements get prepared."""
     thread_id = f"thread {TEXT}"
     config = generate_config(thread_id)
     config["configurable"]["checkpoint_ns"] = TEXT
@@ -101,7 +101,7 @@ async def test_a_client_encoding_from_outside_changes_nothing(
 
 
 async def refused(source: Any, api: str, words: str) -> None:
-    """See that a saver does nothing on what a caller brings."""
+    """Check that a saver refuses a pool, connection or URL."""
     async with PostgresSaver(source) as saver:
         with pytest.raises(ConfigError, match=words):
             await Client(saver, api).get_tuple(generate_config("t"))
@@ -114,7 +114,7 @@ async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: st
         await refused(connection, "sync", words)
     with ConnectionPool(url, min_size=1, open=True) as pool:
         await refused(pool, "sync", words)
-        async with PostgresSaver(pool) as saver:  # Which makes connections of its own for async calls.
+        async with PostgresSaver(pool) as saver:  # It opens its own connections for async calls.
             await texts(Client(saver, "async"))
     async with AsyncConnectionPool(url, min_size=1, open=False) as async_pool:
         await refused(async_pool, "async", words)
@@ -135,7 +135,7 @@ async def test_lists_come_back_where_the_server_reads_null_in_an_array_as_a_word
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_behind_a_pooler_that_is_refused(postgres_url: str, api: str) -> None:
+async def test_lists_are_refused_through_a_pooler_if_array_nulls_is_off(postgres_url: str, api: str) -> None:
     skip_without_it()
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         set_for_database(owner, array_nulls="off")

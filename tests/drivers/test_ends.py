@@ -1,4 +1,4 @@
-"""However a saver, its event loop and its process end: nothing is left behind, and nothing is printed."""
+"""However a saver, its event loop and its process end, no session remains and nothing is printed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prepared(own_store: Store) -> Iterator[Store]:
                 "SELECT FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
                 " AND pid <> pg_backend_pid()"
             ).fetchall():
-                pass  # The server ends a session after its connection.
+                pass  # The server ends a session shortly after its connection.
 
 
 @pytest.mark.parametrize("way", [way.__name__ for way in WAYS])

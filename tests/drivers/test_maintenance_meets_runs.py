@@ -1,7 +1,7 @@
-"""A run and a prune or delete on one thread at the same time: either waits for the other, and nothing is left half.
+"""A run and a concurrent prune or deletion of one thread: one waits for the other, and the result is complete.
 
-Both orders are made certain on PostgreSQL: the first one's transaction is held open by its caller, the second one is
-seen to wait for it, and then the first one commits. On SQLite there is one writer at a time.
+Both orders are forced on PostgreSQL: the caller holds the transaction of the first call open, checks that the second
+call waits for it, and then commits the first one. On SQLite there is one writer at a time.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def counters(delta: bool) -> dict[str, Any]:
 
 
 def fork(saver: CheckpointSaver, parent: RunnableConfig, *, delta: bool) -> RunnableConfig:
-    """A checkpoint that goes on from an old one and changes nothing of `big`."""
+    """A checkpoint with an old parent that leaves `big` unchanged."""
     versions = {"big": "0", "log": "fork"} if delta else {"big": "0"}
     checkpoint = generate_checkpoint(channel_values={"big": [*BIG, "0"]}, channel_versions=dict(versions))
     new: dict[str, Any] = {"log": "fork"} if delta else {}
     return saver.put(parent, checkpoint, generate_metadata(step=9, run_id="fork", **counters(delta)), new)
 
 
-def whole(saver: CheckpointSaver) -> None:
+def complete(saver: CheckpointSaver) -> None:
     """Every visible checkpoint can be read, with its history."""
     for found in saver.list(generate_config("t")):
         assert found.checkpoint["channel_values"]["big"][:-1] == BIG
@@ -77,7 +77,7 @@ def held_open(url: str) -> Iterator[CheckpointSaver]:
         connection.commit()
 
 
-class Meanwhile:
+class ConcurrentCall:
     """A call on an OS thread of its own, with its result or error."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
@@ -94,7 +94,7 @@ class Meanwhile:
             self.error = error
 
     def wait_until_blocked(self, url: str, *, together: int = 1) -> None:
-        """Return when it waits for a lock, which so many do together."""
+        """Return when the call waits for a lock, and at least `together` sessions do."""
         with psycopg.connect(url, autocommit=True) as watcher:
             while self._thread.is_alive():
                 if len(watcher.execute(WAITING).fetchall()) >= together:
@@ -121,12 +121,12 @@ def test_a_run_that_refers_to_a_value_being_deleted_stores_it_again(postgres_url
         configs = fill(saver, delta=False)
         with held_open(postgres_url) as other:
             MAINTENANCE[name](other)
-            run = Meanwhile(lambda: fork(saver, configs[1], delta=False))
+            run = ConcurrentCall(lambda: fork(saver, configs[1], delta=False))
             run.wait_until_blocked(postgres_url)
         found = saver.get_tuple(run.join())
         assert found is not None
         assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        whole(saver)
+        complete(saver)
 
 
 @pytest.mark.parametrize("name", MAINTENANCE)
@@ -135,7 +135,7 @@ def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name
         configs = fill(saver, delta=False)
         with held_open(postgres_url) as other:
             stored = fork(other, configs[1], delta=False)
-            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
             maintenance.wait_until_blocked(postgres_url)
         maintenance.join()
         found = saver.get_tuple(stored)
@@ -144,16 +144,16 @@ def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name
         else:
             assert found is not None
             assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        whole(saver)
+        complete(saver)
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 @pytest.mark.parametrize("source", ["url", "connection"])
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_who_waits_sees_what_was_committed_until_then_whatever_the_isolation_level(
+def test_a_deletion_sees_what_was_committed_while_it_waited_at_any_isolation_level(
     postgres_url: str, level: str, source: str, name: str
 ) -> None:
-    """At a higher level of the database's or role's, it would see what was there before it waited."""
+    """A higher level, set for the database or role, would give it the snapshot from before it waited."""
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(f"ALTER DATABASE {owner.info.dbname} SET default_transaction_isolation = '{level}'")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -161,16 +161,16 @@ def test_who_waits_sees_what_was_committed_until_then_whatever_the_isolation_lev
         configs = fill(saver, delta=False)
         with held_open(postgres_url) as other:
             stored = fork(other, configs[1], delta=False)
-            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
             maintenance.wait_until_blocked(postgres_url)
         maintenance.join()
         assert (saver.get_tuple(stored) is None) == (name == "delete_thread")
-        whole(saver)
+        complete(saver)
         saver.close()
 
 
 @pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
-def test_a_run_whose_delta_channel_builds_on_a_checkpoint_being_deleted_is_told(postgres_url: str, name: str) -> None:
+def test_a_put_whose_delta_channel_needs_a_checkpoint_being_deleted_raises(postgres_url: str, name: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=True)
         # A snapshot makes the older ones unnecessary.
@@ -183,39 +183,39 @@ def test_a_run_whose_delta_channel_builds_on_a_checkpoint_being_deleted_is_told(
         assert newest is not None
         with held_open(postgres_url) as other:
             MAINTENANCE[name](other)
-            run = Meanwhile(lambda: fork(saver, configs[1], delta=True))
+            run = ConcurrentCall(lambda: fork(saver, configs[1], delta=True))
             run.wait_until_blocked(postgres_url)
         with pytest.raises(CheckpointNotFound, match="'log'"):
             run.join()
         assert [found.config for found in saver.list(generate_config("t"))] == [newest.config]
-        whole(saver)
+        complete(saver)
 
 
 @pytest.mark.parametrize("name", ["prune", "delete_for_runs"])
-def test_a_delete_spares_what_a_run_has_just_built_on(postgres_url: str, name: str) -> None:
+def test_a_deletion_retains_the_ancestors_of_a_checkpoint_just_stored(postgres_url: str, name: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=True)
         with held_open(postgres_url) as other:
             stored = fork(other, configs[1], delta=True)
-            maintenance = Meanwhile(lambda: MAINTENANCE[name](saver))
+            maintenance = ConcurrentCall(lambda: MAINTENANCE[name](saver))
             maintenance.wait_until_blocked(postgres_url)
         maintenance.join()
         history = saver.get_delta_channel_history(config=stored, channels=["log"])
         assert [value for _, _, value in history["log"]["writes"]] == [0, 1]
-        whole(saver)
+        complete(saver)
 
 
 @pytest.mark.parametrize("delta", [False, True])
-def test_a_step_behind_one_that_a_deletion_waited_for_waits_in_turn(postgres_url: str, delta: bool) -> None:
-    """Nobody could lock that one, since it was stored only when the deletion had begun."""
+def test_a_step_after_one_that_a_deletion_waited_for_waits_for_the_deletion(postgres_url: str, delta: bool) -> None:
+    """The deletion could not lock that row, which was stored after the deletion had begun."""
     with PostgresSaver(postgres_url) as saver, psycopg.connect(postgres_url) as reader:
         configs = fill(saver, delta=delta)
         with held_open(postgres_url) as other:
             stored = fork(other, configs[1], delta=delta)
-            deletion = Meanwhile(lambda: saver.delete_thread("t"))
+            deletion = ConcurrentCall(lambda: saver.delete_thread("t"))
             deletion.wait_until_blocked(postgres_url)
             reader.execute("SELECT FROM langgraph_checkpoint.blobs FOR KEY SHARE")  # The deletion ends after this.
-        step = Meanwhile(lambda: fork(saver, stored, delta=delta))
+        step = ConcurrentCall(lambda: fork(saver, stored, delta=delta))
         step.wait_until_blocked(postgres_url, together=2)
         reader.commit()
         deletion.join()
@@ -223,7 +223,7 @@ def test_a_step_behind_one_that_a_deletion_waited_for_waits_in_turn(postgres_url
         (found,) = saver.list(generate_config("t"))
         assert found.config == config
         assert found.checkpoint["channel_values"] == {"big": [*BIG, "0"]}
-        whole(saver)
+        complete(saver)
 
 
 def test_copies_and_other_runs_do_not_wait_for_a_run(postgres_url: str) -> None:
@@ -238,11 +238,11 @@ def test_copies_and_other_runs_do_not_wait_for_a_run(postgres_url: str) -> None:
             saver.put(generate_config("t"), fill_again, generate_metadata(step=4), {"big": "11"})
         assert len(list(saver.list(generate_config("t")))) == 6
         assert len(list(saver.list(generate_config("copy")))) == 4
-        whole(saver)
+        complete(saver)
 
 
-def test_a_run_with_small_values_waits_for_nobody(postgres_url: str) -> None:
-    """Its checkpoints and writes are a row each that is whole by itself."""
+def test_a_run_with_small_values_does_not_wait_for_a_deletion(postgres_url: str) -> None:
+    """Each of its checkpoints and writes is one row that is complete in itself."""
     with PostgresSaver(postgres_url) as saver:
         fill(saver, delta=False)
         with held_open(postgres_url) as other:
@@ -256,8 +256,8 @@ def test_a_run_with_small_values_waits_for_nobody(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_thread_of_the_same_name_in_another_schema_waits_for_nobody(postgres_url: str, name: str) -> None:
-    """Not even while a deletion holds the thread of the first schema alone."""
+def test_a_thread_with_the_same_id_in_another_schema_does_not_wait(postgres_url: str, name: str) -> None:
+    """Not even while a deletion in the first schema holds the thread's lock exclusively."""
     with (
         PostgresSaver(postgres_url) as saver,
         psycopg.connect(postgres_url, autocommit=True, options="-c lock_timeout=150s") as connection,
@@ -269,12 +269,12 @@ def test_a_thread_of_the_same_name_in_another_schema_waits_for_nobody(postgres_u
         with held_open(postgres_url) as other:
             MAINTENANCE[name](other)
             fork(another, configs[1], delta=False)
-            whole(another)
+            complete(another)
             MAINTENANCE[name](another)
 
 
-def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgres_url: str) -> None:
-    """Both have a write of one task in one place: what comes of it is not some of each."""
+def test_a_copy_into_a_thread_whose_run_stores_writes_is_complete_or_refused(postgres_url: str) -> None:
+    """Both have a write with the same key: the result is not a mixture of both."""
     with PostgresSaver(postgres_url) as saver:
         fill(saver, delta=False)
         saver.copy_thread("t", "copy")
@@ -284,7 +284,7 @@ def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgr
         saver.put_writes(generate_config("t", checkpoint_id=there), [("a", 1), ("b", 1)], "late")
         with held_open(postgres_url) as other:
             other.put_writes(newest.config, [("a", 2)], "late")
-            copy = Meanwhile(lambda: saver.copy_thread("t", "copy"))
+            copy = ConcurrentCall(lambda: saver.copy_thread("t", "copy"))
             copy.wait_until_blocked(postgres_url)
         with pytest.raises(ThreadExists, match="writes of its own"):
             copy.join()
@@ -293,17 +293,19 @@ def test_a_copy_into_a_thread_whose_run_stores_writes_is_whole_or_refused(postgr
         assert sorted(after.pending_writes or []) == sorted([*(newest.pending_writes or []), ("late", "a", 2)])
 
 
-def test_an_answer_that_is_given_again_beside_a_deletion_keeps_no_other_thread_waiting(postgres_url: str) -> None:
-    """It replaces a row that is being deleted, so it waits; calls that share trips do not wait with it."""
+def test_storing_a_resume_again_during_a_deletion_does_not_block_other_threads(postgres_url: str) -> None:
+    """It replaces a row that is being deleted, so it waits; the calls in its batch do not wait with it."""
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=False)
         saver.put_writes(configs[-1], [("__resume__", 1)], "task")
         with held_open(postgres_url) as other:
             other.delete_thread("t")
-            again = Meanwhile(lambda: saver.put_writes(configs[-1], [("__resume__", 2)], "task"))
+            again = ConcurrentCall(lambda: saver.put_writes(configs[-1], [("__resume__", 2)], "task"))
             again.wait_until_blocked(postgres_url)
             others = [
-                Meanwhile(partial(saver.put_writes, generate_config(f"t{n}", checkpoint_id="1"), [("a", n)], "task"))
+                ConcurrentCall(
+                    partial(saver.put_writes, generate_config(f"t{n}", checkpoint_id="1"), [("a", n)], "task")
+                )
                 for n in range(30)
             ]
             for each in others:

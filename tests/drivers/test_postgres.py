@@ -166,7 +166,7 @@ async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, watcher: psyco
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, api: str) -> None:
-    """As by interrupts that come when it has handed one out, and nobody has it yet."""
+    """Like interrupts between the pool's handing out a connection and the caller's getting it."""
     async with PostgresSaver(postgres_url, min_size=1, max_size=2, pool_timeout=0.1) as saver:
         client = Client(saver, api)
         await client.get_tuple(generate_config("t"))
@@ -205,7 +205,7 @@ async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgre
 
 
 async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
-    """Sixteen writes that wait for a table lock wait at the same time, on a connection each."""
+    """Six writes wait for a table lock at the same time, each on its own connection."""
     async with PostgresSaver(postgres_url, max_size=16) as saver:
         await saver.aget_tuple(generate_config("t"))
         for api in APIS:
@@ -222,7 +222,7 @@ async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.C
             await asyncio.gather(*waiting)
 
 
-def test_a_loop_that_is_gone_takes_its_pool_with_it(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+def test_the_pool_of_an_ended_loop_is_closed(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
     saver = PostgresSaver(postgres_url, min_size=3, max_size=3)
     for i in range(4):
 
@@ -231,7 +231,7 @@ def test_a_loop_that_is_gone_takes_its_pool_with_it(postgres_url: str, watcher: 
             await asyncio.gather(*(store_and_read(Client(saver, "async"), f"t{i} {j}") for j in range(6)))
 
         run()
-    assert sessions(watcher) <= 3  # The last loop's; nobody has come yet to close them.
+    assert sessions(watcher) <= 3  # Those of the last loop; no later call has closed them yet.
     saver.close()
     while sessions(watcher):
         pass
@@ -239,7 +239,7 @@ def test_a_loop_that_is_gone_takes_its_pool_with_it(postgres_url: str, watcher: 
         saver.get_tuple(generate_config("t"))
 
 
-def test_several_loops_at_once(postgres_url: str) -> None:
+def test_several_concurrent_loops(postgres_url: str) -> None:
     failures: list[BaseException] = []
     with PostgresSaver(postgres_url, max_size=3) as saver:
 
@@ -293,7 +293,7 @@ async def brought_by_a_caller(kind: str, url: str) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection"])
-async def test_what_a_caller_brings_serves_both_colours(postgres_url: str, kind: str, api: str) -> None:
+async def test_a_callers_pool_or_connection_serves_sync_and_async_calls(postgres_url: str, kind: str, api: str) -> None:
     async with brought_by_a_caller(kind, postgres_url) as source:
         saver: CheckpointSaver = PostgresSaver(source)
         client = Client(saver, api)
@@ -366,8 +366,8 @@ async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes
         with jammed(postgres_url) as blocker:
             call = asyncio.ensure_future(saver.aget_tuple(generate_config("before")))
             while not watcher.execute(WAITING).fetchall():
-                await asyncio.sleep(0.002)  # Nobody is told when a session begins to wait.
-            async with pool._lock:  # As another call has it that takes a connection just now.
+                await asyncio.sleep(0.002)  # No event is raised when a session begins to wait.
+            async with pool._lock:  # Like another call that takes a connection at this moment.
                 blocker.rollback()
                 await given_back.wait()
                 call.cancel()
@@ -384,7 +384,7 @@ async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothin
             call = asyncio.ensure_future(saver.aprune(["t"]))
             for _ in range(turns % 12):
                 await asyncio.sleep(0)
-            time.sleep(0.006)  # noqa: ASYNC251  # After 5 ms psycopg lets others have their turn wherever it is.
+            time.sleep(0.006)  # noqa: ASYNC251  # After 5 ms psycopg yields to the loop at any point.
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
@@ -392,7 +392,7 @@ async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothin
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgres_url: str, api: str) -> None:
+async def test_large_states_are_decoded_off_the_loop_and_come_back_complete(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         checkpoint = generate_checkpoint(
@@ -404,13 +404,13 @@ async def test_large_states_are_decoded_off_the_loop_and_come_back_whole(postgre
         assert found.checkpoint == checkpoint
 
 
-async def test_who_decodes_while_the_saver_is_closed_is_told_so(postgres_url: str) -> None:
+async def test_decoding_while_the_saver_is_closed_raises(postgres_url: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         checkpoint = generate_checkpoint(
             channel_values={"a": os.urandom(2 * OFFLOAD_BYTES)}, channel_versions={"a": "1"}
         )
         await saver.aput(generate_config("t"), checkpoint, generate_metadata(), {"a": "1"})
         assert await saver.aget_tuple(generate_config("t")) is not None
-        driver_of(saver)._stop_workers()  # As `aclose()` does in the end.
+        driver_of(saver)._stop_workers()  # The last step of `aclose()`.
         with pytest.raises(ClosedError):
             await saver.aget_tuple(generate_config("t"))

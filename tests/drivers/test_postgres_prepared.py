@@ -1,4 +1,4 @@
-"""Statements that are sent past psycopg's cursors: what they carry is what a cursor would have sent."""
+"""Statements that bypass psycopg's cursors carry what a cursor would have sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = 2 * THRESHOLD + 1  # Of each kind, so that the last ones are prepared.
 
 
 class Odd(JsonPlusSerializer):
-    """Says of one value that its type has a NUL character in it."""
+    """Returns a type with a NUL character for one value."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         kind, data = super().dumps_typed(obj)
@@ -28,7 +28,7 @@ class Odd(JsonPlusSerializer):
 
 
 async def calls(client: Client, thread_id: str, value: Any, times: int) -> None:
-    """Store and read a value, which is beside the checkpoint, time and again."""
+    """Store and read a value and a pending write, several times."""
     config = generate_config(thread_id)
     for number in range(times):
         version = str(number)
@@ -65,8 +65,8 @@ async def test_text_comes_back_whatever_the_sessions_encoding_is(postgres_url: s
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_session_in_which_all_is_forgotten_prepares_anew(postgres_url: str, api: str) -> None:
-    """As psycopg has it after a rollback, if it has prepared statements of its own: those of a tenant's calls, here."""
+async def test_a_session_without_its_prepared_statements_prepares_them_again(postgres_url: str, api: str) -> None:
+    """Psycopg drops prepared statements after a rollback if it has prepared some itself, here for a tenant's calls."""
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         watcher.execute(
             "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE '%no')"
@@ -81,14 +81,14 @@ async def test_a_session_in_which_all_is_forgotten_prepares_anew(postgres_url: s
 
 
 def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(postgres_url: str) -> None:
-    """The server may have prepared the statement all the same."""
+    """The server may have prepared the statement anyway."""
     statement = Statement("page_latest", "SELECT %(thread_id)s::text", {"thread_id": "t"})
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         session = Session(connection, prepares=True, own=True)
         steps = session.send(connection.pgconn, [statement])
         next(steps)
         steps.close()
-        connection.wait(execute(connection.pgconn))  # The answer that nobody waits for.
+        connection.wait(execute(connection.pgconn))  # The answer that the cancelled call does not read.
         assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
         assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
         count = connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()

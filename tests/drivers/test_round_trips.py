@@ -1,4 +1,4 @@
-"""Round trips on PostgreSQL, counted on the wire, are those of the design; borrowing a connection has none."""
+"""Round trips on PostgreSQL, counted on the wire, are those of the design; borrowing a connection takes none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def fill(client: Client, thread_id: str, steps: int) -> Any:
 
 @asynccontextmanager
 async def watched(url: str, api: str, *, other_pid: bool = False) -> AsyncIterator[tuple[Proxy, Client]]:
-    """A saver with one connection, and the proxy that sees what it says."""
+    """A saver with one connection, and the proxy that it connects through."""
     with proxied(url, other_pid=other_pid) as proxy:
         saver = PostgresSaver(proxy.url, min_size=1, max_size=1)
         yield proxy, Client(saver, api)
@@ -54,12 +54,12 @@ async def test_each_operation_takes_the_round_trips_that_the_design_says(postgre
             await call()
             return proxy.round_trips - before
 
-        unkept = generate_checkpoint(channel_values={"a": [1], "b": 2}, channel_versions={"a": "1", "b": "1"})
-        unkept["v"] = 4  # In which no checkpoint needs what was sent by its parent.
+        small = generate_checkpoint(channel_values={"a": [1], "b": 2}, channel_versions={"a": "1", "b": "1"})
+        small["v"] = 4  # A format in which no checkpoint needs its parent's sends.
         thread = generate_config("t")
         thread["configurable"].pop("checkpoint_ns")
         calls: dict[str, tuple[int, Callable[[], Awaitable[Any]]]] = {
-            "put": (1, lambda: client.put(generate_config("t2"), unkept, generate_metadata(), {"a": "1", "b": "1"})),
+            "put": (1, lambda: client.put(generate_config("t2"), small, generate_metadata(), {"a": "1", "b": "1"})),
             "put_writes, 1": (1, lambda: client.put_writes(last, [("a", 1)], "task 1")),
             "put_writes, 50": (1, lambda: client.put_writes(last, [("a", i) for i in range(50)], "task 2")),
             "put_writes, none": (0, lambda: client.put_writes(last, [], "task 3")),
@@ -116,7 +116,7 @@ BEGUN = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL jit = off"]
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, api: str) -> None:
+async def test_through_a_pooler_no_large_statement_is_jit_compiled(postgres_url: str, api: str) -> None:
     async with watched(postgres_url, api, other_pid=True) as (proxy, client):
         last = await fill(client, "t", 5)
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -137,7 +137,7 @@ async def test_behind_a_pooler_nothing_large_is_compiled(postgres_url: str, api:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_sessions_of_our_own_compile_nothing(postgres_url: str, api: str) -> None:
+async def test_the_savers_own_sessions_do_not_jit_compile(postgres_url: str, api: str) -> None:
     async with watched(postgres_url, api) as (proxy, client):
         last = await fill(client, "t", 5)
         proxy.statements.clear()
@@ -175,7 +175,7 @@ async def test_a_callers_connection_is_used_inside_its_transaction(postgres_url:
         saver.put_writes(config, [("a", 1)], "task")
         connection.rollback()
         found = saver.get_tuple(config)
-        # Both were parts of the caller's transactions, of which the second was rolled back.
+        # Both ran in transactions of the caller, and the second was rolled back.
         assert found is not None
         assert found.pending_writes == []
         saver.close()

@@ -1,4 +1,4 @@
-"""The SQLite driver: settings, one writer with readers beside it, several processes, and a disk that is full."""
+"""The SQLite driver: settings, one writer with concurrent readers, several processes, and a full disk."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nothing_is_opened_before_the_first_use(path: Path, opened: list[Any]) -
     assert not path.exists()
 
 
-def test_the_file_is_nobody_elses_to_read(path: Path) -> None:
+def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         for file in path.parent.glob("checkpoints.db*"):
@@ -211,8 +211,8 @@ class Unsettled(sqlite3.Connection):
         if sql == "PRAGMA journal_mode" and Unsettled.failures:
             Unsettled.failures -= 1
             error = sqlite3.OperationalError("disk I/O error")
-            told = {"sqlite_errorcode": 522, "sqlite_errorname": "SQLITE_IOERR_SHORT_READ"}
-            vars(error).update(told)
+            fields = {"sqlite_errorcode": 522, "sqlite_errorname": "SQLITE_IOERR_SHORT_READ"}
+            vars(error).update(fields)
             raise error
         return super().execute(sql, *args)
 
@@ -249,7 +249,7 @@ def test_a_file_that_is_no_database_is_said_and_unchanged(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_said_and_loses_nothing(path: Path, opened: list[Any]) -> None:
+def test_a_full_disk_raises_an_error_and_loses_nothing(path: Path, opened: list[Any]) -> None:
     with SqliteSaver(path) as saver:
         config = put(saver, "t")
         pages = pragma(opened[0], "page_count")
@@ -280,15 +280,15 @@ def test_a_file_that_is_not_writable_is_said(nobodys_folder: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_an_async_call_hops_to_a_worker_once_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_async_call_goes_to_a_worker_at_most_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SqliteSaver(path) as saver:
         await saver.asetup()
-        hops = 0
+        submitted = 0
         submit = ThreadPoolExecutor.submit
 
         def counted(executor: ThreadPoolExecutor, function: Any, *args: Any) -> Any:
-            nonlocal hops
-            hops += 1
+            nonlocal submitted
+            submitted += 1
             return submit(executor, function, *args)
 
         monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
@@ -300,9 +300,9 @@ async def test_an_async_call_hops_to_a_worker_once_at_most(path: Path, monkeypat
         await saver.acopy_thread("t", "copy")
         await saver.aprune(["t"])
         await saver.adelete_thread("t")
-        assert hops <= 8  # A worker that is not back yet takes the next one, too.
+        assert submitted <= 8  # A worker that is still busy takes the next call, too.
         assert [found async for found in saver.alist(None)] != []
-        assert hops <= 9
+        assert submitted <= 9
 
 
 def test_a_relative_path_is_that_of_the_folder_in_which_the_saver_was_made(
@@ -319,7 +319,7 @@ def test_a_relative_path_is_that_of_the_folder_in_which_the_saver_was_made(
 @pytest.mark.parametrize("read_before", [True, False])
 @pytest.mark.parametrize("what", ["moved", "deleted", "replaced", "put back"])
 @pytest.mark.parametrize("api", APIS)
-async def test_a_file_that_goes_while_it_is_open_is_said_and_nothing_made_in_its_place(
+async def test_a_file_that_is_removed_while_open_raises_and_no_file_is_created(
     path: Path, api: str, what: str, read_before: bool
 ) -> None:
     async with SqliteSaver(path) as saver:
@@ -364,7 +364,7 @@ def test_a_path_may_have_what_means_something_in_a_url(tmp_path: Path) -> None:
         assert saver.get_tuple(generate_config("t")) is not None
 
 
-@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 has one for what is interrupted.
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 warns about the interrupted read.
 def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
     with SqliteSaver(path, busy_timeout=1000) as saver:
         put(saver, "t")
@@ -376,7 +376,7 @@ def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
         assert saver.get_tuple(generate_config("t")) is not None
 
 
-def test_of_many_readers_few_connections_are_kept(path: Path) -> None:
+def test_few_idle_reader_connections_are_retained(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
@@ -388,7 +388,7 @@ def test_of_many_readers_few_connections_are_kept(path: Path) -> None:
 
 
 def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
-    """SQLite must be at work nowhere while a process is forked."""
+    """No SQLite call may be running while a process is forked."""
     with SqliteSaver(path) as saver, ThreadPoolExecutor(2) as workers:
         put(saver, "t")
         driver: Any = saver._driver
@@ -403,12 +403,12 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
 
         forking = workers.submit(fork)
         while driver._held.writer is not None:
-            time.sleep(0.001)  # Nobody is told how far it is.
+            time.sleep(0.001)  # No event is raised when the fork has closed the writer.
         reading = workers.submit(saver.get_tuple, generate_config("t"))
-        connection.execute("SELECT 1")  # It is not closed under the read that goes on.
+        connection.execute("SELECT 1")  # A connection in use is not closed.
         driver._take_back(connection)
         assert ready.wait(20)
-        time.sleep(0.05)  # Enough for a read that does not wait; nobody is told that one waits.
+        time.sleep(0.05)  # Enough for a read that does not wait; no event says that one waits.
         assert not reading.done()
         assert driver.stats() == {"reading": 0, "idle": 0}
         done.set()
@@ -431,6 +431,6 @@ time.sleep(0.3)  # So that it ends in the middle of what they store.
 
 
 def test_a_process_may_end_while_daemon_threads_store(tmp_path: Path) -> None:
-    """With a saver that nobody closes; one in three ended with a segmentation fault."""
+    """With an unclosed saver; one in three ended with a segmentation fault."""
     ends = [subprocess.Popen([sys.executable, "-c", UNCLOSED, str(tmp_path / f"{n}.db")]) for n in range(8)]
     assert [end.wait(60) for end in ends] == [0] * 8

@@ -1,4 +1,4 @@
-"""A fork leaves nothing of a SQLite file open, whatever goes on beside it: what is open in two processes loses data."""
+"""A fork leaves no SQLite file open, whatever runs concurrently: a file open in both processes would lose data."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ put(saver, "before")
 driver = saver._driver
 """
 
-BESIDE_NEW_ONES = """
+WITH_NEW_SAVERS = """
 sys.setswitchinterval(1e-5)
 stop = threading.Event()
-kept = [SqliteSaver(":memory:") for _ in range(100)]
+savers = [SqliteSaver(":memory:") for _ in range(100)]
 
 def make():
     while not stop.is_set():
         for number in range(100):
-            kept[number] = SqliteSaver(":memory:")
+            savers[number] = SqliteSaver(":memory:")
 
 threads = [threading.Thread(target=make) for _ in range(2)]
 for thread in threads:
@@ -69,7 +69,7 @@ INTERRUPTED = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
 other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 other.execute("BEGIN IMMEDIATE")
-writing = threading.Thread(target=put, args=(saver, "beside"))
+writing = threading.Thread(target=put, args=(saver, "concurrent"))
 writing.start()
 while not driver._lock.locked():
     pass
@@ -78,7 +78,7 @@ def interrupt():
     while not forks._ONE_AT_A_TIME.locked():
         pass
     os.kill(os.getpid(), signal.SIGINT)
-    threading.Event().wait(0.2)  # Enough for a fork that does not wait; nobody is told that one does.
+    threading.Event().wait(0.2)  # Enough for a fork that does not wait; no event says that one does.
     other.execute("COMMIT")
 
 interrupting = threading.Thread(target=interrupt)
@@ -93,11 +93,11 @@ if pid == 0:
 code = os.waitstatus_to_exitcode(os.wait()[1])
 writing.join()
 interrupting.join()
-print(code, failed, saver.get_tuple(generate_config("beside")) is not None)
+print(code, failed, saver.get_tuple(generate_config("concurrent")) is not None)
 """
 
-BESIDE_WHAT_IS_KNOWN = """
-saver._recent._lock.acquire()  # As an OS thread has it that notes what it has stored.
+WITH_CACHE_LOCKED = """
+saver._recent._lock.acquire()  # Like an OS thread that adds to the cache.
 pid = os.fork()
 if pid == 0:
     put(saver, "child")
@@ -107,15 +107,15 @@ saver._recent._lock.release()
 print(code, failed, len(list(saver.list(None))))
 """
 
-# Marks the signal as come, as one that comes while the process is copied.
+# Simulates a signal that arrives while the process is copied.
 INTERRUPTS = """
 import _thread, concurrent.futures, os, langgraph.checkpoint.conformance.test_utils
 os.register_at_fork(after_in_parent=_thread.interrupt_main, after_in_child=_thread.interrupt_main)
 """
 
-INTERRUPTED_BEHIND = """
+INTERRUPTED_AFTER = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-driver._queue._leads.acquire()  # As an OS thread has it that waits for the end of the fork.
+driver._queue._leads.acquire()  # Like an OS thread that waits for the end of the fork.
 pid = None
 try:
     pid = os.fork()
@@ -154,25 +154,25 @@ def put(saver: SqliteSaver, thread_id: str, size: int = 1) -> None:
     saver.put(generate_config(thread_id), checkpoint, generate_metadata(), {"a": "1"})
 
 
-def test_savers_that_are_made_meanwhile_are_in_no_forks_way(path: Path) -> None:
-    assert run(HEAD + BESIDE_NEW_ONES, path) == "{0} []"
+def test_savers_created_concurrently_do_not_break_a_fork(path: Path) -> None:
+    assert run(HEAD + WITH_NEW_SAVERS, path) == "{0} []"
 
 
-def test_an_interrupt_while_a_fork_waits_comes_behind_it_and_leaves_nothing_open(path: Path) -> None:
+def test_an_interrupt_while_a_fork_waits_is_raised_after_it_and_leaves_nothing_open(path: Path) -> None:
     assert run(HEAD + INTERRUPTED, path) == "0 ['Ctrl-C'] True"
 
 
-def test_an_interrupt_while_the_process_is_copied_comes_behind_it_and_leaves_no_lock_held(path: Path) -> None:
-    assert run(INTERRUPTS + HEAD + INTERRUPTED_BEHIND, path) == "0 ['Ctrl-C'] 3"
+def test_an_interrupt_while_the_process_is_copied_is_raised_after_it_and_leaves_no_lock_held(path: Path) -> None:
+    assert run(INTERRUPTS + HEAD + INTERRUPTED_AFTER, path) == "0 ['Ctrl-C'] 3"
 
 
-def test_a_fork_waits_for_nobody_who_looks_at_recent_values(path: Path) -> None:
-    assert run(HEAD + BESIDE_WHAT_IS_KNOWN, path) == "0 [] 2"
+def test_a_fork_does_not_wait_for_the_lock_of_the_cache(path: Path) -> None:
+    assert run(HEAD + WITH_CACHE_LOCKED, path) == "0 [] 2"
 
 
 @pytest.mark.skipif(getattr(sqlite3, "threadsafety", None) != 3, reason="another OS thread may not close connections")
 def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However short `busy_timeout` is; and however long, a fork does not wait for ever."""
+    """With any `busy_timeout`: a fork does not wait for ever."""
     monkeypatch.setattr(driver_module, "FORK_WAITS", 0.2)
     with SqliteSaver(path, busy_timeout=0) as saver:
         put(saver, "t")
@@ -196,10 +196,10 @@ def test_a_reader_that_could_not_be_opened_is_not_waited_for(path: Path, monkeyp
 
         with monkeypatch.context() as patched:
             patched.setattr(driver, "_connect", fails)
-            with pytest.raises(StorageError) as kept:
+            with pytest.raises(StorageError) as caught:
                 saver.get_tuple(generate_config("t"))
         assert driver.stats() == {"reading": 0, "idle": 0}
-        assert kept.value.__traceback__ is not None
+        assert caught.value.__traceback__ is not None
         assert saver.get_tuple(generate_config("t")) is not None
 
 
@@ -234,7 +234,7 @@ if isinstance(mine, aiosqlite.Connection):
     ],
 )
 def test_a_callers_connection_is_refused_in_the_child(path: Path, mine: str) -> None:
-    """Of a file as well: what SQLite remembers of its locks is wrong where it is open from before the fork."""
+    """Also of a file: SQLite's record of its locks is wrong in a connection from before the fork."""
     assert run(HEAD + CALLERS.replace("MINE", mine), path) == "3 True"
 
 
@@ -259,7 +259,7 @@ def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
 
 
 def test_a_value_that_is_too_large_for_python_to_show_it_to_sqlite_says_so(path: Path) -> None:
-    """Of 2 GB, which are not touched and so take no memory."""
+    """The value has 2 GB, which are not touched and so take no memory."""
     large = memoryview(bytes(2**31))
 
     def steps() -> Steps[None]:

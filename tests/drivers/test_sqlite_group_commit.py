@@ -1,4 +1,4 @@
-"""Writes to one SQLite file that come at once share a transaction, and each still stands for itself."""
+"""Concurrent writes to one SQLite file share a transaction, and each has its own result."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ from tests.drivers.group_commits import (
     claimed,
     commits,
     insert,
-    line_of,
     locked,
     put,
     put_writes,
+    queue_of,
     stored,
     together,
     until,
@@ -81,8 +81,8 @@ def saver(path: Path) -> Iterator[SqliteSaver]:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy must not make two transactions of one."""
+def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not split a batch into two transactions."""
     monkeypatch.setattr(driver_module, "LONGEST", 60)
 
 
@@ -90,13 +90,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_writes_that_wait_are_one_transaction(saver: SqliteSaver, path: Path, api: str) -> None:
     with commits(saver) as found:
         outcomes = await together(saver, path, api, [put(f"t {number}") for number in range(MANY)])
-    assert len(found) == 2  # The first, and all that came meanwhile.
+    assert len(found) == 2  # The first, and all that arrived during it.
     assert [each["configurable"]["thread_id"] for each in outcomes] == [f"t {number}" for number in range(MANY)]
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
 
 
-async def test_both_colours_and_all_loops_share_a_transaction(saver: SqliteSaver, path: Path) -> None:
-    """Some OS threads with a loop and some without, all at once."""
+async def test_sync_and_async_calls_of_all_loops_share_a_transaction(saver: SqliteSaver, path: Path) -> None:
+    """Some OS threads with a loop and some without, concurrently."""
     tasks = 8
 
     def of_thread(number: int) -> None:
@@ -118,10 +118,10 @@ async def test_both_colours_and_all_loops_share_a_transaction(saver: SqliteSaver
     everything = list(saver.list(None))
     assert len(everything) == 16 + 16 * tasks
     assert all(each.pending_writes == [("task", "a", 1), ("task", "b", [2])] for each in everything)
-    assert len(found) < len(everything)  # Of twice as many calls.
+    assert len(found) < len(everything)  # There were twice as many calls.
 
 
-async def test_a_write_that_nobody_waits_with_waits_for_nobody(saver: SqliteSaver) -> None:
+async def test_a_single_write_does_not_wait_for_others(saver: SqliteSaver) -> None:
     with commits(saver) as found:
         for number in range(3):
             await put(f"t {number}").run(saver)
@@ -129,7 +129,7 @@ async def test_a_write_that_nobody_waits_with_waits_for_nobody(saver: SqliteSave
     assert len(found) == 6
 
 
-async def test_a_group_is_bounded(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_group_commit, "MOST", 20)
     with commits(saver) as found:
         await together(saver, path, "sync", [put(f"t {number}") for number in range(MANY)])
@@ -186,20 +186,20 @@ async def test_a_write_that_fills_the_disk_leaves_the_others_stored(saver: Sqlit
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: Path, api: str) -> None:
-    failures = 1 + 3  # Of the group, and of the first three by themselves.
+async def test_if_the_commit_fails_each_write_is_tried_separately(saver: SqliteSaver, path: Path, api: str) -> None:
+    failures = 1 + 3  # The batch, and then the first three separately.
 
     def authorize(action: int, word: str | None, *_: Any) -> int:
         nonlocal failures
         commit = action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT"
-        alone = action == sqlite3.SQLITE_INSERT and not writer(saver).in_transaction  # It is its own commit.
+        alone = action == sqlite3.SQLITE_INSERT and not writer(saver).in_transaction  # The statement commits itself.
         if (commit or alone) and failures:
             failures -= 1
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
     def arm() -> Steps[None]:
-        writer(saver).set_authorizer(authorize)  # Statements are prepared anew, and so asked for.
+        writer(saver).set_authorizer(authorize)  # Statements are prepared again, which calls it.
         yield insert("armed")
 
     work = [Op(arm), *(put(f"t {number}") for number in range(6))]
@@ -214,7 +214,7 @@ async def test_a_commit_that_fails_is_tried_for_each(saver: SqliteSaver, path: P
 
 @needs_error_codes
 @pytest.mark.parametrize("api", APIS)
-async def test_a_group_waits_for_another_process_once(path: Path, api: str) -> None:
+async def test_a_batch_waits_for_another_process_once(path: Path, api: str) -> None:
     with SqliteSaver(path, busy_timeout=0.3) as saver, locked_after_setup(saver, path):
         started = time.monotonic()
         work = [put(f"t {number}") for number in range(20)]
@@ -225,13 +225,15 @@ async def test_a_group_waits_for_another_process_once(path: Path, api: str) -> N
                 outcomes = list(workers.map(lambda each: each.run_here(saver), work))
         assert time.monotonic() - started < 20 * 0.3 / 2
         assert {type(each) for each in outcomes} == {Contention}
-        assert len(set(map(id, outcomes))) == 20  # An error of one's own, with its own traceback.
+        assert len(set(map(id, outcomes))) == 20  # Each call has its own error, with its own traceback.
 
 
 @needs_error_codes
 @pytest.mark.parametrize("api", APIS)
-async def test_many_groups_wait_for_another_process_once(path: Path, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a call has waited in line counts: behind a group that has waited in vain nobody waits as long again."""
+async def test_many_batches_wait_for_another_process_once(
+    path: Path, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time in the queue counts: after a batch that timed out, no call waits for the full timeout again."""
     for module in (sqlite_group_commit, driver_module):
         monkeypatch.setattr(module, "MOST", 5)
     waits: list[float] = []
@@ -270,7 +272,9 @@ def locked_after_setup(saver: SqliteSaver, path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("api", APIS)
-async def test_nobody_waits_for_work_beside_the_database(saver: SqliteSaver, path: Path, api: str, alone: bool) -> None:
+async def test_writes_do_not_wait_for_work_outside_the_database(
+    saver: SqliteSaver, path: Path, api: str, alone: bool
+) -> None:
     def steps() -> Steps[str]:
         yield insert("before")
 
@@ -285,17 +289,17 @@ async def test_nobody_waits_for_work_beside_the_database(saver: SqliteSaver, pat
         yield insert("after")
         return done
 
-    beside = [] if alone else [put("a"), put("b")]
-    outcomes = await together(saver, path, api, [Op(steps), *beside])
+    others = [] if alone else [put("a"), put("b")]
+    outcomes = await together(saver, path, api, [Op(steps), *others])
     assert outcomes[0] == "done"
     assert stored(saver) - {"a", "b"} == {"first", "meanwhile"}
     assert claimed(path) == {"before", "other", "after"}
 
 
-async def test_a_task_that_is_cancelled_takes_nobody_along(saver: SqliteSaver, path: Path) -> None:
+async def test_a_cancelled_task_does_not_affect_its_batch(saver: SqliteSaver, path: Path) -> None:
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
+        await until(lambda: queue_of(saver)._leads.locked() and not queue_of(saver)._waiting)
         tasks = [asyncio.ensure_future(put(f"t {number}").run(saver)) for number in range(MANY)]
         await asyncio.sleep(0)
         for task in (first, *tasks[::2]):
@@ -307,26 +311,24 @@ async def test_a_task_that_is_cancelled_takes_nobody_along(saver: SqliteSaver, p
     assert stored(saver) - {"first"} == {f"t {number}" for number in range(1, MANY, 2)}
 
 
-async def test_tasks_are_answered_with_a_word_to_their_loop(
-    saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_wakes_each_loop_once(saver: SqliteSaver, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
-    words: list[Any] = []
-    tell = loop.call_soon_threadsafe
+    wakeups: list[Any] = []
+    call_soon = loop.call_soon_threadsafe
 
-    def told(*args: Any, **kwargs: Any) -> asyncio.Handle:
-        words.append(args)
-        return tell(*args, **kwargs)
+    def counted(*args: Any, **kwargs: Any) -> asyncio.Handle:
+        wakeups.append(args)
+        return call_soon(*args, **kwargs)
 
-    monkeypatch.setattr(loop, "call_soon_threadsafe", told)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
     await together(saver, path, "async", [put(f"t {number}") for number in range(MANY)])
-    assert len(words) == 2
-    words.clear()
+    assert len(wakeups) == 2
+    wakeups.clear()
     await asyncio.gather(*(saver.aget_tuple(config(f"t {number}")) for number in range(MANY)))
-    assert len(words) < MANY / 2
+    assert len(wakeups) < MANY / 2
 
 
-async def test_a_loop_that_ends_leaves_the_others_answered(saver: SqliteSaver, path: Path) -> None:
+async def test_calls_of_other_loops_return_though_a_loop_has_ended(saver: SqliteSaver, path: Path) -> None:
     def leave() -> None:
         loop = asyncio.new_event_loop()
         task = loop.create_task(put("left").run(saver))
@@ -337,7 +339,7 @@ async def test_a_loop_that_ends_leaves_the_others_answered(saver: SqliteSaver, p
 
     with locked(path) as unlock:
         first = asyncio.ensure_future(put("first").run(saver))
-        await until(lambda: line_of(saver)._leads.locked() and not line_of(saver)._waiting)
+        await until(lambda: queue_of(saver)._leads.locked() and not queue_of(saver)._waiting)
         await asyncio.to_thread(leave)
         other = asyncio.ensure_future(put("other").run(saver))
         await asyncio.sleep(0)
@@ -367,7 +369,7 @@ async def test_closing_waits_for_all_that_was_begun(path: Path, api: str) -> Non
         else:
             with ThreadPoolExecutor(MANY) as workers:
                 futures = [workers.submit(each.run_here, saver) for each in work]
-                await until(lambda: len(line_of(saver)._waiting) == MANY - 1)
+                await until(lambda: len(queue_of(saver)._waiting) == MANY - 1)
                 await close_it()
                 outcomes = [await asyncio.wrap_future(each) for each in futures]
     assert {type(each) for each in outcomes} == {dict}
@@ -375,7 +377,7 @@ async def test_closing_waits_for_all_that_was_begun(path: Path, api: str) -> Non
         assert len(stored(again)) == MANY
 
 
-def test_a_fork_in_the_middle_of_many_writes_harms_nobody(path: Path) -> None:
+def test_a_fork_during_many_writes_loses_nothing(path: Path) -> None:
     program = f"""
 import os, threading, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -414,28 +416,28 @@ def store(name: str) -> Steps[str]:
     return name
 
 
-class Unheard(deque[Any]):
-    """Where an interrupt comes while turns are put back."""
+class InterruptedDeque(deque[Any]):
+    """Is interrupted while turns are put back into it."""
 
     def extendleft(self, turns: Any) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("waiting", [deque, Unheard])
-def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
+@pytest.mark.parametrize("waiting", [deque, InterruptedDeque])
+def test_the_others_are_done_if_their_leader_is_interrupted(
     waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
-    line = WriteQueue()
-    line._waiting = waiting()
+    queue = WriteQueue()
+    queue._waiting = waiting()
     begun, go_on = threading.Event(), threading.Event()
-    groups: list[int] = []
+    batches: list[int] = []
 
     def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
-        groups.append(len(calls))
+        batches.append(len(calls))
         begun.set()
         assert go_on.wait(10)
-        if len(groups) == 2:
+        if len(batches) == 2:
             raise KeyboardInterrupt
         for call in calls:
             call.result = "done"
@@ -443,7 +445,7 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
     def work(number: int) -> Any:
         call = QueuedOperation(nothing())
         try:
-            line.run([call], perform)
+            queue.run([call], perform)
         except KeyboardInterrupt:
             return "interrupted"
         return call.outcome()
@@ -453,40 +455,40 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn(
         assert begun.wait(10)
         for number in range(1, 5):
             futures.append(workers.submit(work, number))
-            while len(line._waiting) < number:
-                time.sleep(0.001)  # The other OS thread is to get in line.
+            while len(queue._waiting) < number:
+                time.sleep(0.001)  # Until the other OS thread waits in the queue.
         go_on.set()
         found = [future.result(60) for future in futures]
     assert sorted(found) == ["done", "done", "done", "done", "interrupted"]
-    assert sum(groups) == 1 + 4 + 3
-    assert not line._leads.locked()
+    assert sum(batches) == 1 + 4 + 3
+    assert not queue._leads.locked()
 
 
-def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wake_it(
+def test_a_waiting_thread_goes_on_if_the_leader_was_interrupted_before_it_could_wake_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nor while the error, with all that was interrupted, is held: a `with` of workers waits for them there."""
+    """Even while the error holds the interrupted frames: the `with` of workers waits for the others there."""
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
-    line = WriteQueue()
-    wake_next = line._wake_next
+    queue = WriteQueue()
+    wake_next = queue._wake_next
     done: list[QueuedOperation[Any]] = []
 
     def interrupted() -> None:
-        monkeypatch.setattr(line, "_wake_next", wake_next)
+        monkeypatch.setattr(queue, "_wake_next", wake_next)
         raise KeyboardInterrupt
 
     def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
-        while not done and len(line._waiting) < 3:
-            time.sleep(0.001)  # The others are to get in line.
+        while not done and len(queue._waiting) < 3:
+            time.sleep(0.001)  # Until the others wait in the queue.
         done.extend(calls)
 
-    monkeypatch.setattr(line, "_wake_next", interrupted)
+    monkeypatch.setattr(queue, "_wake_next", interrupted)
     with ThreadPoolExecutor(4) as workers:
         begun = threading.Event()
 
         def follow() -> None:
             assert begun.wait(60)
-            line.run([QueuedOperation(nothing())], perform)
+            queue.run([QueuedOperation(nothing())], perform)
 
         others = [workers.submit(follow) for _ in range(3)]
 
@@ -495,10 +497,10 @@ def test_who_waits_does_not_wait_for_one_that_was_interrupted_before_it_could_wa
             perform(calls)
 
         try:
-            line.run([QueuedOperation(nothing())], lead)
+            queue.run([QueuedOperation(nothing())], lead)
         except KeyboardInterrupt:
             assert [other.result(60) for other in others] == [None] * 3
-            line.run([QueuedOperation(nothing())], perform)
+            queue.run([QueuedOperation(nothing())], perform)
     assert len(done) == 5
 
 
@@ -507,8 +509,8 @@ def test_what_an_interrupted_write_held_is_free_while_its_error_is_handled(saver
         yield insert("interrupted")
         raise KeyboardInterrupt
 
-    for APIs in ("the line", "by itself"):
-        op = Op(steps, "write" if APIs == "the line" else "dry_run")
+    for where in ("the queue", "alone"):
+        op = Op(steps, "write" if where == "the queue" else "dry_run")
         try:
             op.run_here(saver)
         except KeyboardInterrupt:
@@ -525,7 +527,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interrupt_at(number: int) -> Iterator[None]:
-    """Interrupt this OS thread at one of the points where Python looks for signals: behind each call, say."""
+    """Interrupt this OS thread at one of the points where Python checks for signals, such as after a call."""
     points = itertools.count(1)
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -542,14 +544,14 @@ def interrupt_at(number: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: SqliteSaver, path: Path, count: int) -> None:
-    """What deletes something says that it has, and nothing is stored a second time."""
+    """A deletion reports that it deleted a row, and nothing is stored twice."""
 
     def replace(old: str, new: str) -> Steps[tuple[bool, str]]:
         yield insert(new)
         (found,) = yield RoundTrip([Statement("delete", "DELETE FROM claims WHERE thread_id = ? RETURNING 1", (old,))])
         return bool(found), new
 
-    line, perform = line_of(saver), saver._driver._write  # type: ignore[attr-defined]
+    queue, perform = queue_of(saver), saver._driver._write  # type: ignore[attr-defined]
     there: list[str] = []
     for point in itertools.count():
         before = [f"{point} {number} old" for number in range(count)]
@@ -557,12 +559,12 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
         perform([QueuedOperation(Op(partial(store, name)).op) for name in before])
         calls = [QueuedOperation(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
         turn = sqlite_group_commit._Turn(calls)
-        line._waiting.append(turn)
+        queue._waiting.append(turn)
         interrupted = True
         with suppress(Interrupted), interrupt_at(point):
-            line._lead(sqlite_group_commit._Turn(()), perform)  # By another thread.
+            queue._lead(sqlite_group_commit._Turn(()), perform)  # By another thread.
             interrupted = False
-        line._lead(turn, perform)
+        queue._lead(turn, perform)
         assert [call.outcome() for call in calls] == [(True, name) for name in names], point
         there += names
         if point and not interrupted:
@@ -574,7 +576,7 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_callers_connection_goes_on_wherever_an_interrupt_comes(count: int, begun: bool) -> None:
-    """In a transaction of the caller's, too, which stays open."""
+    """Also in a transaction of the caller, which stays open."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as conn:
         saver = SqliteSaver(conn)
         saver.setup()
@@ -598,7 +600,7 @@ def test_a_callers_connection_goes_on_wherever_an_interrupt_comes(count: int, be
 
 
 def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write") -> list[Any]:
-    """What becomes of a call in the middle of another one in the same OS thread, as a signal handler makes it."""
+    """The result of a call inside another one in the same OS thread, like that of a signal handler."""
     found: list[Any] = []
 
     def steps() -> Steps[str]:
@@ -641,16 +643,16 @@ def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_it
         assert stored(saver) == {"first", "there", "here"}
 
 
-def test_a_call_in_the_middle_of_another_one_takes_nobody_along(saver: SqliteSaver) -> None:
-    """Those that came before it, and would have been done together with it."""
+def test_a_call_inside_another_one_does_not_affect_waiting_calls(saver: SqliteSaver) -> None:
+    """They arrived before it, and would have been in its batch."""
     with ThreadPoolExecutor(3) as workers:
         others: list[Future[Any]] = []
 
         def call() -> Any:
             for number in range(3):
                 others.append(workers.submit(put(f"t {number}").run_here, saver))
-                while line_of(saver)._leads.locked() < (number == 0) or len(line_of(saver)._waiting) < number:
-                    time.sleep(0.001)  # They are to get in line.
+                while queue_of(saver)._leads.locked() < (number == 0) or len(queue_of(saver)._waiting) < number:
+                    time.sleep(0.001)  # Until they wait in the queue.
             return saver.put(*put("inner").args)
 
         assert isinstance(within(saver, call, "dry_run")[0], ConfigError)
@@ -659,9 +661,9 @@ def test_a_call_in_the_middle_of_another_one_takes_nobody_along(saver: SqliteSav
 
 
 def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody leads then, and nobody wakes it: who is to lead has been stopped."""
+    """No thread leads then or wakes it: the next leader is itself interrupted."""
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
-    line = line_of(saver)
+    queue = queue_of(saver)
     inner: list[Any] = []
 
     class Stopped(sqlite_group_commit._Turn):
@@ -672,22 +674,22 @@ def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monk
         def acquire(self, timeout: float) -> bool:
             monkeypatch.undo()
             monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
-            line._leads.release()
+            queue._leads.release()
             inner.append(put("inner").run_here(saver))
             return True
 
         def wake(self) -> None:
-            """Nobody is awake."""
+            """No thread is awake."""
 
     monkeypatch.setattr(sqlite_group_commit, "_Turn", Stopped)
-    line._leads.acquire()
+    queue._leads.acquire()
     assert isinstance(put("outer").run_here(saver), dict)
     assert isinstance(inner[0], dict)
     assert stored(saver) == {"inner", "outer"}
 
 
 def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = WriteQueue()
+    queue = WriteQueue()
     led: list[int] = []
 
     class Interrupted(sqlite_group_commit._Turn):
@@ -702,34 +704,34 @@ def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: p
         if not led:
             monkeypatch.setattr(sqlite_group_commit, "_Turn", Interrupted)
             with ThreadPoolExecutor(1) as worker, pytest.raises(KeyboardInterrupt):
-                worker.submit(line.run, [QueuedOperation(nothing())], perform).result(20)
+                worker.submit(queue.run, [QueuedOperation(nothing())], perform).result(20)
             monkeypatch.undo()
         led.append(len(calls))
 
-    line.run([QueuedOperation(nothing())], perform)
-    line.run([QueuedOperation(nothing())], perform)
+    queue.run([QueuedOperation(nothing())], perform)
+    queue.run([QueuedOperation(nothing())], perform)
     assert led == [1, 1]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="there is no such signal")
-def test_who_waits_looks_by_itself_though_a_signal_handler_took_its_time(
+def test_a_waiting_thread_checks_again_after_a_slow_signal_handler(
     saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.2)
-    line = line_of(saver)
+    queue = queue_of(saver)
 
     def handle(*_: Any) -> None:
-        time.sleep(0.4)  # Longer than the one that waits.
-        line._leads.release()  # As one that is interrupted before it can wake the next.
+        time.sleep(0.4)  # Longer than the timeout of the waiting thread.
+        queue._leads.release()  # Like a leader that is interrupted before it can wake the next.
 
     def interrupt() -> None:
-        while not line._waiting:
-            time.sleep(0.001)  # It is to get in line.
+        while not queue._waiting:
+            time.sleep(0.001)  # Until it waits in the queue.
         signal.pthread_kill(main, signal.SIGUSR1)
 
     main = threading.get_ident()
     before = signal.signal(signal.SIGUSR1, handle)
-    line._leads.acquire()
+    queue._leads.acquire()
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     assert isinstance(put("t").run_here(saver), dict)
@@ -738,19 +740,19 @@ def test_who_waits_looks_by_itself_though_a_signal_handler_took_its_time(
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-async def test_a_call_that_comes_while_the_workers_are_closed_is_told_so(saver: SqliteSaver, kind: Any) -> None:
+async def test_a_call_made_while_the_workers_are_closed_raises(saver: SqliteSaver, kind: Any) -> None:
     await put("t").run(saver)
     await saver.aget_tuple(config("t"))
-    hops = saver._driver._worker(kind)  # type: ignore[attr-defined]
-    hops.executor.shutdown()  # As `close()` does, on another OS thread.
+    worker = saver._driver._worker(kind)  # type: ignore[attr-defined]
+    worker.executor.shutdown()  # Like `close()` on another OS thread.
     with pytest.raises(ClosedError):
         await (saver.aget_tuple(config("t")) if kind == "read" else put("t 2").run(saver))
-    assert not hops._waiting
+    assert not worker._waiting
     assert stored(saver) == {"t"}
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-async def test_reads_beside_a_long_one_do_not_wait_for_it(saver: SqliteSaver, order: str) -> None:
+async def test_reads_do_not_wait_for_a_concurrent_long_read(saver: SqliteSaver, order: str) -> None:
     await put("t").run(saver)
     gate = threading.Event()
 
@@ -781,7 +783,9 @@ def test_a_transaction_that_an_interrupt_has_left_open_is_ended(saver: SqliteSav
     assert claimed(path) == set(names)
 
 
-async def test_that_no_os_thread_can_be_started_is_said(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_is_raised_if_no_os_thread_can_be_started(
+    saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
