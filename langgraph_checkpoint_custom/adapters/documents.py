@@ -23,7 +23,7 @@ from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encod
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
 from langgraph_checkpoint_custom.encoding.objects import said_by
 from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Offload, Steps, done, operation
+from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.model.records import RECORDS, ThreadPage, ThreadRecord
@@ -151,21 +151,16 @@ def _caught(steps: Steps[T]) -> Steps[T]:
 
     Otherwise the driver gets the error of a worker, and the operation does not see it.
     """
-    try:
-        reply = None
-        while True:
-            try:
-                request = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-            if isinstance(request, Offload):
-                reply = yield Offload(request.size, partial(_outcome, request.work))
-                if isinstance(reply, _Failed):
-                    raise reply.error
-            else:
-                reply = yield request
-    finally:
-        steps.close()
+
+    def answer(request: RoundTrip | Offload) -> Steps[Any]:
+        if not isinstance(request, Offload):
+            return (yield request)
+        reply = yield Offload(request.size, partial(_outcome, request.work))
+        if isinstance(reply, _Failed):
+            raise reply.error
+        return reply
+
+    return through(steps, answer)
 
 
 class _Failed(NamedTuple):

@@ -163,7 +163,7 @@ class Decoder:
         interrupted: BaseException | None = interruption(error)
         try:
             again()
-        except Exception:
+        except Exception:  # Any error that a serializer raises: the value cannot be read, so nothing interrupted it.
             interrupted = None
         finally:
             forget_interruption()

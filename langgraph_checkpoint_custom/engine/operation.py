@@ -221,3 +221,17 @@ async def afollow(steps: Generator[Q, Any, T], answer: Callable[[Q], Awaitable[A
             reply = await answer(request)
     finally:
         steps.close()
+
+
+def through(steps: Steps[T], answer: Callable[[RoundTrip | Offload], Steps[Any]]) -> Steps[T]:
+    """Run steps inside other steps: `answer` requests what they request, in its own way, and returns the reply."""
+    try:
+        reply = None
+        while True:
+            try:
+                request = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
+            reply = yield from answer(request)
+    finally:
+        steps.close()

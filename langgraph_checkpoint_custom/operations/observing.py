@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
-from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Steps
+from langgraph_checkpoint_custom.engine.operation import Offload, Operation, RoundTrip, Steps, through
 from langgraph_checkpoint_custom.model.keys import Key, Page
 
 T = TypeVar("T")
@@ -62,23 +62,17 @@ class Counts:
         self.attempts += 1
         if self.attempts == 1:
             self.bytes += sum(map(_size, op.arguments().values()))
-        steps = op.start()
-        try:
-            reply = None
-            while True:
-                try:
-                    request = steps.send(reply)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]  # StopIteration is not generic.
-                if isinstance(request, RoundTrip):
-                    self.round_trips += 1
-                reply = yield request
-                if isinstance(request, RoundTrip):
-                    for rows in reply:
-                        self.rows += len(rows)
-                        self.bytes += sum(_bytes_in(row) for row in rows)
-        finally:
-            steps.close()
+        return through(op.start(), self._counted)
+
+    def _counted(self, request: RoundTrip | Offload) -> Steps[Any]:
+        if isinstance(request, Offload):
+            return (yield request)
+        self.round_trips += 1
+        reply = yield request
+        for rows in reply:
+            self.rows += len(rows)
+            self.bytes += sum(_bytes_in(row) for row in rows)
+        return reply
 
 
 def place_of(op: Operation[Any]) -> tuple[str | None, str | None]:
