@@ -242,7 +242,7 @@ async def test_what_changes_threads_in_general(client: Client, make: type[Kind],
     everybody, others = TABLE[change]
     expected = others.get(make, everybody)
     if expected == REFUSED:
-        with pytest.raises(ConfigError, match=r"is of the kind \w+: "):
+        with pytest.raises(ConfigError, match=r"of the kind \w+: "):
             await change(client, kind)
         left = {"t": ALL, "new": []}
     else:

@@ -62,7 +62,7 @@ async def test_only_the_question_that_waits_may_be_answered(client: Client) -> N
         await check(client, THREAD, second["inner?"])
     await check(client, THREAD, third["second?"])
     assert await invoke(client, graph, Command(resume=3)) == {}
-    with pytest.raises(StaleInterrupt, match="waits for no answer"):
+    with pytest.raises(StaleInterrupt, match="is not waiting for an answer"):
         await check(client, THREAD, third["second?"])
 
 

@@ -322,5 +322,5 @@ def test_without_the_extra_it_says_how_to_get_it(missing: str, tmp_path: Path) -
     )
     done = run([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 2
-    assert "pip install 'langgraph-checkpoint-custom[cli]'" in done.stderr
+    assert "pip install '.[cli]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -71,7 +71,7 @@ def test_a_key_that_is_none_is_named_and_not_shown(keys: dict[str, str], tmp_pat
     store = Store("sqlite", f"sqlite:///{tmp_path / 'a.db'}")
     done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
     assert done.returncode == 1
-    assert "_KEY has no AES key of 16, 24 or 32 bytes" in done.stderr
+    assert "_KEY must contain an AES key of 16, 24 or 32 bytes" in done.stderr
     assert "s3cret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 

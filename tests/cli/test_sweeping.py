@@ -48,4 +48,4 @@ def test_what_cannot_be_meant_is_refused(cli: Cli, options: list[str], words: st
 
 
 def test_nothing_at_all_is_no_number_to_keep(cli: Cli) -> None:
-    assert "keep_last must be 1" in cli.fail("sweep", "--keep-last", "0", "--yes")
+    assert "keep_last must be an int of 1" in cli.fail("sweep", "--keep-last", "0", "--yes")

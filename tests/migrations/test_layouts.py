@@ -128,13 +128,13 @@ def test_what_is_there_is_not_changed(partitioned: Store, api: str) -> None:
 
     asyncio.run(again(None))
     asyncio.run(again(4))
-    with pytest.raises(ConfigError, match=r"in 4 partitions, not in 8.*transfer"):
+    with pytest.raises(ConfigError, match=r"with 4 partitions, not 8.*transfer"):
         asyncio.run(again(8))
 
 
 def test_whole_tables_are_not_changed_either_but_moved(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as whole, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
-        with pytest.raises(ConfigError, match=r"in no partitions, not in 3.*transfer"):
+        with pytest.raises(ConfigError, match=r"with no partitions, not 3.*transfer"):
             whole.setup(partitions=3)
         step(whole, "t", None, a=["x" * 300])
         parts.setup(partitions=3)

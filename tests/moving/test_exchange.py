@@ -321,12 +321,12 @@ def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: Check
     lines = whole.splitlines(keepends=True)
     cases = {
         "no export": b"[1]\n",
-        "no export of": b"",
+        "is not an export of": b"",
         "form 3": lines[0].replace(b":2}", b":3}") + b"".join(lines[1:]),
         "ends too early": b"".join(lines[:-1]),
         "in the middle of thread 't'": b"".join(lines[:3]),
         "not those that were exported": whole.replace(b'"value":"', b'"value":"AAAA', 1),
-        "lost some": b"".join(lines[: lines.index(b'{"thread":"u"}\n')]) + lines[-1],
+        "lacks some": b"".join(lines[: lines.index(b'{"thread":"u"}\n')]) + lines[-1],
     }
     for number, (words, text) in enumerate(cases.items()):
         with pytest.raises(BrokenExport, match=words):
@@ -368,7 +368,7 @@ def test_a_row_may_be_as_large_as_is_asked_for(saver: CheckpointSaver, other: Ch
 MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no object with 1": lambda row: [1],
     "no object with 1 ": lambda row: {"blob": 1, "write": 2},
-    "no rows of the kind 'table'": lambda row: {"table": {}},
+    "'table' is not a kind of row": lambda row: {"table": {}},
     "no object with 6": lambda row: {"blob": []},
     "the blob is no object": lambda row: {"blob": {"channel": "a"}},
     "does not have the columns": lambda row: {"blob": {**_without(row["blob"], "value"), "worth": ""}},

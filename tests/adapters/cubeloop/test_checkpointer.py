@@ -424,7 +424,7 @@ async def test_what_is_no_message_is_told_with_its_place(saver: CheckpointSaver)
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the pending request"):
         await checkpointer.load_pending("thread")
     await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
-    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are gone"):
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are missing"):
         await checkpointer.load("thread")
 
 
@@ -444,7 +444,7 @@ async def test_damaged_bytes_are_told_with_their_place(store: Store, saver: Chec
 async def test_a_run_has_an_id(checkpointer: Checkpointer) -> None:
     nobody: Any = None
     for call in (checkpointer.claim_run, checkpointer.mark_run_complete):
-        with pytest.raises(ConfigError, match="run_id is text, not NoneType"):
+        with pytest.raises(ConfigError, match="run_id must be text, not NoneType"):
             await call("thread", nobody)
     await checkpointer.append("thread", [user("without a run")])
     assert await checkpointer.load("thread")

@@ -79,4 +79,4 @@ async def test_its_threads_are_cubeloops_too(tmp_path: Path, store: Store, saver
 
 
 def test_without_either_the_extra_is_named() -> None:
-    assert run(NEITHER) == "CubeLoop is missing: pip install 'langgraph-checkpoint-custom[cubeloop]'\n"
+    assert run(NEITHER) == "CubeLoop is missing: pip install '.[cubeloop]' in a clone of this project\n"
