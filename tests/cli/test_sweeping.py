@@ -19,7 +19,7 @@ def test_what_is_tried_and_then_done(cli: Cli) -> None:
     argv = ("sweep", "--older-than", "30d", "--keep-last", "2")
     told = cli.json(*argv, "--dry-run")
     assert (told["threads"], told["deleted_threads"], told["deleted_checkpoints"]) == (2, 1, 4)
-    assert "would go whole" in cli(*argv, "--dry-run")
+    assert "would be deleted" in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     with cli.store.open() as saver:
         assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (3, 3)
@@ -29,7 +29,7 @@ def test_what_is_tried_and_then_done(cli: Cli) -> None:
     assert done["freed_bytes"] > 0
     with cli.store.open() as saver:
         assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (0, 2)
-    assert "0 went whole" in cli("sweep", "--max-bytes", "0.5GB", "--yes")
+    assert "0 of 1 thread deleted" in cli("sweep", "--max-bytes", "0.5GB", "--yes")
     assert cli.json("sweep", "--max-bytes", "0", "--where", "user=nobody", "--yes")["threads"] == 0
     assert cli.json("sweep", "--max-bytes", "0", "--where", "user=Ada", "--yes")["deleted_threads"] == 1
 
@@ -38,9 +38,9 @@ def test_what_is_tried_and_then_done(cli: Cli) -> None:
     ("options", "words"),
     [
         ([], "--older-than"),
-        (["--older-than", "30"], "no time"),
-        (["--older-than", "d"], "no time"),
-        (["--max-bytes", "ten"], "no size"),
+        (["--older-than", "30"], "not a time"),
+        (["--older-than", "d"], "not a time"),
+        (["--max-bytes", "ten"], "not a size"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(cli: Cli, options: list[str], words: str) -> None:
