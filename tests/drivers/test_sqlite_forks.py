@@ -254,7 +254,7 @@ def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
         put(saver, "t")
         driver: Any = saver._driver
         driver._held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
-        with pytest.raises(StorageError, match="larger than SQLite takes"):
+        with pytest.raises(StorageError, match="larger than SQLite allows"):
             put(saver, "t", 200_000)
 
 

@@ -256,7 +256,7 @@ async def test_a_refusal_says_that_the_attempt_without_an_answer_may_have_been_d
             assert not proxy.armed
             with pytest.raises(error) as caught:
                 await call()
-            assert "made again" not in str(caught.value), "nothing was lost this time"
+            assert "was retried" not in str(caught.value), "nothing was lost this time"
             with suppress(ClaimLost):
                 lease.__exit__(None, None, None)
 

@@ -320,12 +320,12 @@ def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: Check
     whole = unpacked(tmp_path / "all.zst")
     lines = whole.splitlines(keepends=True)
     cases = {
-        "no export": b"[1]\n",
+        "not an export": b"[1]\n",
         "is not an export of": b"",
-        "form 3": lines[0].replace(b":2}", b":3}") + b"".join(lines[1:]),
+        "format 3": lines[0].replace(b":2}", b":3}") + b"".join(lines[1:]),
         "ends too early": b"".join(lines[:-1]),
         "in the middle of thread 't'": b"".join(lines[:3]),
-        "not those that were exported": whole.replace(b'"value":"', b'"value":"AAAA', 1),
+        "differ from those that were exported": whole.replace(b'"value":"', b'"value":"AAAA', 1),
         "lacks some": b"".join(lines[: lines.index(b'{"thread":"u"}\n')]) + lines[-1],
     }
     for number, (words, text) in enumerate(cases.items()):
@@ -334,7 +334,7 @@ def test_what_is_no_whole_export_is_refused(saver: CheckpointSaver, other: Check
     (tmp_path / "text").write_bytes(whole)
     with pytest.raises(BrokenExport, match="Zstandard"):
         import_file(other, tmp_path / "text")
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         export_file(saver, tmp_path / "all.zst")
 
 
@@ -366,11 +366,11 @@ def test_a_row_may_be_as_large_as_is_asked_for(saver: CheckpointSaver, other: Ch
 
 
 MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "no object with 1": lambda row: [1],
-    "no object with 1 ": lambda row: {"blob": 1, "write": 2},
+    "not an object with 1": lambda row: [1],
+    "not an object with 1 ": lambda row: {"blob": 1, "write": 2},
     "'table' is not a kind of row": lambda row: {"table": {}},
-    "no object with 6": lambda row: {"blob": []},
-    "the blob is no object": lambda row: {"blob": {"channel": "a"}},
+    "not an object with 6": lambda row: {"blob": []},
+    "the blob is not an object": lambda row: {"blob": {"channel": "a"}},
     "does not have the columns": lambda row: {"blob": {**_without(row["blob"], "value"), "worth": ""}},
     "column channel": lambda row: {"blob": row["blob"] | {"channel": 5}},
     "column version": lambda row: {"blob": row["blob"] | {"version": None}},
@@ -446,7 +446,7 @@ def test_a_target_without_the_thread_is_not_told_that_it_was_there(
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
     told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
     found = import_file(other, packed(tmp_path / "twice.zst", b"".join([head, thread, *rows, told, last])))
-    assert "no export has made it" in found.problems["t"]
+    assert "not made by export" in found.problems["t"]
     assert "before" not in found.problems["t"]
 
 
