@@ -82,7 +82,7 @@ class ThreadBusy(CheckpointError):
     def __init__(self, thread_id: str, owner: str, expires_at: datetime) -> None:
         super().__init__(
             f"thread {thread_id!r} is claimed by {owner!r} until {expires_at.isoformat(timespec='seconds')}; try again "
-            "when that is over"
+            "after that"
         )
         self.thread_id = thread_id
         self.owner = owner
@@ -135,7 +135,7 @@ class CorruptCheckpoint(CheckpointError):
 def no_list_of_names(operation: str) -> CorruptCheckpoint:
     """The error for a stored value whose list of chunks the database cannot read."""
     return CorruptCheckpoint(
-        f"{operation}: what should name the parts of a stored value is no list of names, so something else has written "
+        f"{operation}: the list of chunks of a stored value is not a list of names, so something else has written "
         "to the tables; restore the thread from a backup"
     )
 

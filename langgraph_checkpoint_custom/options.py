@@ -81,13 +81,13 @@ def check_options(saver: str, options: Mapping[str, Any]) -> None:
         if name not in own:
             other = next((kind for kind, names in _SAVERS.items() if name in names), None)
             near = get_close_matches(name, own, 1)
-            hint = f"; it is one of {other}" if other else f"; is {near[0]} meant?" if near else ""
+            hint = f"; it is an option of {other}" if other else f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{saver} has no option {name!r}{hint}")
         what, holds = _CHECKS[name]
         if not holds(value):
             # A key may have been passed as the serializer by mistake.
             given = f"a {type(value).__name__}" if "serde" in name else repr(value)
-            raise ConfigError(f"{name} is {what}, not {given}")
+            raise ConfigError(f"{name} must be {what}, not {given}")
 
 
 def check_strategy(strategy: object) -> None:

@@ -26,7 +26,7 @@ try:
     from langgraph_checkpoint_custom.drivers.postgres_address import Address
     from langgraph_checkpoint_custom.drivers.postgres_connections import Source, connections_from
 except ImportError as error:
-    raise ImportError("PostgresSaver needs psycopg: pip install 'langgraph-checkpoint-custom[postgres]'") from error
+    raise ImportError("PostgresSaver needs psycopg: pip install '.[postgres]' in a clone of this project") from error
 
 _LOG = logging.getLogger("langgraph_checkpoint_custom")
 
@@ -89,7 +89,7 @@ class PostgresSaver(CheckpointSaver):
         check_options("PostgresSaver", {**own, **options})
         if not isinstance(pipe, (Pipeline, AsyncPipeline, type(None))):
             raise ConfigError(
-                f"pipe is a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
+                f"pipe must be a pipeline of psycopg's, as with LangGraph's savers, not a {type(pipe).__name__}"
             )
         if pipe is not None:
             _LOG.info("pipe changes nothing: each call is one round trip anyway")
@@ -154,7 +154,7 @@ class PostgresSaver(CheckpointSaver):
 
     def _setup_of(self, partitions: int | None) -> Operation[None]:
         if partitions is not None and type(partitions) is not int:
-            raise ConfigError(f"partitions is a whole number or None, not {partitions!r}")
+            raise ConfigError(f"partitions must be a whole number or None, not {partitions!r}")
         return setup(self._postgres[0].laid_out(partitions), partitions)
 
     @classmethod

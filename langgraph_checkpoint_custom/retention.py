@@ -65,18 +65,20 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.older_than is None and self.keep_last is None and self.max_bytes is None:
-            raise ConfigError("nothing says what may go: give older_than, keep_last or max_bytes")
+            raise ConfigError("a Retention needs older_than, keep_last or max_bytes")
         if self.older_than is not None and not _is_more(self.older_than, timedelta(), timedelta):
             days = "such as timedelta(days=30)"
-            raise ConfigError(f"older_than must be a timedelta of more than nothing, {days}, not {self.older_than!r}")
+            raise ConfigError(f"older_than must be a positive timedelta, {days}, not {self.older_than!r}")
         if self.keep_last is not None and not _is_more(self.keep_last, 0, int):
-            raise ConfigError(f"keep_last must be 1 or more, and whole, not {self.keep_last!r}; the newest stays")
+            raise ConfigError(
+                f"keep_last must be an int of 1 or more, not {self.keep_last!r}; the newest checkpoint always stays"
+            )
         if self.max_bytes is not None and not _is_more(self.max_bytes, -1, int):
-            raise ConfigError(f"max_bytes must be 0 or more, and whole, not {self.max_bytes!r}")
+            raise ConfigError(f"max_bytes must be an int of 0 or more, not {self.max_bytes!r}")
         wanted(self.filter)
         if not _is_more(self.every, 0, (int, float)) or self.every > threading.TIMEOUT_MAX:
             raise ConfigError(
-                f"every must be more than 0 seconds, and {threading.TIMEOUT_MAX:.0f} at most, not {self.every!r}"
+                f"every must be more than 0 seconds, and at most {threading.TIMEOUT_MAX:.0f}, not {self.every!r}"
             )
 
 
@@ -119,7 +121,7 @@ def sweep_operations(
     """The operations of a sweep, one after the other; the caller runs each and sends its result back."""
     if not isinstance(keep, Retention):
         raise ConfigError(
-            f"what to keep is a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
+            f"what to keep must be a Retention(…), such as Retention(keep_last=3), not a {type(keep).__name__}"
         )
     flag("dry_run", dry_run)
     all_of_them = Swept()
@@ -236,7 +238,7 @@ class Sweeper:
                 continue  # Another process sweeps.
             except CheckpointError as error:
                 if not self._stopped.is_set():
-                    _LOG.warning("a sweep has failed, and will be made again: %s", error)
+                    _LOG.warning("a sweep failed and will be repeated: %s", error)
             finally:
                 del saver
 
@@ -256,7 +258,7 @@ class Sweeper:
 
         try:
             done = follow(sweep_operations(d, codec, self._keep, now(), dry_run=False, tenants=True), run)
-            _LOG.info("a sweep has ended: %s", done)
+            _LOG.info("a sweep finished: %s", done)
         except _Stopped:
             pass  # The saver is being closed; the next sweep deletes what is left.
         finally:

@@ -93,8 +93,8 @@ _NUMBERS = count()
 # Attributes of LangGraph's savers that are missing here, and what to use instead.
 _INSTEAD = {
     "conn": (
-        "it opens connections by itself, several at a time; for SQL of your own open one, and to close the saver's "
-        "call close() or aclose()"
+        "it opens its own connections, several at a time; for SQL of your own open another one; close() or aclose() "
+        "closes those of the saver"
     ),
     "cursor": "for SQL of your own open a connection of your own",
     "lock": "any number of threads and tasks may call a saver",
@@ -183,7 +183,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         retention: Retention | None = None,
     ) -> None:
         if allow and not strict:
-            raise ConfigError("everything is allowed without strict=True; allow=[…] goes with that")
+            raise ConfigError("without strict=True everything is allowed; allow=[…] needs strict=True")
         super().__init__(serde=strict_serde(serde, allow) if strict else serde)
         self._dialect = dialect
         self._driver = ObservedDriver(driver, dialect.system, on_operation) if on_operation else driver
@@ -653,8 +653,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
             number = 0 if current is None else int(str(current).partition(".")[0])
         except ValueError:
             raise ConfigError(
-                f"{current!r} is no channel version of LangGraph's: the thread is another framework's; a graph needs a "
-                "thread of its own"
+                f"{current!r} is not a channel version of LangGraph: the thread belongs to another framework; a graph "
+                "needs a thread of its own"
             ) from None
         # As wide as LangGraph's, so that a thread can move to another saver and go on there.
         return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"

@@ -75,10 +75,10 @@ def settings_of(environment: Mapping[str, str], url: str | None = None) -> Setti
     for name in sorted(given.keys() - _KNOWN):
         meant = get_close_matches(name.removeprefix(_PREFIX), _SUFFIXES, 1, 0.8) if name.startswith(_PREFIX) else ()
         if meant:
-            raise ConfigError(f"{name} is no setting; {_PREFIX}{meant[0]} is one. Set that, or unset {name}")
+            raise ConfigError(f"{name} is not a setting; did you mean {_PREFIX}{meant[0]}? Set that, or unset {name}")
     strict = STRICT in given and _yes_or_no(STRICT, given[STRICT])
     if ALLOW in given and not strict:
-        raise ConfigError(f"everything is allowed without {STRICT}=true; {ALLOW} goes with that")
+        raise ConfigError(f"without {STRICT}=true everything is allowed; {ALLOW} needs {STRICT}=true")
     return Settings(
         url,
         tuple((option, read(name, given[name])) for name, (option, read) in {**_ALL, **ours}.items() if name in given),
@@ -93,7 +93,7 @@ def _key_names(environment: Mapping[str, str]) -> tuple[str, ...]:
         return (SERVERS_KEY,) if environment.get(SERVERS_KEY) else ()
     names = _names(KEYS, environment[KEYS])
     if names[0] == UNENCRYPTED:
-        raise ConfigError(f"the first name in {KEYS} is that of the key to encrypt with, not {UNENCRYPTED!r}")
+        raise ConfigError(f"the first name in {KEYS} must be that of the key to encrypt with, not {UNENCRYPTED!r}")
     return names
 
 
@@ -104,7 +104,7 @@ def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerPr
     key = os.environ.get(name, "").encode()
     if not key:  # The message omits the name: it may be a key.
         raise ConfigError(
-            f"{KEYS} has names of variables with keys in them, and name {number} there is of none that is set"
+            f"{KEYS} must list names of variables that contain keys, and the variable of name {number} is not set"
         )
     return serde_of_key(name, key, plain)
 
@@ -112,7 +112,7 @@ def key_serde(number: int, name: str, plain: SerializerProtocol) -> SerializerPr
 def serde_of_key(name: str, key: bytes, plain: SerializerProtocol | None = None) -> SerializerProtocol:
     """The serializer for a key that a variable holds."""
     if len(key) not in (16, 24, 32):
-        raise ConfigError(f"{name} has no AES key of 16, 24 or 32 bytes, but {len(key)} bytes")
+        raise ConfigError(f"{name} must contain an AES key of 16, 24 or 32 bytes, not {len(key)} bytes")
     return EncryptedSerializer.from_pycryptodome_aes(plain or JsonPlusSerializer(), key=key)
 
 
@@ -125,7 +125,7 @@ def _one_of(*words: str) -> Callable[[str, str], str]:
         for word in words:
             if text.lower() == word.lower():
                 return word
-        raise ConfigError(f"{name} is one of {', '.join(words)}, not {text!r}")
+        raise ConfigError(f"{name} must be one of {', '.join(words)}, not {text!r}")
 
     return read
 
@@ -134,33 +134,33 @@ def _whole_number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{name} is a whole number, not {text!r}") from None
+        raise ConfigError(f"{name} must be a whole number, not {text!r}") from None
 
 
 def _seconds(name: str, text: str) -> float:
     with suppress(ValueError):
         if 0 <= float(text) < math.inf:
             return float(text)
-    raise ConfigError(f"{name} is a number of seconds, not {text!r}")
+    raise ConfigError(f"{name} must be a number of seconds, not {text!r}")
 
 
 def _yes_or_no(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{name} is true or false, not {text!r}")
+        raise ConfigError(f"{name} must be true or false, not {text!r}")
     return text.lower() == "true"
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
     names = tuple(each.strip() for each in text.split(","))
     if not all(names):  # The message omits the text: it may be a key in the wrong place.
-        raise ConfigError(f"{name} is a list of names with commas between them, and one of them is empty")
+        raise ConfigError(f"{name} must be a comma-separated list of names, and one of them is empty")
     return names
 
 
 def _class(path: str) -> tuple[str, str]:
     module, _, name = path.rpartition(".")
     if not module or not all(part.isidentifier() for part in path.split(".")):
-        raise ConfigError(f"{ALLOW} is a list of classes such as my_app.state.Plan, and {path!r} is none")
+        raise ConfigError(f"{ALLOW} must be a list of classes such as my_app.state.Plan, and {path!r} is not a class")
     return module, name
 
 

@@ -59,7 +59,9 @@ class SqliteSaver(CheckpointSaver):
         elif isinstance(conn, (str, os.PathLike)):
             path = os.fsdecode(conn)
             if scheme := re.match(r"[\w+.-]+(?=://)", path):  # The message omits the rest, which may hold a password.
-                raise ConfigError(f"SqliteSaver takes the path of a file, not a URL ({scheme[0]}://); open_saver does")
+                raise ConfigError(
+                    f"SqliteSaver takes the path of a file, not a URL ({scheme[0]}://); for a URL, use open_saver"
+                )
         else:
             raise ConfigError(
                 "SqliteSaver takes the path of a file, or a connection of sqlite3 or aiosqlite, not a "

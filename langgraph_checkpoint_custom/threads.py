@@ -437,7 +437,9 @@ def _exact(config: RunnableConfig) -> Key:
     """The key of a config that names its checkpoint by id."""
     key = key_of(config)
     if key.checkpoint_id is None:
-        raise ConfigError("the config has no checkpoint_id, and the newest one is not deleted by chance; name it")
+        raise ConfigError(
+            "the config has no checkpoint_id, and the newest checkpoint is not deleted by default; name it"
+        )
     return key
 
 

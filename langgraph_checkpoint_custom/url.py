@@ -43,5 +43,5 @@ def open_saver(url: str, **options: Unpack[Options]) -> CheckpointSaver:
         return PostgresSaver.from_conn_string(url, **options)  # type: ignore[misc]
     # Without a scheme it may be a connection string with a password.
     known = colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme)
-    what = f"a URL that starts with {scheme!r}" if known else "a text that is no URL"
+    what = f"a URL that starts with {scheme!r}" if known else "a text that is not a URL"
     raise ConfigError(f"no database is known for {what}; use sqlite:/// or postgresql://")

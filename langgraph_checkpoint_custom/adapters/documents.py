@@ -244,7 +244,7 @@ def threads_under(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Threa
 def misshapen(key: Key, channel: str, error: Exception) -> CorruptCheckpoint:
     """Return the error for a value that can be decoded, but does not have the form that the adapter stores."""
     return CorruptCheckpoint(
-        f"the stored value is not what it should be ({said_by(error)})",
+        f"the stored value does not have the expected form ({said_by(error)})",
         thread_id=key.thread_id,
         checkpoint_ns=key.checkpoint_ns,
         checkpoint_id=key.checkpoint_id or "",

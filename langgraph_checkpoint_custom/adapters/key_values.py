@@ -126,13 +126,13 @@ def list_values(d: SqlDialect, codec: Values, prefix: str) -> Steps[list[Item]]:
 
 def _thread_id(namespace: Sequence[str], key: str) -> str:
     if isinstance(namespace, str):
-        raise ConfigError(f"a namespace is a sequence of names, not one text; write ({namespace!r},)")
+        raise ConfigError(f"a namespace must be a sequence of names, not one text; write ({namespace!r},)")
     return thread_of(_KIND, str(len(namespace)), *namespace, key)
 
 
 def _plain(value: Mapping[str, Any]) -> Any:
     if not isinstance(value, dict):
-        raise ConfigError(f"a value is a dict, not a {type(value).__name__}")
+        raise ConfigError(f"a value must be a dict, not a {type(value).__name__}")
     return plain("the value of a key", value)
 
 

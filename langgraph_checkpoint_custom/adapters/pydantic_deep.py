@@ -41,7 +41,7 @@ try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
     from pydantic_deep.features.checkpointing import Checkpoint
 except ImportError as error:
-    raise ConfigError("pydantic-deep is missing: pip install 'langgraph-checkpoint-custom[pydantic-deep]'") from error
+    raise ConfigError("pydantic-deep is missing: pip install '.[pydantic-deep]' in a clone of this project") from error
 
 _MESSAGES = "messages"
 
@@ -111,7 +111,7 @@ class DeepCheckpointStore:
             "created_at": checkpoint.created_at.isoformat(),
             "metadata": checkpoint.metadata,
         }
-        record = plain("what is told of a checkpoint", record)
+        record = plain("a checkpoint", record)
         await self._runner.arun(put_deep_checkpoint, attempt(), self._thread_id, record, _encoded(checkpoint.messages))
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:

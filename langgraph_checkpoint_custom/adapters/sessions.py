@@ -364,4 +364,4 @@ def _moment(created_at: datetime | str | None) -> str | None:
             created_at = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", created_at))
         return None if created_at is None else created_at.isoformat()
     except (AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"created_at is a datetime or its text in ISO 8601, not {created_at!r}") from error
+        raise ConfigError(f"created_at must be a datetime or its ISO 8601 text, not {created_at!r}") from error

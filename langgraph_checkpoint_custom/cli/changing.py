@@ -45,7 +45,7 @@ Threads = Annotated[
     list[str] | None,
     typer.Argument(metavar="[THREAD]...", parser=thread_as_typed, help="ids of threads", show_default=False),
 ]
-All = Annotated[bool, typer.Option("--all", help="all threads, those of all tenants, too", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="all threads, including those of all tenants", show_default=False)]
 
 
 @commands.command()
@@ -94,7 +94,7 @@ def fork(
 def prune(
     threads: Threads = None,
     every: All = False,
-    keep: Annotated[int, typer.Option(min=1, help="how many checkpoints of each namespace stay")] = 1,
+    keep: Annotated[int, typer.Option(min=1, help="how many checkpoints to keep in each namespace")] = 1,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
@@ -149,7 +149,7 @@ def rollback(
     _on_threads(
         _Asked([thread], False, dry_run, yes, url, tenant, False, as_json),
         lambda saver, one: rollback_thread(saver.backend.dialect, key),
-        f"Delete all that came behind checkpoint {checkpoint} of {{}}?",
+        f"Delete everything after checkpoint {checkpoint} of {{}}?",
     )
 
 
@@ -179,7 +179,7 @@ def _on_threads(
     """
     named = asked.threads or []
     if asked.every == bool(named):
-        raise Refused("name threads, or say --all")
+        raise Refused("name threads, or use --all")
     tenants = whether_all(asked.tenant, asked.no_tenants) and asked.every
     with opened(asked.url, asked.tenant) as saver:
         for one in named:

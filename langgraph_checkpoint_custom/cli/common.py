@@ -44,7 +44,7 @@ Url = Annotated[
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option(help="the tenant whose threads are meant; by default those without one", show_default=False),
+    typer.Option(help="use the threads of this tenant; by default those without a tenant", show_default=False),
 ]
 AnyTenant = Annotated[
     str | None,
@@ -56,7 +56,9 @@ NoTenants = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done and do nothing", show_default=False)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="report what would be done, and change nothing", show_default=False)
+]
 Thread = Annotated[
     str, typer.Argument(metavar="THREAD", parser=thread_as_typed, help="the id of a thread", show_default=False)
 ]
@@ -77,7 +79,7 @@ def given(url: str | None) -> str:
     """Return the URL of the database, from `--url` or the environment."""
     url = url or os.environ.get(URL, "").strip()
     if not url:
-        raise ConfigError(f"no database is given; use --url or set {URL}")
+        raise ConfigError(f"no database given; use --url or set {URL}")
     return url
 
 
@@ -114,7 +116,7 @@ def must_exist(url: str) -> None:
     """Raise ConfigError if the URL names a SQLite file that does not exist; opening it would create it."""
     path = unquote(url[len(_FILE) :])
     if url.lower().startswith(_FILE) and path != ":memory:" and not Path(path).exists():
-        raise ConfigError(f"there is no file {path!r}; setup makes one")
+        raise ConfigError(f"there is no file {path!r}; setup creates one")
 
 
 def must_have_tables(saver: CheckpointSaver) -> None:
@@ -129,7 +131,7 @@ def must_have_tables(saver: CheckpointSaver) -> None:
 def whether_all(tenant: str | None, no_tenants: bool) -> bool:
     """Return whether a command includes the threads of all tenants."""
     if tenant is not None and no_tenants:
-        raise Refused("--tenant is about one tenant, and --no-tenants about none; use one of them")
+        raise Refused("--tenant and --no-tenants cannot be combined")
     return tenant is None and not no_tenants
 
 
@@ -147,7 +149,7 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
         note(f"tenant {tenant!r} has no threads")
     if tenant is None and not are_in and (names := saver.tenants()):
         named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
-        note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME is about one")
+        note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
 
 
 def without_classes(saver: S) -> S:
@@ -183,7 +185,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("nobody can be asked here, since stdin is no terminal; use --yes")
+        raise Refused("cannot ask for confirmation, because stdin is not a terminal; use --yes")
     print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was changed")

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.operations.sizes import (
 
 commands = typer.Typer()
 
-_NUMBERS = ("checkpoints", "rows", "values", "parts", "writes", "size", "a checkpoint", "a day")
+_NUMBERS = ("checkpoints", "rows", "values", "chunks", "writes", "size", "per checkpoint", "per day")
 
 
 @commands.command()
@@ -86,11 +86,11 @@ def _tell_store(found: Store) -> None:
 def _show_store(found: Store) -> None:
     table(("table", "rows", "size"), ((one.table, one.rows, size(one.bytes)) for one in found.tables), right=_NUMBERS)
     table(
-        ("largest threads", "checkpoints", "rows", "size", "a checkpoint", "a day", "newest"),
+        ("largest threads", "checkpoints", "rows", "size", "per checkpoint", "per day", "newest"),
         ((o.thread_id, o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id)) for o in found.threads),
         right=_NUMBERS,
     )
-    head = ("largest channels", "values", "parts", "writes", "size")
+    head = ("largest channels", "values", "chunks", "writes", "size")
     table(head, map(_channel, found.channels), right=_NUMBERS)
 
 
@@ -106,7 +106,7 @@ def _tell_thread(thread: str, found: Thread) -> None:
 
 def _show_thread(found: Thread) -> None:
     table(
-        ("namespace", "checkpoints", "rows", "size", "a checkpoint", "a day", "newest"),
+        ("namespace", "checkpoints", "rows", "size", "per checkpoint", "per day", "newest"),
         (
             (o.checkpoint_ns or "(root)", o.checkpoints, o.rows, size(o.bytes), *_grown(o), when(o.last_id))
             for o in found.namespaces
@@ -114,7 +114,7 @@ def _show_thread(found: Thread) -> None:
         right=_NUMBERS,
     )
     table(
-        ("namespace", "channel", "values", "parts", "writes", "size"),
+        ("namespace", "channel", "values", "chunks", "writes", "size"),
         ((one.checkpoint_ns or "(root)", *_channel(one)) for one in found.channels),
         right=_NUMBERS,
     )

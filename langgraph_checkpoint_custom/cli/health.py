@@ -22,9 +22,11 @@ EXAMPLES = 5
 
 @commands.command()
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="delete what is surely nobody's", show_default=False)] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="delete values, chunks and labels that are not in use", show_default=False)
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="with --fix: only tell what that would delete", show_default=False)
+        bool, typer.Option("--dry-run", help="with --fix: only report what would be deleted", show_default=False)
     ] = False,
     yes: Yes = False,
     url: Url = None,
@@ -39,7 +41,7 @@ def doctor(
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)
         if fix and not dry_run:
-            confirm("Delete values, parts and labels that are nobody's?", yes=yes)
+            confirm("Delete unused values, unused chunks and dangling labels?", yes=yes)
         fixed = _look_through(saver, counts, examples, fix=fix and not dry_run)
         room = saver.backend.driver.run(bloat(saver.backend.dialect))
         left = _wrong(shape, counts, fixed)
@@ -51,7 +53,7 @@ def doctor(
         if fix and not dry_run:
             say(f"{counted(fixed, 'row')} deleted.")
         elif any(counts[check.name] for check in CHECKS if check.mended):
-            say("--fix deletes what is nobody's.")
+            say("--fix deletes the unused rows.")
     if left:
         raise typer.Exit(1)
 
@@ -105,7 +107,7 @@ def _shape_only(shape: Verified, as_json: bool) -> None:
     if as_json:
         tell({"ok": False, "version": shape.version, "shipped": shape.shipped, "missing": shape.missing, "checks": {}})
     else:
-        say("The tables are not those of this version; verify says what is missing, and setup makes it.")
+        say("The tables are not those of this version; verify lists what is missing, and setup creates it.")
     raise typer.Exit(1)
 
 
@@ -144,7 +146,7 @@ def _show(
     styles: list[Style] = []
     for check in CHECKS:
         number = counts[check.name]
-        rows.append((check.name, number, check.means if number else ""))
+        rows.append((check.title, number, check.means if number else ""))
         styles.append("plain" if not number else "bad" if check.wrong else "dim")
     rows.append(
         (
@@ -157,9 +159,9 @@ def _show(
     for one in room:
         if one.is_large:
             what = (
-                "dead rows: VACUUM, or look why autovacuum does not"
+                "dead rows: run VACUUM, or find out why autovacuum does not"
                 if database == "postgresql"
-                else "free pages: VACUUM"
+                else "free pages: run VACUUM"
             )
             rows.append((f"bloat of {one.name}", one.wasted, f"{what}; {one.used:,} are in use"))
             styles.append("dim")
@@ -167,4 +169,4 @@ def _show(
     for name, found in examples.items():
         for finding in found:
             where = f", namespace {finding.checkpoint_ns}" if finding.checkpoint_ns else ""
-            say(f"{name}: thread {finding.thread_id}{where}: {', '.join(finding.names)}")
+            say(f"{NAMES[name].title}: thread {finding.thread_id}{where}: {', '.join(finding.names)}")

@@ -43,7 +43,7 @@ LISTED = 20
 
 @commands.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to make; it must not be there yet")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to create; it must not exist")],
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
@@ -64,7 +64,7 @@ def export(
 
 @commands.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has made")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that export has written")],
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
@@ -86,14 +86,16 @@ def import_(
 
 @commands.command()
 def migrate(
-    source: Annotated[str, typer.Option("--from", metavar="URL", help="the database to take everything from")],
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="the database to copy from")],
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="read everything again and compare")] = True,
     tables: Annotated[
         str | None,
-        typer.Option(help="official (LangGraph's own savers) or own; by default what is there", show_default=False),
+        typer.Option(
+            help="official (LangGraph's own savers) or own; by default, the kind that exists", show_default=False
+        ),
     ] = None,
     source_key: Annotated[
         str | None,
@@ -114,7 +116,7 @@ def migrate(
     """
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
-        raise ConfigError("--tables is official or own")
+        raise ConfigError("--tables must be official or own")
     must_exist(source)
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
     with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:
@@ -207,7 +209,7 @@ def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
     except SchemaForeign:
         official = False
     if ours and official:
-        raise ConfigError("the source has LangGraph's own tables and ours; say which with --tables official or own")
+        raise ConfigError("the source has LangGraph's own tables and ours; choose with --tables official or own")
     if not ours and not official:
         raise ConfigError("the source has neither LangGraph's own tables nor ours")
     return "official" if official else "own"
@@ -231,7 +233,7 @@ def rekey(
         ),
     ] = None,
     unencrypted: Annotated[
-        bool, typer.Option("--unencrypted", help="rows may be without encryption", show_default=False)
+        bool, typer.Option("--unencrypted", help="rows may be unencrypted", show_default=False)
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -254,7 +256,7 @@ def rekey(
         options["serde"] = _serde(name) if name else None
     must_exist(where)
     if not options["serde"]:
-        raise ConfigError(f"no key is given to encrypt with: use --key, or set {KEYS}")
+        raise ConfigError(f"no encryption key given: use --key, or set {KEYS}")
     with open_saver(where, **options) as saver:
         found = saver if tenant is None else saver.for_tenant(tenant)
         must_have_tables(saver)
@@ -268,7 +270,7 @@ def rekey(
         result = {"rows": rows, "renewed": renewed, "unreadable": [str(error) for error in unreadable]}
         tell({"dry_run": True, **result} if dry_run else result)
     else:
-        done = "would be stored anew. Nothing was changed" if dry_run else "were stored anew"
+        done = "would be rewritten. Nothing was changed" if dry_run else "were rewritten"
         say(f"{counted(rows, 'row')}, of which {renewed:,} {done}.")
     for error in unreadable:
         complain(str(error))

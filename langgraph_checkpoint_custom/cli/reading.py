@@ -49,11 +49,11 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="metadata that the newest checkpoint has; the value is JSON, or else a text; may be given several times",
+        help="metadata that the newest checkpoint has; the value is JSON, otherwise text; may be given several times",
         show_default=False,
     ),
 ]
-Full = Annotated[bool, typer.Option("--full", help="show values whole", show_default=False)]
+Full = Annotated[bool, typer.Option("--full", help="show values in full", show_default=False)]
 
 
 @commands.command()
@@ -61,7 +61,7 @@ def threads(
     where: Where = None,
     limit: Limit = 20,
     before: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="go on where the last page ended", show_default=False)
+        str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
     ] = None,
     url: Url = None,
     tenant: Tenant = None,
@@ -121,7 +121,7 @@ def _hint(saver: CheckpointSaver, wanted: dict[str, Any]) -> str | None:
     if saver.backend.driver.run(missing_searchable(saver.backend.dialect, keys)) != keys:
         return None
     ways = " or ".join(f"--searchable {_quoted(key)}" for key in keys)
-    return f"All threads were looked at; an index finds those few at once: setup {ways}"
+    return f"This search read all threads; an index makes it fast: setup {ways}"
 
 
 def _thread(one: ThreadRecord) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _cursor(text: str | None) -> ThreadRecord | None:
         return None
     checkpoint_id, colon, thread_id = text.partition(":")
     if not colon:
-        raise ConfigError("--before has the words that the last page ended with")
+        raise ConfigError("--before takes the cursor that the last page ended with")
     thread_id = thread_as_typed(thread_id)
     return ThreadRecord(thread_id, CheckpointRecord(thread_id, "", checkpoint_id, None, None, {}))
 
@@ -152,7 +152,7 @@ def wanted_of(where: Sequence[str] | None) -> dict[str, Any] | None:
     for each in where or ():
         key, equals, text = each.partition("=")
         if not equals:
-            raise ConfigError("--where is a metadata key, an equals sign and a value")
+            raise ConfigError("--where takes a metadata key, an equals sign and a value")
         try:
             wanted[key] = json.loads(text)
         except ValueError:
@@ -172,7 +172,7 @@ def history(
     where: Where = None,
     limit: Limit = 20,
     before: Annotated[
-        str | None, typer.Option(metavar="CHECKPOINT", help="only what is older than this one", show_default=False)
+        str | None, typer.Option(metavar="CHECKPOINT", help="only checkpoints older than this one", show_default=False)
     ] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="one namespace; by default all", show_default=False)
@@ -241,7 +241,7 @@ def show(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Show a checkpoint: state, pending writes, interrupts and, as far as the rows tell, the next tasks.
+    """Show a checkpoint: state, pending writes, interrupts and, as far as the stored rows show them, the next tasks.
 
     Classes are shown by name and are not imported.
     """
@@ -278,10 +278,10 @@ def show(
         return
     limit = 10**9 if full else SHORT
     say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
-    say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'nobody'}.")
+    say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
     _values("state", values, limit)
     if elsewhere:
-        say(f"Not stored here, but made of what earlier steps wrote: {', '.join(elsewhere)}")
+        say(f"Not stored here, but rebuilt from earlier steps: {', '.join(elsewhere)}")
     _values("metadata", dict(found.metadata), limit)
     if writes:
         table(
@@ -291,7 +291,7 @@ def show(
     for one in waiting:
         made = object_of(one) if hasattr(one, "code") else None
         content = made.content if made and isinstance(made.content, dict) else {"value": one}
-        say(f"Waits for an answer to {content.get('id', 'a question')}: {brief(content.get('value'), limit)}")
+        say(f"Waiting for an answer to {content.get('id', 'a question')}: {brief(content.get('value'), limit)}")
     say(
         "Next: " + (", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(following).items()) or "nothing")
     )
@@ -336,7 +336,7 @@ def diff(
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """Show where two states differ: the newest states of two threads, or those of two checkpoints of one thread."""
+    """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
     with opened(url, tenant) as opener:
         saver = without_classes(opener)
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
@@ -356,7 +356,7 @@ def diff(
         tell({"same": not found, "differences": rows, "more": more, "not_compared": elsewhere})
         return
     if elsewhere:
-        say(f"Not compared, since they are made of what earlier steps wrote: {', '.join(elsewhere)}")
+        say(f"Not compared, because they are rebuilt from earlier steps: {', '.join(elsewhere)}")
     if not found:
         say("The states are the same.")
         return
@@ -419,7 +419,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
         right=("times",),
     )
     for what, count in unseen.items():
-        say(f"{counted(count, 'value')} not looked into: {what}")
+        say(f"{counted(count, 'value')} not examined: {what}")
     if allow:
         print("allow=[\n" + "".join(f"    ({safe(repr(m))}, {safe(repr(n))}),\n" for m, n in allow) + "]")
         say("CHECKPOINT_ALLOW=" + ",".join(f"{m}.{n}" for m, n in allow))
@@ -427,7 +427,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
 
 @commands.command()
 def interrupts(
-    prefix: Annotated[str, typer.Option(help="only threads whose ids begin so", show_default=False)] = "",
+    prefix: Annotated[str, typer.Option(help="only threads whose ids start with this", show_default=False)] = "",
     full: Full = False,
     url: Url = None,
     tenant: Tenant = None,

@@ -37,13 +37,19 @@ _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 @commands.command()
 def sweep(
     older_than: Annotated[
-        str | None, typer.Option(metavar="TIME", help="delete threads idle for that long: 30d, 12h", show_default=False)
+        str | None,
+        typer.Option(metavar="TIME", help="delete threads idle for this long, such as 30d or 12h", show_default=False),
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option(help="keep so many of the newest checkpoints of each namespace", show_default=False)
+        int | None, typer.Option(help="keep this many of the newest checkpoints in each namespace", show_default=False)
     ] = None,
     max_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="delete threads beyond a size, as 10GB", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="delete the longest idle threads above this total size, such as 10GB",
+            show_default=False,
+        ),
     ] = None,
     where: Where = None,
     dry_run: DryRun = False,
@@ -55,7 +61,7 @@ def sweep(
 ) -> None:
     """Delete idle threads, all but the newest checkpoints, or what exceeds a size, while runs go on."""
     if older_than is None and keep_last is None and max_bytes is None:
-        raise Refused("say what may go: --older-than, --keep-last or --max-bytes")
+        raise Refused("say what to delete: --older-than, --keep-last or --max-bytes")
     keep = Retention(
         older_than=None if older_than is None else _time(older_than),
         keep_last=keep_last,
@@ -65,7 +71,7 @@ def sweep(
     tenants = whether_all(tenant, no_tenants)
     with opened(url, tenant) as saver:
         if not dry_run:
-            confirm("Delete what is not to be kept?", yes=yes)
+            confirm("Delete what these options do not keep?", yes=yes)
         seen, last = 0, ""
         with progress("threads", lambda: count_all(saver, tenants, wanted_of(where))) as report:
 
@@ -86,22 +92,22 @@ def sweep(
     if as_json:
         tell({"dry_run": dry_run, **asdict(done)})
         return
-    went, whose = ("would go", "the values of whole threads") if dry_run else ("went", "values")
+    deleted, whose = ("would be deleted", "the values of deleted threads") if dry_run else ("deleted", "values")
     say(
-        f"Of {counted(done.threads, 'thread')}, {done.deleted_threads:,} {went} whole; "
-        f"{counted(done.deleted_checkpoints, 'checkpoint')} {went} in all, {size(done.freed_bytes)} of {whose}."
+        f"{done.deleted_threads:,} of {counted(done.threads, 'thread')} {deleted}; in total "
+        f"{counted(done.deleted_checkpoints, 'checkpoint')} {deleted}, with {size(done.freed_bytes)} of {whose}."
     )
 
 
 def _time(text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if found is None:
-        raise Refused(f"{text!r} is no time; write a number and s, m, h, d or w, such as 30d")
+        raise Refused(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
     return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
 
 
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
     if found is None:
-        raise Refused(f"{text!r} is no size; write a number and B, KB, MB, GB or TB, such as 10GB")
+        raise Refused(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
     return int(float(found[1]) * _BYTES[found[2].upper()])

@@ -33,7 +33,7 @@ def setup(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=1, help="PostgreSQL: make the large tables in so many partitions by thread", show_default=False
+            min=1, help="PostgreSQL: split the large tables into this many partitions by thread", show_default=False
         ),
     ] = None,
     searchable: Annotated[
@@ -120,7 +120,11 @@ def _show(found: Verified, database: str, location: str) -> None:
         styles.append("plain" if good else "bad" if good is False else "dim")
 
     if found.foreign is not None:
-        row(False, "tables", f"{location} has a table {found.foreign!r} of somebody else's; nothing of ours is there")
+        row(
+            False,
+            "tables",
+            f"{location} has a table {found.foreign!r} that belongs to another program; our tables are not there",
+        )
     elif found.version is None:
         row(False, "tables", f"there are none in {location}; run setup")
     else:
@@ -147,14 +151,14 @@ def _show(found: Verified, database: str, location: str) -> None:
 def schema(
     database: Annotated[
         str | None,
-        typer.Option(help=f"postgresql or sqlite; by default that of {URL}, or else postgresql", show_default=False),
+        typer.Option(help=f"postgresql or sqlite; by default that of {URL}, or postgresql", show_default=False),
     ] = None,
     after: Annotated[
-        int, typer.Option(min=0, metavar="VERSION", help="only what comes behind this version; see verify")
+        int, typer.Option(min=0, metavar="VERSION", help="only what comes after this version; see verify")
     ] = 0,
     searchable: Annotated[
         list[str] | None,
-        typer.Option(help="what makes a metadata key searchable, beside live traffic", show_default=False),
+        typer.Option(help="add SQL that makes a metadata key searchable during live traffic", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -162,7 +166,7 @@ def schema(
     if database is None:
         database = "sqlite" if os.environ.get(URL, "").strip().lower().startswith("sqlite:") else "postgresql"
     if database not in ("postgresql", "sqlite"):
-        raise ConfigError("there is SQL for postgresql and for sqlite")
+        raise ConfigError("--database must be postgresql or sqlite")
     # A saver opens no connection until it is used.
     settings = settings_of(os.environ, "sqlite:///:memory:" if database == "sqlite" else "postgresql:///")
     with open_saver(settings.url, **dict(settings.options)) as saver:

@@ -99,7 +99,7 @@ def run(url: str | None) -> None:
         DemoFailed: A proof did not hold.
     """
     if url is not None and unquote(url) in ("sqlite:///", "sqlite:///:memory:"):
-        raise ConfigError("the demo runs in several processes, so it needs a database outside of them; give a file")
+        raise ConfigError("the demo runs in several processes, so it needs a database that they share; give a file")
     thread_id = "demo" if url is None else f"demo-{ULID()}"
     url = f"sqlite:///{new_file()}" if url is None else url
     with tempfile.TemporaryDirectory() as folder, tracing_context(enabled=False), open_saver(url) as saver:
@@ -148,7 +148,7 @@ class Demo:
                 stored = self._wait_for_results(len(PRICES) - 1) if ready else []
             finally:
                 child.kill()
-        prove(bool(ready), f"the first process ended by itself, with exit code {child.returncode}")
+        prove(bool(ready), f"the first process ended on its own, with exit code {child.returncode}")
         prove(child.returncode == KILLED, f"the killed process has the exit code {child.returncode}, not {KILLED}")
         checkpoints = self._count(self.thread_id)
         print_row(
@@ -187,7 +187,7 @@ class Demo:
             f'The agent stops and asks: "{asked.interrupts[0].value}" The answer is "yes". The agent ends with: '
             f'"{result(state)}"',
             "A question waits in the database, for days if need be, and no process has to wait with it. Proof: the "
-            "final state is equal to that of a run which nobody killed.",
+            "final state is equal to that of a run that nobody killed.",
         )
 
     def history(self) -> list[StateSnapshot]:
@@ -252,7 +252,7 @@ class Demo:
         prove_equal("the state of the copy after pruning the original", before.values, copied.values)
         print_row(
             "8 prune",
-            f"The history of {self.thread_id} is no longer needed; only the newest checkpoint is to stay.",
+            f"The history of {self.thread_id} is no longer needed; only the newest checkpoint is kept.",
             f"Checkpoints before: {count_before}, after: {count_after}. The state is equal before and after, with all "
             f"{len(after.values['messages'])} messages, although those are stored as the changes of each step (a "
             "DeltaChannel). The copy still has its history.",
@@ -312,7 +312,7 @@ def make(name: str) -> bool:
         return False
     except OSError as error:
         raise ConfigError(
-            f"no file can be made in this folder ({error.strerror}); go to one that is yours, or use --url"
+            f"no file can be created in this folder ({error.strerror}); change to a folder of yours, or use --url"
         ) from error
     return True
 

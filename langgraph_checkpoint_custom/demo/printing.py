@@ -19,7 +19,7 @@ from langgraph.types import StateSnapshot
 WIDTHS = (11, 41, 42)
 
 INTRODUCTION = """\
-An agent buys coffee, is killed in the middle of it, and its work is not lost.
+An agent buys coffee, is killed halfway, and loses no work.
 The model is a local stand-in; the graph, the database and the kill are real.
 
 A checkpoint is the whole state of the agent after a step. A thread is one conversation: a chain of checkpoints.
@@ -85,8 +85,8 @@ def next_steps(source: str, thread_id: str) -> Iterator[tuple[str, str]]:
         ".values['messages']]",
     )
     yield (
-        "forget the copy",
-        f"{opened}s.delete_thread('{thread_id}-copy'); print('forgotten')",
+        "delete the copy",
+        f"{opened}s.delete_thread('{thread_id}-copy'); print('deleted')",
     )
 
 

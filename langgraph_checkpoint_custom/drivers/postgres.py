@@ -118,7 +118,7 @@ _OTHER_TABLES = ("42P01", "42703", "3F000")
 _NO_JSON_LIST = ("22P02", "22023")
 _WAY_OUT = {
     "25006": "the server is read-only; give the address of the primary",
-    "42501": "this role may not do that; see the roles in the documentation",
+    "42501": "this role lacks a privilege; see the roles in the documentation",
     "53100": "the server's disk is full; nothing of this operation was stored",
     "57014": "the server cancelled the statement (statement_timeout, perhaps)",
 }
@@ -509,14 +509,14 @@ class PostgresDriver:
         stored = connection.info.parameter_status("server_encoding")
         if stored not in _HOLDS_ALL_TEXT:
             raise ConfigError(
-                f"the database {connection.info.dbname!r} is in {stored}, which cannot hold every text; take one in "
-                "UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+                f"the database {connection.info.dbname!r} has the encoding {stored}, which cannot store every text; "
+                "use one in UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
             )
         spoken = connection.info.parameter_status("client_encoding")
         if spoken not in ("UTF8", None):
             raise ConfigError(f"client_encoding is {spoken} in this session; connect with client_encoding=UTF8")
         if not own and array_nulls != "on":
-            raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and connect anew")
+            raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and reconnect")
         prepares = direct if self._prepare is None else self._prepare
         process = Process(pid, began) if own and began is not None else None
         self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process)
@@ -559,7 +559,10 @@ class PostgresDriver:
             if isinstance(error, PoolSpent):
                 said = f"{operation}: {error}"
             elif not self._connections.own:
-                said = f"{operation}: your pool gave none ({error}): all are busy, or it cannot connect; see its log"
+                said = (
+                    f"{operation}: your pool gave no connection ({error}): all are busy, or it cannot connect; see its "
+                    "log"
+                )
             return StorageError(said, operation=operation, statement=statement)
         assert isinstance(error, psycopg.Error)
         wants_password = error.pgconn is not None and error.pgconn.needs_password
@@ -576,10 +579,10 @@ class PostgresDriver:
             lost.unanswered = connection is not None
             return lost
         if state in _CONTENTION:
-            return Contention(f"{operation}: other transactions were in the way: {words}", **details)
+            return Contention(f"{operation}: conflict with other transactions: {words}", **details)
         if state in _OTHER_TABLES:
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
-            return SchemaMissing(f"{operation}: {words}; the tables changed meanwhile, or are gone: run setup()")
+            return SchemaMissing(f"{operation}: {words}; the tables were changed or dropped: run setup()")
         if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
             return no_list_of_names(operation)
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
@@ -605,7 +608,7 @@ def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: boo
     if isinstance(error, ConnectionLost):
         error.unanswered = unanswered
     elif unanswered and op.access in ("write", "exclusive"):
-        words = f"{op.name} was made again, since no answer came, and may have been done the first time; then: {error}"
+        words = f"{op.name} was retried because no answer came; the first attempt may have succeeded. Then: {error}"
         error.args = (words,)
 
 

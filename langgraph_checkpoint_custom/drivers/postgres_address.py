@@ -32,7 +32,7 @@ def resolve(address: Address) -> str:
     given = address if isinstance(address, str) else address()
     if inspect.iscoroutine(given):
         given.close()
-        raise ConfigError("an async function gives the connection string, so the saver has async methods only")
+        raise ConfigError("an async function returns the connection string, so only the async methods work")
     return checked(given)
 
 

@@ -94,8 +94,8 @@ def connections_from(
 def _check_ours(of_parent: bool) -> None:
     if of_parent:
         raise ConfigError(
-            "this process was forked, and the connections that this saver was given are its parent's; make a saver "
-            "with new ones after os.fork()"
+            "this process was forked, and the connections that this saver was given belong to its parent; after "
+            "os.fork(), create a saver with new ones"
         )
 
 

@@ -282,16 +282,16 @@ def _detect_spent_pool(pool: ConnectionPool[Any] | AsyncConnectionPool[Any], len
         if pool.get_stats().get("connections_num") != tries:
             raise OperationalError("the server answers, but the pool has not connected yet") from None
         raise PoolSpent(
-            f"the server answers, but of {pool.max_size} connections the pool has none left but {len(lent)} at work: "
-            "interrupts have cost the others; open a new saver"
+            f"the server answers, but the pool has lost all but {len(lent)} of its {pool.max_size} connections, "
+            "because calls were interrupted; open a new saver"
         ) from None
 
 
 def _too_few(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> str:
     """Return the message for a pool whose first connections did not all come; psycopg_pool has closed the pool."""
     return (
-        f"not all of the first {pool.min_size} connections of the pool came within {pool.timeout:g} s; lower min_size, "
-        "or let the server have more (max_connections)"
+        f"the pool could not open its first {pool.min_size} connections within {pool.timeout:g} s; lower min_size, "
+        "or raise max_connections on the server"
     )
 
 

@@ -92,10 +92,10 @@ _WAY_OUT = {
     8: "the file or its folder is not writable for this user",
     10: "the disk reported an error",
     11: "the file is damaged; restore it from a backup, or rescue it with the `.recover` command of the sqlite3 shell",
-    13: "the disk is full; nothing of this operation was stored, free some space and go on",
-    14: "the file cannot be opened; does it or its folder exist, may this user write there, and has this process too "
-    "many files open?",
-    18: "a value is larger than SQLite takes, which is 1 GB as a rule; nothing of this operation was stored",
+    13: "the disk is full; nothing of this operation was stored, free some space and try again",
+    14: "the file cannot be opened; check that it or its folder exists, that this user may write there, and that this "
+    "process does not have too many files open",
+    18: "a value is larger than SQLite allows, which is usually 1 GB; nothing of this operation was stored",
     26: "the file is not a SQLite database",
 }
 
@@ -531,8 +531,8 @@ class SqliteDriver:
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         if self._of_parent:
             raise ConfigError(
-                "this process was forked from one that gave the saver a connection; make a saver of your own here, on "
-                "a new connection"
+                "this process was forked from one that gave the saver a connection; create a new saver in this "
+                "process, on a new connection"
             )
         if self._given:
             return cast("sqlite3.Connection", self._given)  # It has the methods that are used here.
@@ -627,8 +627,8 @@ class SqliteDriver:
         if code in _BUSY:
             return Contention(
                 f"{operation}: another connection has been writing to {self.path} for longer than busy_timeout "
-                f"({self._busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out who holds the lock: "
-                "another process, or a connection of your own with a transaction that is not ended",
+                f"({self._busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out what holds the lock: "
+                "another process, or a connection of your own with an open transaction",
                 operation=operation,
                 statement=statement,
                 sqlstate=name,

@@ -47,8 +47,8 @@ class CallersConnection:
             paths = {name: path for _, name, path in self._send("PRAGMA database_list").rows}
             if "main" not in paths:
                 raise ConfigError(
-                    "the connection gives texts as something else than str; leave its text_factory as it is, or give "
-                    "the path of the file"
+                    "the connection returns text as something other than str; leave its text_factory unchanged, or "
+                    "pass the path of the file"
                 )
             self.path = paths["main"]
             if not self.path and isinstance(given, sqlite3.Connection):
@@ -57,8 +57,8 @@ class CallersConnection:
                 self._check_that_it_writes()
         except sqlite3.ProgrammingError as error:
             raise ConfigError(
-                f"the connection cannot be used: {error}; a graph calls its saver from several OS threads, so make the "
-                "connection with check_same_thread=False, or give the path of the file"
+                f"the connection cannot be used: {error}; a graph calls its saver from several OS threads, so open the "
+                "connection with check_same_thread=False, or pass the path of the file"
             ) from None
 
     def _check_that_it_writes(self) -> None:
@@ -76,7 +76,7 @@ class CallersConnection:
             only_reads = "readonly" in str(error)  # Otherwise another connection is writing at present.
         if only_reads:
             raise ConfigError(
-                f"the connection to {self.path} is read-only, and a saver writes; give it one that may write"
+                f"the connection to {self.path} is read-only, but a saver writes; pass one that can write"
             )
 
     @property

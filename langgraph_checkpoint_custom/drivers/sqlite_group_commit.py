@@ -169,8 +169,8 @@ def calls_of(what: object, *methods: str) -> int:
 def within() -> ConfigError:
     """Return the error for a call that would wait for itself."""
     return ConfigError(
-        "the saver was called in the middle of another call of the same OS thread, by a signal handler, say, and would "
-        "wait for itself; nothing was done. Let the handler note what to do, and do it after that call"
+        "the saver was called during another call in the same OS thread, for example by a signal handler, and would "
+        "deadlock; nothing was done. Let the handler record what to do, and do it after that call"
     )
 
 

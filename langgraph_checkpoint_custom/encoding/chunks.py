@@ -64,7 +64,7 @@ ELEMENT = 32
 
 # Names of chunks start with this. No channel version does: one that starts with "#" goes on as JSON.
 NAME_MARK = "#/"
-_FOREIGN = "its parts are not those that were stored"
+_FOREIGN = "its chunks are not those that were stored"
 _SAME, _SIZE, _LENGTH, _NAME = map(attrgetter, ("same", "size", "length", "name"))
 _ONLY_TEXTS = frozenset({str})
 DIGEST = 16  # Bytes. Two different chunks of a channel must not have the same digest by chance.

@@ -109,7 +109,7 @@ class Decoder:
         except ValueError:
             found = None
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise self.corrupt("what should name the parts of the stored value is no list of names", channel)
+            raise self.corrupt("the list of chunks of the stored value is not a list of names", channel)
         return found
 
     def write(self, row: TupleRow, checkpoint_id: str | None = None) -> Any:
@@ -135,7 +135,7 @@ class Decoder:
 
     def _stored(self, channel: str, row: StoredBlob | None) -> Stored:
         if row is None or row.type is None or row.value is None:
-            raise self.corrupt("a part of the stored value is gone", channel)
+            raise self.corrupt("a chunk of the stored value is missing", channel)
         return Stored(row.type, row.value)
 
     def _value(

@@ -164,7 +164,7 @@ class _Head(NamedTuple):
         checkpoint_id = text("checkpoint id", checkpoint["id"], MAX_ID)
         form = checkpoint.get("v", 1)
         if type(form) is not int or not 0 <= form < 2**31:
-            raise ConfigError("the checkpoint's v, the number of LangGraph's format, must be an int, and not below 0")
+            raise ConfigError("the checkpoint's v, the number of LangGraph's format, must be an int of 0 or more")
         root_id = None
         if checkpoint_ns:
             parents = metadata.get("parents")
@@ -402,8 +402,8 @@ class _Rows:
             is_chunked = channel in self._new and isinstance(known, ChunkedValue)
             if is_chunked and not _encoded(location, is_still, known, value, pack):
                 raise CheckpointEncodeError(
-                    f"channel {channel!r} was changed in place while it was being stored, and what it shared with the "
-                    "checkpoint before has been deleted meanwhile; nothing was stored"
+                    f"channel {channel!r} was changed in place while it was being stored, and the chunks it shares "
+                    "with the previous checkpoint were deleted concurrently; nothing was stored"
                 )
             self._store_apart(blobs, unsealed, channel, self._encode(channel))
         return done(_sealed(self._codec, blobs, unsealed, lambda blobs: blobs))

@@ -178,7 +178,7 @@ class Packer:
         if kind.code == NUMPY:
             return ormsgpack.Ext(NUMPY, self._inside(cls, content))
         if kind.checked and not _can_be_made(kind.code, cls, content):
-            self.inexact(cls, "its constructor does not make it of what LangGraph stores of it")
+            self.inexact(cls, "its constructor cannot rebuild it from what LangGraph stores")
             return content
         tail = kind.tail(obj, self) if kind.tail else ()
         return ormsgpack.Ext(kind.code, self._inside(cls, [kind.module, kind.name, content, *tail]))
@@ -226,7 +226,7 @@ class Packer:
             _WARNED.add(full_name)
             _LOG.warning(
                 "%s.%s is stored as LangGraph's serializer stores it, and comes back as something else: %s. This is "
-                "said once for each class; on_inexact='raise' makes it an error",
+                "logged once for each class; on_inexact='raise' makes it an error",
                 *full_name,
                 lost,
             )
@@ -263,7 +263,7 @@ def said_by(error: BaseException) -> str:
     return str(error) if is_safe else type(error).__name__
 
 
-_TOO_DEEP = "it is nested too deeply, or holds itself"
+_TOO_DEEP = "it is nested too deeply, or contains itself"
 _VALUE_FREE = ("Object of type ", "Integer exceeds 64-bit range", "Dict key must ", _TOO_DEEP)
 
 
@@ -511,7 +511,7 @@ def _of_datetime(when: datetime, packer: Packer) -> tuple[Any, ...]:
 
 def _key_of_zone(zone: ZoneInfo) -> str:
     if zone.key is None:
-        raise UnstorableValue("a ZoneInfo that was read from a file has no key by which it could be found again")
+        raise UnstorableValue("a ZoneInfo that was read from a file has no key to find it by")
     return zone.key
 
 

@@ -82,6 +82,6 @@ def raw_reader(serde: SerializerProtocol) -> SerializerProtocol:
     if isinstance(serde, (JsonPlusSerializer, RawReader)):
         return RawReader()
     raise ConfigError(
-        f"what a {type(serde).__name__} stores cannot be moved as it is; open the other store with its own saver and "
-        "use copy_from"
+        f"values stored by a {type(serde).__name__} cannot be copied as they are; open the other store with its own "
+        "saver and use copy_from"
     )

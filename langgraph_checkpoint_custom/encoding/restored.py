@@ -46,7 +46,7 @@ def find(module: str, name: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
             if not isinstance(found, type):
-                raise AttributeError(f"{part!r} is no class")
+                raise AttributeError(f"{part!r} is not a class")
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
     else:
@@ -54,8 +54,8 @@ def find(module: str, name: str) -> Any:
             return found
         problem = f"it is {found.__module__}.{found.__qualname__}"
     raise UnreadableValue(
-        f"{module}.{name} is not there ({problem}); bring the class back under that name, "
-        "tell with on_load what comes in its place, or read what was stored of it with on_unreadable='raw'"
+        f"{module}.{name} cannot be found ({problem}); restore the class under that name, "
+        "name its replacement with on_load, or read what was stored with on_unreadable='raw'"
     )
 
 
@@ -63,8 +63,8 @@ def changed(cls: Any, how: str) -> UnreadableValue:
     """Return the error for an object that cannot be restored, because its class has changed."""
     name = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__name__}"
     return UnreadableValue(
-        f"{name} cannot be made from what was stored of it ({how}); bring the class back to where it could, "
-        "tell with on_load what comes in its place, or read what was stored with on_unreadable='raw'"
+        f"{name} cannot be created from what was stored ({how}); restore the class as it was, "
+        "name its replacement with on_load, or read what was stored with on_unreadable='raw'"
     )
 
 
@@ -130,7 +130,7 @@ def _complete(
 def _with_others(made: Any, state: Mapping[str, Any]) -> Any:
     for name, value in state.get("other", {}).items():
         if not is_attribute(type(made), name):
-            raise changed(type(made), f"its {name} is no attribute that can be stored")
+            raise changed(type(made), f"its {name} is not an attribute that can be stored")
         _set(made, name, value)
     return made
 
@@ -142,7 +142,7 @@ def _restored(target: Any, stored: Any, state: Mapping[str, Any]) -> Any:
         values = _complete(target, stored, state, names, lambda name, _: defaults.get(name, _NONE))
         return _with_others(tuple.__new__(target, [values[name] for name in names]), state)
     if not (isinstance(target, type) and dataclasses.is_dataclass(target)):
-        raise changed(target, "it is no dataclass")
+        raise changed(target, "it is not a dataclass")
     known = {field.name: field for field in dataclasses.fields(target)}
     if stored.keys() != known.keys():
         stored = _complete(target, stored, state, known, _default_of_field)
@@ -160,7 +160,7 @@ def _default_of_field(_: str, field: dataclasses.Field[Any]) -> Any:
 
 def _restored_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any]) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)):
-        raise changed(cls, "it is no model of pydantic")
+        raise changed(cls, "it is not a pydantic model")
     given = set(stored if given is None else given)
     if stored.keys() != cls.model_fields.keys():
         stored = _complete(cls, stored, state, cls.model_fields, _default_of_model_field)
@@ -186,7 +186,7 @@ def _default_of_model_field(_: str, field: Any) -> Any:
 def _restored_old_model(cls: Any, stored: Any, given: Any, state: Mapping[str, Any]) -> Any:
     old = getattr(sys.modules.get("pydantic.v1"), "BaseModel", ())
     if not (isinstance(cls, type) and issubclass(cls, old)):
-        raise changed(cls, "it is no model of pydantic 1")
+        raise changed(cls, "it is not a pydantic 1 model")
     known: Any = cls.__fields__  # type: ignore[attr-defined]
     made: Any = object.__new__(cls)
     _set(made, "__dict__", _complete(cls, stored, state, known, _default_of_old_model_field))
@@ -254,7 +254,7 @@ def _single(target: Any, stored: Any) -> Any:
     if target in (set, frozenset):
         return target(map(_hashable, stored))
     if target is bytearray and type(stored) is not bytes:
-        raise changed(target, "it is made of bytes only")
+        raise changed(target, "it can only be created from bytes")
     if not (isinstance(target, type) and issubclass(target, Enum)):
         return target(stored)
     try:

@@ -99,8 +99,8 @@ def exact_serializer(
         return ExactSerializer(serde, on_inexact=on_inexact, raw=raw, on_load=on_load)
     if on_load and not isinstance(serde, ExactSerializer):
         raise ConfigError(
-            "on_load is for what LangGraph's JsonPlusSerializer stores, alone or inside an EncryptedSerializer; a "
-            f"{type(serde).__name__} makes its objects itself, so put it there"
+            "on_load works with LangGraph's JsonPlusSerializer, alone or inside an EncryptedSerializer; a "
+            f"{type(serde).__name__} creates its objects itself, so change them there"
         )
     return serde
 
@@ -109,12 +109,12 @@ def strict_serde(serde: SerializerProtocol | None, allow: Sequence[Allowed]) -> 
     """Return the default serializer, restricted to types that are safe and those in `allow`."""
     if serde is not None:
         raise ConfigError(
-            "strict and allow make a serde, so they do not go with one; give the one that you pass "
-            "allowed_msgpack_modules, which is what they stand for"
+            "strict and allow cannot be combined with a serde; set allowed_msgpack_modules on the serde that you pass, "
+            "which does the same"
         )
     for item in allow:
         if not isinstance(item, type) and not (isinstance(item, tuple) and list(map(type, item)) == [str, str]):
-            raise ConfigError(f"allow has classes or pairs ('module', 'Name'), not {item!r}")
+            raise ConfigError(f"allow must contain classes or pairs ('module', 'Name'), not {item!r}")
     made = JsonPlusSerializer(allowed_msgpack_modules=tuple(allow) or None)
     setattr(made, _REFUSES, True)  # LangGraph's copies of it, which allow further types, have the attribute too.
     return made
@@ -137,8 +137,8 @@ def interruption(error: Exception) -> BaseException:
         _RAISED.get()
         or error.__cause__
         or CheckpointError(
-            "something was raised from outside while a stored value was read, a time limit say, and nothing is left of "
-            "it; the value can be read"
+            "an exception from outside, such as a time limit, interrupted the reading of a stored value, and was lost; "
+            "the value can be read"
         )
     )
 
@@ -243,7 +243,7 @@ class ExactSerializer(SerializerProtocol):
         together = b"\xdd" + (2 * len(stored)).to_bytes(4, "big") + separator.join([*stored, b""])
         values = ormsgpack.unpackb(together, ext_hook=self._revive, option=_READ)
         if values[1::2] != [number] * len(stored):
-            raise UnreadableValue("one of many values has another length than its bytes")
+            raise UnreadableValue("one of many values does not end where its bytes end")
         found: list[Any] = values[::2]
         return found
 
@@ -300,7 +300,7 @@ class ExactSerializer(SerializerProtocol):
         except UnreadableValue as error:
             if load is None:
                 raise
-            raise UnreadableValue(f"{module}.{name} is another class now, as on_load has it: {error}") from None
+            raise UnreadableValue(f"{module}.{name} cannot become the class that on_load names: {error}") from None
         except Exception as error:
             if self._can_be_made(code, target, args, stored, method, state):
                 raise  # The cause was outside, such as a signal handler.
@@ -369,7 +369,7 @@ def _loaded(load: Callable[[Any], Any], name: str, stored: Any) -> Any:
         line = f" on line {inside.tb_lineno}" if inside else ""
         problem = said_by(error)
     function = getattr(load, "__name__", type(load).__name__)
-    raise UnreadableValue(f"{name} could not be made by {function}, which on_load has for it ({problem}{line})")
+    raise UnreadableValue(f"{name} could not be created by {function}, which on_load names for it ({problem}{line})")
 
 
 def _collect(declared: Any, found: set[tuple[str, str]]) -> None:

@@ -110,8 +110,8 @@ def ciphers_of(serdes: Sequence[SerializerProtocol]) -> Ciphers:
         cipher, inner = _cipher_and_inner(serde)
         if not isinstance(inner, JsonPlusSerializer):
             raise ConfigError(
-                "previous_serdes has EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows may be "
-                f"without encryption, not a {type(serde).__name__}"
+                "previous_serdes must contain EncryptedSerializers with earlier keys, or a JsonPlusSerializer if rows "
+                f"may be unencrypted, not a {type(serde).__name__}"
             )
         ciphers.append(cipher)
     return Ciphers([cipher for cipher in ciphers if cipher], None in ciphers)
@@ -313,13 +313,15 @@ class Values:
         """The serializer's own type and bytes."""
         type_, layers = _layers(stored_type)
         if layers.startswith(CHUNKED) != (form == CHUNKED):
-            raise UnreadableValue(f"it is stored as {stored_type!r}, but " + ("in parts" if form else "without parts"))
+            raise UnreadableValue(
+                f"it is stored as {stored_type!r}, but " + ("in chunks" if form else "without chunks")
+            )
         layers = layers.removeprefix(form)
         if layers == BOUND:
             return self._decrypt(type_, data, location)
         if layers not in ("", COMPRESSED):
             raise UnreadableValue(
-                f"it was stored in the form {layers!r}, which this version does not know; upgrade "
+                f"it was stored in the format {layers!r}, which this version does not know; upgrade "
                 "langgraph-checkpoint-custom"
             )
         if not self._reads_plain:
@@ -343,7 +345,7 @@ class Values:
                 continue
             if plain[:DIGEST] == _digest(type_, location) or self._raw:
                 return type_, plain[DIGEST:]
-            raise UnreadableValue("it was encrypted for another place; somebody has moved it here inside the database")
+            raise UnreadableValue("it was encrypted for another location; somebody has moved it here in the database")
         raise UnreadableValue(
             f"no key decrypts it ({type(failure).__name__}: {failure}): it was changed, or encrypted with a key that "
             "is neither in serde nor in previous_serdes"
@@ -381,7 +383,7 @@ def _compress(data: bytes) -> bytes:
 
 def _decompress(data: bytes) -> bytes:
     if not 0 <= frame_content_size(data) <= LARGEST:
-        raise UnreadableValue(f"it would have more than {LARGEST:,} bytes, or does not say how many")
+        raise UnreadableValue(f"it would unpack to more than {LARGEST:,} bytes, or does not state its size")
     try:
         decompressor = _DECOMPRESSORS.pop()
     except IndexError:

@@ -328,7 +328,7 @@ def claim_of(config: RunnableConfig) -> str | None:
     """The token of the claim in a config, or None."""
     token = configurable(config).get(CLAIM_KEY)
     if token == "":
-        raise ConfigError("the token of the claim is empty; pass lease.config, as saver.claim() gives it")
+        raise ConfigError("the token of the claim is empty; pass the lease.config that saver.claim() gives you")
     return None if token is None else text("the token of a claim", token, MAX_ID)
 
 
@@ -356,7 +356,7 @@ def limit_number(limit: Any, negative: int | None) -> int | None:
     try:
         number = None if limit is None else index(limit)
     except TypeError:
-        raise ConfigError(f"limit is a whole number or None, not {limit!r}") from None
+        raise ConfigError(f"limit must be a whole number or None, not {limit!r}") from None
     return negative if number is not None and number < 0 else number
 
 
@@ -368,7 +368,7 @@ def before_id(before: RunnableConfig | None) -> str | None:
     if not before:
         return None
     if not isinstance(before, Mapping):
-        raise ConfigError(f"before is the config of a checkpoint, not a {type(before).__name__}")
+        raise ConfigError(f"before must be the config of a checkpoint, not a {type(before).__name__}")
     part: Mapping[str, Any] = before.get("configurable") or before
     value = part.get("checkpoint_id")
     return text("checkpoint_id of before", value, MAX_ID) if value else ""

@@ -59,7 +59,7 @@ def _fork(
     if "point" not in found:
         if run_id is not None:
             raise CheckpointNotFound(
-                f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() has those that have"
+                f"run {run_id!r} has no checkpoint in thread {source!r}, or it was pruned; runs() lists the others"
             )
         raise checkpoint_not_found(Key(source, "", checkpoint_id))
     point, type_, data = found["point"]

@@ -80,7 +80,7 @@ def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """
     found, labels, *_ = yield d.delete_checkpoint(key)
     if labels:
-        raise _labelled(labels, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} is not deleted")
+        raise _labelled(labels, f"checkpoint {key.checkpoint_id!r} of thread {key.thread_id!r} was not deleted")
     return bool(found)
 
 
@@ -97,10 +97,10 @@ def rollback(d: SqlDialect, key: Key) -> Steps[RunnableConfig]:
     if not found or key.checkpoint_id is None:
         raise checkpoint_not_found(key)
     if labels:
-        raise _labelled(labels, f"thread {key.thread_id!r} stays as it is")
+        raise _labelled(labels, f"thread {key.thread_id!r} was not changed")
     return config_of(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
 
 def _labelled(labels: Sequence[Row], what: str) -> CheckpointLabelled:
     names = ", ".join(repr(name) for (name,) in labels)
-    return CheckpointLabelled(f"{what}: a checkpoint that would go has the label {names}; unlabel() it first")
+    return CheckpointLabelled(f"{what}: a checkpoint that would be deleted has the label {names}; unlabel() it first")

@@ -126,8 +126,8 @@ def _collect(
     if lost:
         raise CheckpointNotFound(
             f"channels {', '.join(map(repr, lost))} of checkpoint {key.checkpoint_id!r} in thread {key.thread_id!r}, "
-            f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they go back to was pruned or deleted. Go on "
-            "from the newest checkpoint"
+            f"namespace {key.checkpoint_ns!r}, cannot be rebuilt: what they are rebuilt from was pruned or deleted. "
+            "Continue from the newest checkpoint"
         )
     writes = sorted([row for row in rows if row[0] is None], key=_CHECKPOINT)
     checkpoint_ids = [row[1] for row in writes]
@@ -221,9 +221,9 @@ def _seeds(
                 seeds[channel] = decoder.blob(blob, lambda *name: chunks.get(name))
             else:
                 if id_range.value is None:
-                    raise decoder.corrupt("the stored value is gone", channel)
+                    raise decoder.corrupt("the stored value is missing", channel)
                 document = document or decoder.outline(id_range.type, id_range.value)
                 if channel not in document["channel_values"]:
-                    raise decoder.corrupt("the stored value is gone", channel)
+                    raise decoder.corrupt("the stored value is missing", channel)
                 seeds[channel] = decoder.made(channel, document["channel_values"][channel])
     return seeds

@@ -25,13 +25,15 @@ class Check(NamedTuple):
     """A problem that a check can find.
 
     Attributes:
-        name: Its name in the statements and in the output.
+        name: Its name in the statements and in JSON.
+        title: Its name in tables.
         means: What it means, and what to do.
         wrong: Whether it is certainly wrong. Otherwise it is a notice.
         mended: Whether `repair` deletes it.
     """
 
     name: str
+    title: str
     means: str
     wrong: bool = True
     mended: bool = False
@@ -39,22 +41,39 @@ class Check(NamedTuple):
 
 CHECKS = (
     Check(
-        "value gone", "a checkpoint names a value that is not there; it cannot be read: restore a backup, or delete it"
+        "value gone",
+        "missing value",
+        "a checkpoint refers to a value that does not exist, and cannot be read: restore a backup, or delete it",
     ),
-    Check("part gone", "a value names a part that is not there; it cannot be read: restore a backup, or delete it"),
-    Check("half deleted", "a checkpoint that a deletion has marked and left, which no code of this package does"),
+    Check(
+        "part gone",
+        "missing chunk",
+        "a value refers to a chunk that does not exist, and cannot be read: restore a backup, or delete it",
+    ),
+    Check(
+        "half deleted", "half deleted", "a checkpoint is marked for deletion, which this package never leaves behind"
+    ),
     Check(
         "parent gone",
-        "a checkpoint's parent was deleted while a run went on from it; it is whole, and its history ends there",
+        "deleted parent",
+        "a checkpoint's parent was deleted while a run continued from it; the checkpoint is complete, and its history "
+        "ends there",
         wrong=False,
     ),
-    Check("id before its parent", "an id that sorts before its parent's: the newest checkpoint may be another one"),
-    Check("value of nobody", "a value that no checkpoint names; --fix deletes it", mended=True),
-    Check("part of nobody", "a part that no value names; --fix deletes it", mended=True),
-    Check("label of nothing", "a label whose checkpoint is not there; --fix deletes it", mended=True),
+    Check(
+        "id before its parent",
+        "id before its parent",
+        "an id sorts before its parent's: the newest checkpoint may be another one",
+    ),
+    Check("value of nobody", "unused value", "a value that no checkpoint refers to; --fix deletes it", mended=True),
+    Check("part of nobody", "unused chunk", "a chunk that no value refers to; --fix deletes it", mended=True),
+    Check(
+        "label of nothing", "dangling label", "a label whose checkpoint does not exist; --fix deletes it", mended=True
+    ),
     Check(
         "write without a thread",
-        "writes of a thread that has no checkpoint: its run has just begun, or died there; delete the thread if so",
+        "write without a checkpoint",
+        "writes of a thread that has no checkpoint: its run has just started, or died; if it died, delete the thread",
         wrong=False,
     ),
 )

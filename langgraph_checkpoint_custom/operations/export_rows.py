@@ -111,19 +111,19 @@ def read_row(line: bytes) -> ImportedRow:
     ((name, cells),) = _object("the line", json.loads(line), 1).items()
     kind = _KINDS.get(name)
     if kind is None:
-        raise ValueError(f"there are no rows of the kind {name!r}")
+        raise ValueError(f"{name!r} is not a kind of row")
     columns = {*kind.key, *kind.columns}
     if _object(f"the {name}", cells, len(columns)).keys() != columns:
         raise ValueError(f"the {name} does not have the columns {', '.join(sorted(columns))}")
     for column, cell in cells.items():
         if not _fits(column, cell):
-            raise ValueError(f"the column {column} of the {name} has what cannot be there")
+            raise ValueError(f"the column {column} of the {name} has an invalid value")
     return ImportedRow(name, cells)
 
 
 def _object(what: str, found: Any, size: int) -> dict[str, Any]:
     if not isinstance(found, dict) or len(found) != size:
-        raise ValueError(f"{what} is no object with {size} members")
+        raise ValueError(f"{what} is not an object with {size} members")
     return found
 
 
@@ -179,15 +179,15 @@ def import_thread(
         if {(row[0], row[1]) for row in locations}.difference(row.checkpoint for row in rows()):
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:
-            raise ThreadExists(f"thread {thread_id!r} has other rows now than the file, since it was there before")
+            raise ThreadExists(f"thread {thread_id!r} differs from the file, since it existed before")
         yield d.delete_thread(thread_id)
     for page in _pages(rows()):
         yield d.import_rows(thread_id, [(row.kind, _params(d, row.cells)) for row in page])
     yield d.release_claim(thread_id, token)
     if (yield from _digest(d, thread_id)) != digest:
         raise ThreadExists(
-            f"thread {thread_id!r} has other rows now than the file, since somebody has written to it meanwhile, or no "
-            "export has made it; nothing was stored"
+            f"thread {thread_id!r} differs from the file, since it was written to during the import, or the file was "
+            "not made by export; nothing was stored"
         )
 
 

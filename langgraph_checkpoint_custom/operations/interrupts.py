@@ -104,7 +104,7 @@ def check_open(found: CheckpointTuple | None, interrupt_id: str) -> None:
     waiting = open_interrupts(found)
     if interrupt_id not in waiting:
         raise StaleInterrupt(
-            f"interrupt {interrupt_id!r} is not open any more: "
-            + (f"now {', '.join(map(repr, waiting))} is" if waiting else "the thread waits for no answer")
+            f"interrupt {interrupt_id!r} is no longer open: "
+            + (f"now {', '.join(map(repr, waiting))} is" if waiting else "the thread is not waiting for an answer")
             + "; show the open question again before you resume"
         )

@@ -31,8 +31,8 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     ((checkpoint_ns, checkpoint_id, wanted),) = rows
     if (checkpoint_ns, checkpoint_id) != (key.checkpoint_ns, wanted):
         raise LabelExists(
-            f"in thread {key.thread_id!r} the label {name!r} is checkpoint {checkpoint_id!r}'s, namespace "
-            f"{checkpoint_ns!r}; unlabel() that, or choose another name"
+            f"in thread {key.thread_id!r} the label {name!r} belongs to checkpoint {checkpoint_id!r}, namespace "
+            f"{checkpoint_ns!r}; unlabel() it, or choose another name"
         )
     return config_of(key.thread_id, checkpoint_ns, checkpoint_id)
 
@@ -72,7 +72,7 @@ def labelled(d: SqlDialect, thread_id: str, name: str) -> Steps[RunnableConfig]:
     known = ", ".join(repr(row[0]) for row in rows)
     raise CheckpointNotFound(
         f"no checkpoint of thread {thread_id!r} has the label {name!r}; "
-        + (f"there are {known}" if known else "the thread has no labels")
+        + (f"its labels are {known}" if known else "the thread has no labels")
     )
 
 
@@ -80,6 +80,6 @@ def checkpoint_not_found(key: Key) -> CheckpointNotFound:
     """Return the error for a checkpoint that does not exist or is hidden."""
     which = "no checkpoint" if key.checkpoint_id is None else f"no checkpoint {key.checkpoint_id!r}"
     return CheckpointNotFound(
-        f"thread {key.thread_id!r} has {which} in namespace {key.checkpoint_ns!r}, or it was pruned; history() has "
-        "those that are there"
+        f"thread {key.thread_id!r} has {which} in namespace {key.checkpoint_ns!r}, or it was pruned; history() lists "
+        "those that exist"
     )

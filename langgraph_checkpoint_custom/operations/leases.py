@@ -57,6 +57,6 @@ def release_claim(d: SqlDialect, thread_id: str, token: str) -> Steps[bool]:
 def claim_lost(thread_id: str) -> ClaimLost:
     """Return the error for an owner that did not renew its claim in time."""
     return ClaimLost(
-        f"the claim on thread {thread_id!r} has expired and was taken over or cleared away; nothing was stored. Claim "
-        "the thread again and go on from its newest checkpoint"
+        f"the claim on thread {thread_id!r} has expired and was taken over or removed; nothing was stored. Claim "
+        "the thread again and continue from its newest checkpoint"
     )

@@ -153,7 +153,7 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
         return
     _WARNED.add(d)
     _LOG.warning(
-        "row-level security hides the threads of tenants from this role, so only those without a tenant are looked at; "
+        "row-level security hides the threads of tenants from this role, so only those without a tenant are included; "
         "use the role that owns the tables, or for_tenant() for each tenant"
     )
 

@@ -231,10 +231,10 @@ class _One(NamedTuple):
         values, stated = document["channel_values"], document.get("channel_versions", {})
         for channel, version in zip(d.names(self.head.channels), d.names(self.head.versions), strict=True):
             if stated.get(channel) != version and version_key(stated.get(channel)) != version:
-                raise decoder.corrupt(f"the row names version {version!r}, the checkpoint another", channel)
+                raise decoder.corrupt(f"the row has version {version!r}, but the checkpoint names another", channel)
             blob = blobs.get((channel, version))
             if blob is None:
-                raise decoder.corrupt(f"the stored value of version {version!r} is gone", channel)
+                raise decoder.corrupt(f"the stored value of version {version!r} is missing", channel)
             values[channel] = decoder.blob(blob, lambda channel, name: blobs.get((channel, name)))
 
     def _add_sends(self, decoder: Decoder, next_version: NextVersion, document: Any) -> None:

@@ -32,8 +32,8 @@ def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
         (((there,),),) = yield d.schema_partitions()
         if there != partitions:
             raise ConfigError(
-                f"the tables in {d.location} are there already, in {there or 'no'} partitions, not in {partitions}; "
-                "set up another schema and move there with transfer()"
+                f"the tables in {d.location} already exist with {there or 'no'} partitions, not {partitions}; "
+                "set up another schema and move the data there with transfer()"
             )
     if applied is None:
         applied = set()
@@ -56,7 +56,7 @@ def check_schema(d: SqlDialect) -> Steps[None]:
         raise SchemaMissing(f"there are no checkpoint tables in {d.location}; {_run_setup(d)}")
     if len(applied) < len(d.migrations):
         raise SchemaOutdated(
-            f"the tables in {d.location} are of version {max(applied, default=0)}, this package needs version "
+            f"the tables in {d.location} have version {max(applied, default=0)}, this package needs version "
             f"{len(d.migrations)}; {_run_setup(d)}"
         )
 
@@ -73,16 +73,16 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
     if not ours:
         if taken is not None:
             raise SchemaForeign(
-                f"{d.location} already has a table {taken!r} that is not this package's (the official saver's, perhaps)"
-                f"; nothing was changed. Choose another schema or file, and `{_COMMAND} migrate --from …` moves there "
-                "what the official saver has stored"
+                f"{d.location} already has a table {taken!r} that does not belong to this package (perhaps to the "
+                "official saver); nothing was changed. Choose another schema or file; "
+                f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
             )
         return None
     (rows,) = yield d.schema_numbers()
     applied = {int(row[0]) for row in rows}
     if applied - {migration.number for migration in d.migrations}:
         raise SchemaTooNew(
-            f"the tables in {d.location} are of version {max(applied)}, this package knows {len(d.migrations)} only; "
+            f"the tables in {d.location} have version {max(applied)}, this package knows only {len(d.migrations)}; "
             "upgrade langgraph-checkpoint-custom"
         )
     return applied

@@ -62,8 +62,8 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
 
 def _conflict(row: CheckpointRow, newest: str) -> CheckpointConflict:
     return CheckpointConflict(
-        f"checkpoint {row.checkpoint_id!r} of thread {row.thread_id!r}, namespace {row.checkpoint_ns!r}, goes on from "
-        f"{row.parent_id!r}, but another run has stored {newest!r} meanwhile; nothing was stored. Run again from there"
+        f"checkpoint {row.checkpoint_id!r} of thread {row.thread_id!r}, namespace {row.checkpoint_ns!r}, continues "
+        f"from {row.parent_id!r}, but another run has since stored {newest!r}; nothing was stored. Run again from that"
     )
 
 
@@ -73,9 +73,9 @@ def _parent(row: CheckpointRow) -> Key:
 
 def _pruned(row: CheckpointRow, channels: Sequence[str]) -> CheckpointNotFound:
     return CheckpointNotFound(
-        f"checkpoint {row.checkpoint_id!r} goes on from {row.parent_id!r}, of which channels "
-        f"{', '.join(map(repr, channels))} cannot be rebuilt, since it or what it builds on was pruned or deleted "
-        f"meanwhile; nothing was stored. Start again from the newest checkpoint of thread {row.thread_id!r}"
+        f"checkpoint {row.checkpoint_id!r} continues from {row.parent_id!r}, whose channels "
+        f"{', '.join(map(repr, channels))} cannot be rebuilt, because it or one of its ancestors was pruned or deleted "
+        f"concurrently; nothing was stored. Start again from the newest checkpoint of thread {row.thread_id!r}"
     )
 
 

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 def searchable_keys(keys: Sequence[str]) -> list[str]:
     """Return the keys that `setup` is called with, each once, as the projection spells them."""
     if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
-        raise ConfigError(f"searchable is a list of metadata keys, such as ['user'], not {keys!r}")
+        raise ConfigError(f"searchable must be a list of metadata keys, such as ['user'], not {keys!r}")
     return plaintext_keys(keys)
 
 

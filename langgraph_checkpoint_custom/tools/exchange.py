@@ -106,7 +106,7 @@ def export_file(
     flag("tenants", tenants)
     path = Path(path)
     if path.exists():
-        raise ConfigError(f"{path} is there already; move it away, or choose another name")
+        raise ConfigError(f"{path} already exists; move it away, or choose another name")
     part = path.with_name(f"{path.name}.part")
     last, done = _complete_threads(part)
     with (
@@ -170,14 +170,14 @@ def import_file(
     lines = _Lines(Path(path), largest_row)
     head = lines.parse(next(lines, b"null"))
     if FORMAT not in head:
-        raise BrokenExport(f"{path} is no export of {FORMAT}")
+        raise BrokenExport(f"{path} is not an export of {FORMAT}")
     if head[FORMAT] not in READABLE:
-        raise BrokenExport(f"{path} has form {head[FORMAT]!r}, which this version does not know; upgrade {FORMAT}")
+        raise BrokenExport(f"{path} has format {head[FORMAT]!r}, which this version does not know; upgrade {FORMAT}")
     for line in lines:
         what = lines.parse(line)
         if "threads" in what:
             if what["threads"] != done.threads + len(done.problems):
-                raise BrokenExport(f"{path} has lost some of its {what['threads']} threads")
+                raise BrokenExport(f"{path} lacks some of its {what['threads']} threads")
             return done
         tenant = what.get("tenant") or ""
         try:
@@ -186,7 +186,9 @@ def import_file(
         except ConfigError as error:
             raise lines.broken(lines.number, error) from error
         if saver.backend.dialect.tenant and tenant not in ("", saver.backend.dialect.tenant):
-            done.problems[_named(thread_id, tenant)] = f"it is of tenant {tenant!r}; import with the saver of none"
+            done.problems[_named(thread_id, tenant)] = (
+                f"it belongs to tenant {tenant!r}; import it with a saver without a tenant"
+            )
             next(line for line in lines if line.startswith(END))
             continue
         try:
@@ -195,7 +197,7 @@ def import_file(
         except REFUSALS as error:
             done.problems[_named(thread_id, tenant)] = str(error)
         progress(done.threads)
-    raise BrokenExport(f"{path} ends too early; export again, which goes on where a .part file ends")
+    raise BrokenExport(f"{path} ends too early; export again, which continues where a .part file ends")
 
 
 def count_exported(path: str | Path) -> int:
@@ -250,7 +252,7 @@ def transfer(
 def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bool) -> None:
     if target.backend.dialect.tenant and tenants and not source.backend.dialect.tenant and (names := source.tenants()):
         raise ConfigError(
-            f"the source has threads of {len(names)} tenants, and the target is one tenant's; move those of one "
+            f"the source has threads of {len(names)} tenants, and the target belongs to one; move those of one tenant "
             "(source.for_tenant(…)), or those without one (tenants=False)"
         )
 
@@ -298,7 +300,7 @@ def _import(
         if line not in (_line(end), _line({**end, "tenant": saver.backend.dialect.tenant})):
             for _ in _rows(spool, broken, number):  # Raises an error with the line's number if a line cannot be read.
                 pass
-            raise BrokenExport(f"the lines of thread {thread_id!r} are not those that were exported")
+            raise BrokenExport(f"the lines of thread {thread_id!r} differ from those that were exported")
         _store(saver, thread_id, end, lambda: _rows(spool, broken, number))
         return rows
 
@@ -413,7 +415,7 @@ def _chunk(unpacked: BinaryIO, path: Path) -> bytes:
     try:
         return unpacked.read(1 << 20)
     except ZstdError as error:
-        raise BrokenExport(f"{path} is not compressed with Zstandard, or damaged: {error}") from error
+        raise BrokenExport(f"{path} is not compressed with Zstandard, or it is damaged: {error}") from error
 
 
 def _complete_threads(part: Path) -> tuple[tuple[str, str] | None, Exchanged]:

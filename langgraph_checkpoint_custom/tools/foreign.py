@@ -156,18 +156,18 @@ def difference(of: HeldCheckpoint, found: CheckpointTuple | None) -> str | None:
     if other.parent_id != of.parent_id:
         return f"its parent is {other.parent_id!r}, not {of.parent_id!r}"
     if not same(other.metadata, of.metadata):
-        return "its metadata are others"
+        return "its metadata differs"
     ours, theirs = _without_sends(other.checkpoint, of.checkpoint), dict(of.checkpoint)
     values, expected = ours.pop("channel_values"), theirs.pop("channel_values")
     if not same(ours, theirs):
-        return "its versions, or another part of it but the values, are others"
+        return "its versions, or another part of it except the values, differ"
     if values.keys() != expected.keys():
         return f"it has values of {sorted(values)}, not of {sorted(expected)}"
     for channel, value in expected.items():
         if not same(_without_snapshot(values[channel]), _without_snapshot(value)):
-            return f"its value of channel {channel!r} is another"
+            return f"its value of channel {channel!r} differs"
     if not same(found.pending_writes, of.as_tuple().pending_writes):
-        return "its writes are others"
+        return "its writes differ"
     return None
 
 

@@ -346,7 +346,7 @@ class _Move:
         theirs = _Walk(self._source).get_delta_channel_history(config=config, channels=one.delta_channels)
         for channel in one.delta_channels:
             if not same(dict(ours[channel]), dict(theirs[channel])):
-                return f"what channel {channel!r} is rebuilt from is not the same"
+                return f"what channel {channel!r} is rebuilt from differs"
         return None
 
 

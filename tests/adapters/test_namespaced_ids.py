@@ -244,7 +244,7 @@ async def test_each_operation_on_threads_does_what_the_table_says(
     everybody, others = TABLE[change]
     expected = others.get(make, everybody)
     if expected == REFUSED:
-        with pytest.raises(ConfigError, match=r"is of the kind \w+: "):
+        with pytest.raises(ConfigError, match=r"of the kind \w+: "):
             await change(client, kind)
         left = {"t": ALL, "new": []}
     else:

@@ -211,7 +211,7 @@ async def test_created_at_may_be_text(sessions: Calls) -> None:
         await sessions.save(session(thread_id, created_at=text))
         assert (await sessions.load(thread_id)).created_at == datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     for wrong in ("yesterday", 5, ["2020"]):
-        with pytest.raises(ConfigError, match="created_at is a datetime or its text in ISO 8601"):
+        with pytest.raises(ConfigError, match="created_at must be a datetime or its ISO 8601 text"):
             await sessions.save(session("c", created_at=wrong))
     assert not await sessions.exists("c")
 

@@ -79,7 +79,7 @@ async def test_a_labelled_one_is_refused(client: Client, database: Database, nex
     await client.do("label", inner, "inside")
     before = sorted(database.cells())
     for where in (root, inner):
-        with pytest.raises(CheckpointLabelled, match=r"is not deleted.*'inside'"):
+        with pytest.raises(CheckpointLabelled, match=r"was not deleted.*'inside'"):
             await client.do("delete_checkpoint", where)
     assert sorted(database.cells()) == before
     await client.do("unlabel", "thread", "inside")

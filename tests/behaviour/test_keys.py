@@ -71,7 +71,7 @@ async def test_values_that_were_swapped_are_not_read(
         for target, source in ((one, other), (other, one)):
             values = dict(zip(names, source[1:], strict=True))
             database.run(f"UPDATE {table} SET {settings} WHERE {row} = :row", row=target[0], **values)
-        with pytest.raises(CorruptCheckpoint, match=r"another place|the checkpoint another"):
+        with pytest.raises(CorruptCheckpoint, match=r"another location|the checkpoint names another"):
             await client.all(config())
 
 

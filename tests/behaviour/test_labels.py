@@ -42,14 +42,14 @@ async def test_a_label_names_one_checkpoint(client: Client, next_id: NextId) -> 
     # Again, as after a lost answer.
     assert await client.do("label", first, "before") == first
     assert await client.do("label", config(), "newest") == third
-    with pytest.raises(LabelExists, match=r"'before' is checkpoint .*unlabel"):
+    with pytest.raises(LabelExists, match=r"'before' belongs to checkpoint .*unlabel"):
         await client.do("label", second, "before")
     with pytest.raises(LabelExists):
         await client.do("label", config(ns="sub"), "before")
     assert await client.do("unlabel", "thread", "before") is True
     assert await client.do("unlabel", "thread", "before") is False
     assert await client.do("label", second, "before") == second
-    with pytest.raises(CheckpointNotFound, match="'nothing'; there are 'Größe', 'before', 'newest'"):
+    with pytest.raises(CheckpointNotFound, match="'nothing'; its labels are 'Größe', 'before', 'newest'"):
         await client.do("labelled", "thread", "nothing")
     with pytest.raises(CheckpointNotFound, match="no labels"):
         await client.do("labelled", "other", "before")

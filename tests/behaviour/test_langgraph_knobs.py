@@ -328,7 +328,7 @@ async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(cl
 async def test_a_limit_that_is_no_number_is_refused(client: Client, limit: Any) -> None:
     for name in ("list", "threads", "history"):
         arguments = () if name == "threads" else (None,)
-        with pytest.raises(ConfigError, match="limit is a whole number or None"):
+        with pytest.raises(ConfigError, match="limit must be a whole number or None"):
             await client.collect(name, *arguments, limit=limit)
 
 

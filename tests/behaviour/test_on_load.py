@@ -229,7 +229,7 @@ async def test_without_it_that_is_an_error(store: Store, api: str, shop: OldShop
         client = Client(saver, api)
         await run_graph(client, graph_of(shop.order, saver), {"turn": 1}, thread)
         shop.forget()
-        with pytest.raises(CorruptCheckpoint, match=rf"{SHOP}\.\w+ is not there .* with on_load"):
+        with pytest.raises(CorruptCheckpoint, match=rf"{SHOP}\.\w+ cannot be found .* with on_load"):
             await run_graph(client, graph_of(purchase, saver), Command(resume=1), thread)
 
 
@@ -373,7 +373,7 @@ async def test_a_function_that_raises(store: Store, api: str, database: Database
             assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("thread", "", "1")
             assert error.channel in (where, "metadata")
             line = fail.__code__.co_firstlineno + 1
-            words = f"{SHOP}.Person could not be made by fail, which on_load has for it (KeyError on line {line})"
+            words = f"{SHOP}.Person could not be created by fail, which on_load names for it (KeyError on line {line})"
             assert words in str(error)
             assert "secret" not in f"{error} {error.__cause__} {error.__context__}"
     assert database.cells() == before
@@ -386,7 +386,7 @@ async def test_a_class_that_does_not_fit(store: Store, api: str, shop: OldShop) 
     with store.open() as saver:
         await put(Client(saver, api), "1", {"a": shop.module.Person(name="Ann")})
     with store.open(on_load={f"{SHOP}.Person": Customer}) as saver:
-        words = f"{SHOP}.Person is another class now, as on_load has it: .*Customer cannot be .*it has no field name"
+        words = f"{SHOP}.Person cannot become the class that on_load names: .*Customer cannot be .*it has no field name"
         with pytest.raises(CorruptCheckpoint, match=words):
             await Client(saver, api).get_tuple(config())
 
@@ -411,13 +411,13 @@ async def one(_: Any) -> None: ...
 )
 def test_what_it_cannot_be_is_told(wrong: Any, store: Store) -> None:
     with pytest.raises(
-        ConfigError, match=r"^on_load is a dict of classes or functions \(not async\) by full class nam"
+        ConfigError, match=r"^on_load must be a dict of classes or functions \(not async\) by full class nam"
     ):
         store.open(on_load=wrong)
 
 
 def test_a_serializer_that_makes_objects_itself_is_refused(store: Store) -> None:
     for serde in (CountingSerializer(), EncryptedSerializer.from_pycryptodome_aes(CountingSerializer(), key=b"k" * 16)):
-        with pytest.raises(ConfigError, match="a CountingSerializer makes its objects itself, so put it there"):
+        with pytest.raises(ConfigError, match="a CountingSerializer creates its objects itself, so change them there"):
             store.open(on_load=ON_LOAD, serde=serde)
         store.open(on_load={}, serde=serde).close()

@@ -77,26 +77,34 @@ def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "words"),
     [
-        (NOWHERE, {"busy_timeout": 1}, "PostgresSaver has no option 'busy_timeout'; it is one of SqliteSaver"),
-        ("sqlite:///a.db", {"schema": "x"}, "SqliteSaver has no option 'schema'; it is one of PostgresSaver"),
-        ("sqlite:///a.db", {"busy_timout": 1}, "no option 'busy_timout'; is busy_timeout meant"),
+        (NOWHERE, {"busy_timeout": 1}, "PostgresSaver has no option 'busy_timeout'; it is an option of SqliteSaver"),
+        ("sqlite:///a.db", {"schema": "x"}, "SqliteSaver has no option 'schema'; it is an option of PostgresSaver"),
+        ("sqlite:///a.db", {"busy_timout": 1}, "no option 'busy_timout'; did you mean busy_timeout"),
         ("sqlite:///a.db", {"nonsense": 1}, "SqliteSaver has no option 'nonsense'$"),
         (
             "sqlite:///a.db",
             {"retention": {"keep_last": 3}},
-            r"retention is a Retention\(…\), such as Retention\(keep_l",
+            r"retention must be a Retention\(…\), such as Retention\(keep_l",
         ),
-        ("sqlite:///a.db", {"strict": "false"}, "strict is True or False, not 'false'"),
-        ("sqlite:///a.db", {"synchronous": "MAYBE"}, "synchronous is one of OFF, NORMAL, FULL, EXTRA, not 'MAYBE'"),
+        ("sqlite:///a.db", {"strict": "false"}, "strict must be True or False, not 'false'"),
+        (
+            "sqlite:///a.db",
+            {"synchronous": "MAYBE"},
+            "synchronous must be one of OFF, NORMAL, FULL, EXTRA, not 'MAYBE'",
+        ),
         ("sqlite:///a.db", {"busy_timeout": float("nan")}, "busy_timeout must be 0 or more"),
-        ("sqlite:///a.db", {"plaintext_metadata": "user"}, "plaintext_metadata is a list of metadata keys, not 'user'"),
-        (NOWHERE, {"min_size": True}, "min_size is a whole number, not True"),
-        (NOWHERE, {"max_size": 2.5}, "max_size is a whole number"),
-        (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout is a number of seconds, not nan"),
-        (NOWHERE, {"answer_timeout": float("inf")}, "answer_timeout is a number of seconds, not inf"),
-        (NOWHERE, {"pool_timeout": float("inf")}, "pool_timeout is a number of seconds, not inf"),
+        (
+            "sqlite:///a.db",
+            {"plaintext_metadata": "user"},
+            "plaintext_metadata must be a list of metadata keys, not 'user'",
+        ),
+        (NOWHERE, {"min_size": True}, "min_size must be a whole number, not True"),
+        (NOWHERE, {"max_size": 2.5}, "max_size must be a whole number"),
+        (NOWHERE, {"connect_timeout": float("nan")}, "connect_timeout must be a number of seconds, not nan"),
+        (NOWHERE, {"answer_timeout": float("inf")}, "answer_timeout must be a number of seconds, not inf"),
+        (NOWHERE, {"pool_timeout": float("inf")}, "pool_timeout must be a number of seconds, not inf"),
         (NOWHERE, {"connect_timeout": 0}, "connect_timeout must be more than 0"),
-        (NOWHERE, {"schema": 5}, "schema is the name of a schema, not 5"),
+        (NOWHERE, {"schema": 5}, "schema must be the name of a schema, not 5"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(url: str, options: Any, words: str) -> None:
@@ -106,7 +114,7 @@ def test_an_option_that_cannot_be_is_refused(url: str, options: Any, words: str)
 
 @pytest.mark.parametrize("pipe", ["mine", {"schema": "mine"}, 5])
 def test_a_second_argument_that_is_no_pipeline_is_refused(pipe: Any) -> None:
-    with pytest.raises(ConfigError, match="pipe is a pipeline of psycopg"):
+    with pytest.raises(ConfigError, match="pipe must be a pipeline of psycopg"):
         PostgresSaver(NOWHERE, pipe)
 
 
@@ -132,9 +140,9 @@ async def test_arguments_of_methods_too(client: Client) -> None:
     with pytest.raises(ConfigError, match="unknown prune strategy"):
         await client.prune([], strategy="latest")
     for name in ("list", "threads", "history"):
-        with pytest.raises(ConfigError, match="before is the config of a checkpoint"):
+        with pytest.raises(ConfigError, match="before must be the config of a checkpoint"):
             await client.collect(name, *(() if name == "threads" else (None,)), before="x")
-    with pytest.raises(ConfigError, match="searchable is a list"):
+    with pytest.raises(ConfigError, match="searchable must be a list"):
         await client.do("setup", searchable=5)
     for name in ("sweep", "reencrypt"):
         args = [Retention(keep_last=1)] if name == "sweep" else []
@@ -161,7 +169,7 @@ def test_what_is_moved_is_everybodys_or_nobodys(tmp_path: Path) -> None:
 def test_partitions_are_a_number() -> None:
     wrong: Any
     for wrong in ("4", True, 2.0):
-        with pytest.raises(ConfigError, match="partitions is a whole number or None"):
+        with pytest.raises(ConfigError, match="partitions must be a whole number or None"):
             PostgresSaver(NOWHERE).setup(partitions=wrong)
 
 

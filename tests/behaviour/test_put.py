@@ -221,7 +221,7 @@ async def test_what_is_too_deep_or_holds_itself_is_told_so(client: Client, datab
         lambda: client.put_writes(where, [("culprit", DEEP[name])], "task"),
         lambda: put(client, "2", meta=metadata(culprit=DEEP[name])),
     ):
-        with pytest.raises(CheckpointEncodeError, match=r"nested too deeply, or holds itself.*nothing was stored"):
+        with pytest.raises(CheckpointEncodeError, match=r"nested too deeply, or contains itself.*nothing was stored"):
             await write()
     assert database.counts() == before
 

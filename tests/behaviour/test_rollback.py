@@ -181,7 +181,7 @@ async def test_a_label_behind_it_refuses(client: Client, database: Database, nex
     await client.do("label", configs[2], "keep")
     await client.do("label", inner, "inside")
     before = sorted(database.cells())
-    with pytest.raises(CheckpointLabelled, match=r"stays as it is.*'inside', 'keep'.*unlabel"):
+    with pytest.raises(CheckpointLabelled, match=r"was not changed.*'inside', 'keep'.*unlabel"):
         await client.do("rollback", "thread", id_of(configs[0]))
     assert sorted(database.cells()) == before
     await client.do("unlabel", "thread", "inside")

@@ -173,7 +173,7 @@ async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store,
 async def test_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         for wrong in ("user", [5], [None]):
-            with pytest.raises(ConfigError, match="searchable is a list"):
+            with pytest.raises(ConfigError, match="searchable must be a list"):
                 await Client(saver, api).do("setup", searchable=wrong)
 
 

@@ -223,13 +223,13 @@ def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: C
     [
         ({}, "older_than, keep_last or max_bytes"),
         ({"older_than": timedelta()}, "older_than"),
-        ({"keep_last": 0}, "keep_last must be 1"),
+        ({"keep_last": 0}, "keep_last must be an int of 1"),
         ({"max_bytes": -1}, "max_bytes"),
         ({"keep_last": 1, "every": 0}, "every"),
         ({"keep_last": 1, "every": float("inf")}, "every"),
-        ({"keep_last": 1.5}, "keep_last must be 1"),
-        ({"keep_last": True}, "keep_last must be 1"),
-        ({"older_than": 30}, "older_than must be a timedelta"),
+        ({"keep_last": 1.5}, "keep_last must be an int of 1"),
+        ({"keep_last": True}, "keep_last must be an int of 1"),
+        ({"older_than": 30}, "older_than must be a positive timedelta"),
         ({"max_bytes": "1 GB"}, "max_bytes"),
     ],
 )

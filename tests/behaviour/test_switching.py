@@ -360,7 +360,7 @@ async def test_a_connection_that_gives_texts_as_bytes_is_refused(
         conn.close()
         conn = await aiosqlite.connect(name)
     conn.text_factory = bytes
-    with pytest.raises(ConfigError, match="gives texts as something else than str"):
+    with pytest.raises(ConfigError, match="returns text as something other than str"):
         AsyncSqliteSaver(conn)
     await conn.close() if kind == "aiosqlite" else conn.close()
 
@@ -396,7 +396,7 @@ def test_the_async_names_are_the_same_savers(store: Store) -> None:
 def test_a_saver_without_a_callers_connection_says_so(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "a.db") as saver:
         assert not hasattr(saver, "conn")
-        with pytest.raises(AttributeError, match=r"opens connections by itself.*aclose"):
+        with pytest.raises(AttributeError, match=r"opens its own connections.*aclose"):
             _ = saver.conn
 
 
@@ -411,8 +411,12 @@ def test_what_is_no_database_is_refused_in_words(source: Any) -> None:
 @pytest.mark.parametrize(
     ("saver", "source", "words"),
     [
-        (SqliteSaver, "sqlite:///a.db", r"takes the path of a file, not a URL \(sqlite://\); open_saver does"),
-        (SqliteSaver, "postgresql://u:topsecret@h/d", r"not a URL \(postgresql://\); open_saver does"),
+        (
+            SqliteSaver,
+            "sqlite:///a.db",
+            r"takes the path of a file, not a URL \(sqlite://\); for a URL, use open_saver",
+        ),
+        (SqliteSaver, "postgresql://u:topsecret@h/d", r"not a URL \(postgresql://\); for a URL, use open_saver"),
         (PostgresSaver, "sqlite:///a.db", "begins with postgresql://, not sqlite://; open_saver takes"),
         (PostgresSaver, "mysql://u:topsecret@h/d", "begins with postgresql://, not mysql://"),
     ],
@@ -463,7 +467,7 @@ def test_a_connection_that_only_reads_is_refused(tmp_path: Path, how: str) -> No
     with closing(sqlite3.connect(f"file:{path}?mode={'ro' if how == 'mode=ro' else 'rw'}", uri=True)) as given:
         if how == "query_only":
             given.execute("PRAGMA query_only = 1")
-        with pytest.raises(ConfigError, match="is read-only, and a saver writes"):
+        with pytest.raises(ConfigError, match="is read-only, but a saver writes"):
             SqliteSaver(given)
         assert not given.in_transaction
     assert path.read_bytes() == before

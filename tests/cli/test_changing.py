@@ -88,10 +88,10 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
     assert cli.error == ""
     assert threads(cli) == {"0": 3, "1": 3, "2": 3}
     assert cli.json("delete", "--all", "--yes", "--no-tenants") == {"threads": 3}
-    assert cli.error == "note: 1 tenant not included: acme; --tenant NAME is about one\n"
+    assert cli.error == "note: 1 tenant not included: acme; --tenant NAME selects one\n"
     assert threads(cli) == {}
     assert {one["checkpoints"] for one in cli.json("threads", "--tenant", "acme")["threads"]} == {1}
-    assert "use one of them" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
+    assert "cannot be combined" in cli.fail("delete", "--all", "--yes", "--no-tenants", "--tenant", "acme", code=2)
 
 
 def test_all_means_the_threads_of_all_tenants(cli: Cli) -> None:

@@ -67,7 +67,7 @@ def assert_all_promises_in(output: str) -> None:
     assert "In the database now: Aroma, Barista, Doppio." in text
     assert "How often each supplier was asked: Aroma 1, Barista 1, Crema 2, Doppio 1." in text
     assert 'stops and asks: "May I order 20 kg from Crema for 240 EUR?" The answer is "yes".' in text
-    assert "the final state is equal to that of a run which nobody killed" in text
+    assert "the final state is equal to that of a run that nobody killed" in text
     assert "9 checkpoints, newest first" in text
     assert 'Both ends exist: "Ordered 20 kg from Crema for 240 EUR." and "Nothing was ordered."' in text
     assert "Equal states in all 12 checkpoints of the original and the copy." in text
@@ -87,7 +87,7 @@ def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
     lines = succeed(conversation, folder, **variables).splitlines()
     assert len(lines) == 11
     assert lines[-1] == "agent: Nothing was ordered."
-    assert succeed(forget, folder, **variables) == "forgotten\n"
+    assert succeed(forget, folder, **variables) == "deleted\n"
     assert succeed(history, folder, **variables) == ""
 
 
@@ -169,7 +169,7 @@ def test_demo_fails_if_a_process_cannot_start(
     theirs, ours = capfd.readouterr().err.splitlines()
     assert theirs.startswith("error: ")
     assert "1001" in theirs
-    assert ours == "error: the demo failed: the first process ended by itself, with exit code 1"
+    assert ours == "error: the demo failed: the first process ended on its own, with exit code 1"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_demo_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         "import os, sys; import langgraph.graph; from langgraph_checkpoint_custom.cli import main; "
         "os.rmdir(os.getcwd()); sys.exit(main(['demo']))"
     )
-    assert "no file can be made" in fail([sys.executable, "-c", code], folder)
+    assert "no file can be created" in fail([sys.executable, "-c", code], folder)
 
 
 def test_setup_on_sqlite(tmp_path: Path) -> None:
@@ -322,5 +322,5 @@ def test_without_the_extra_the_error_says_how_to_install_it(missing: str, tmp_pa
     )
     done = run([sys.executable, "-c", code], tmp_path)
     assert done.returncode == 2
-    assert "pip install 'langgraph-checkpoint-custom[cli]'" in done.stderr
+    assert "pip install '.[cli]'" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -117,7 +117,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         assert found(own_cli) == expected
     assert found(own_cli, "--fix", "--dry-run") == expected
     output = own_cli("doctor", code=1)
-    assert "value gone: thread red \\x1b" in output
+    assert "missing value: thread red \\x1b" in output
     assert "--fix deletes" in output
     assert found(own_cli, "--tenant", "acme", code=0) == {}
     report = own_cli.json("doctor", "--fix", "--yes", code=1)
@@ -135,7 +135,7 @@ def test_a_missing_parent_is_a_notice_and_not_an_error(own_cli: Cli) -> None:
     Database(own_cli.store).run("DELETE FROM checkpoints WHERE checkpoint_id = :id", id=id_of(first))
     assert found(own_cli, code=0) == {"parent gone": 1}
     assert own_cli.json("doctor")["checks"]["parent gone"]["wrong"] is False
-    assert "parent gone: thread 1" in own_cli("doctor")
+    assert "deleted parent: thread 1" in own_cli("doctor")
 
 
 def test_unreferenced_values_are_deleted_with_their_chunks(cli: Cli) -> None:

@@ -45,7 +45,7 @@ def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
         fill(saver, 3)
         step(saver.for_tenant("acme"), "1", None, a=1)
         assert cli("export", "all.zst", "--no-tenants").startswith("3 threads, ")
-        assert "there already" in cli.fail("export", "all.zst")
+        assert "already exists" in cli.fail("export", "all.zst")
         with open_saver(f"sqlite:///{tmp_path}/other.db") as other:
             found = cli.json("import", "all.zst", "--url", f"sqlite:///{tmp_path}/other.db")
             assert (found["threads"], found["problems"]) == (3, {})
@@ -269,7 +269,7 @@ def test_tenants_are_moved_and_omitted_threads_are_reported(cli: Cli, tmp_path: 
         step(saver.for_tenant("acme"), "theirs", None, a=[1])
     assert cli("tenants").split()[::2] == ["tenant", "acme"]
     assert cli.json("tenants") == {"tenants": ["acme"]}
-    note = "note: 1 tenant not included: acme; --tenant NAME is about one\n"
+    note = "note: 1 tenant not included: acme; --tenant NAME selects one\n"
     for command in (["doctor"], ["stats"], ["export", str(tmp_path / "own.zst"), "--no-tenants"]):
         cli(*command)
         assert cli.error == note

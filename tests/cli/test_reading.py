@@ -146,7 +146,7 @@ def test_show_prints_a_checkpoint(cli: Cli, missing_class: type) -> None:
     assert "a_module_that_is_gone.Plan(steps=['red " in output
     assert "cost=decimal.Decimal('1.5')" in output
     assert "list of 200" in output
-    assert "Waits for an answer to ask-1: 'red " in output
+    assert "Waiting for an answer to ask-1: 'red " in output
     assert "Next: agent, tool x2" in output
     assert "a_module_that_is_gone" not in sys.modules
     assert len(output) < 10_000 < len(cli("show", HOSTILE, "--full"))
@@ -254,7 +254,7 @@ def test_a_delta_channel_without_a_snapshot_is_reported(cli: Cli) -> None:
         where = put(saver, "1", meta=metadata(), a=1)
         put(saver, "1", where, meta, a=1)
     assert cli.json("show", "1")["not_stored_here"] == [HOSTILE]
-    assert f"made of what earlier steps wrote: {SHOWN}" in cli("show", "1")
+    assert f"rebuilt from earlier steps: {SHOWN}" in cli("show", "1")
     assert cli.json("diff", "1", "1")["not_compared"] == [HOSTILE]
     assert SHOWN in cli("diff", "1", "1")
 

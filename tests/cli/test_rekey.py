@@ -19,7 +19,7 @@ from tests.stores import Store
 
 KEYS = {"OLD_KEY": "0123456789abcdef", "LANGGRAPH_AES_KEY": "fedcba9876543210"}
 OLD, NEW = (EncryptedSerializer.from_pycryptodome_aes(key=key.encode()) for key in KEYS.values())
-NOTE = "note: 1 tenant not included: acme; --tenant NAME is about one\n"
+NOTE = "note: 1 tenant not included: acme; --tenant NAME selects one\n"
 WHERE: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}}
 
 
@@ -36,21 +36,21 @@ def test_rekey_encrypts_everything_with_the_new_key(store: Store, tmp_path: Path
     before = read_tables(store)
     tried = rekey(store, "--old-key", "OLD_KEY", "--dry-run", folder=tmp_path)
     assert (tried.returncode, tried.stderr) == (0, "")
-    assert tried.stdout == "2 rows, of which 2 would be stored anew. Nothing was changed.\n"
+    assert tried.stdout == "2 rows, of which 2 would be rewritten. Nothing was changed.\n"
     tried = rekey(store, "--old-key", "OLD_KEY", "--dry-run", "--no-tenants", folder=tmp_path)
     assert (tried.returncode, tried.stderr) == (0, NOTE)
-    assert tried.stdout == "1 row, of which 1 would be stored anew. Nothing was changed.\n"
+    assert tried.stdout == "1 row, of which 1 would be rewritten. Nothing was changed.\n"
     assert read_tables(store) == before
     for _ in range(2):
         done = rekey(store, "--old-key", "OLD_KEY", "--no-tenants", folder=tmp_path)
         assert (done.returncode, done.stderr) == (0, NOTE)
-    assert done.stdout == "1 row, of which 0 were stored anew.\n"
+    assert done.stdout == "1 row, of which 0 were rewritten.\n"
     with store.open(serde=NEW) as saver:
         assert saver.get_tuple(WHERE)
         with pytest.raises(CorruptCheckpoint):
             saver.for_tenant("acme").get_tuple(WHERE)
         done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path)
-        assert (done.stdout, done.stderr) == ("2 rows, of which 1 were stored anew.\n", "")
+        assert (done.stdout, done.stderr) == ("2 rows, of which 1 were rewritten.\n", "")
         assert saver.for_tenant("acme").get_tuple(WHERE)
 
 
@@ -71,7 +71,7 @@ def test_an_invalid_key_is_named_and_not_printed(keys: dict[str, str], tmp_path:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'a.db'}")
     done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
     assert done.returncode == 1
-    assert "_KEY has no AES key of 16, 24 or 32 bytes" in done.stderr
+    assert "_KEY must contain an AES key of 16, 24 or 32 bytes" in done.stderr
     assert "s3cret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 

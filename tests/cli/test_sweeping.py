@@ -19,7 +19,7 @@ def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
     argv = ("sweep", "--older-than", "30d", "--keep-last", "2")
     report = cli.json(*argv, "--dry-run")
     assert (report["threads"], report["deleted_threads"], report["deleted_checkpoints"]) == (2, 1, 4)
-    assert "would go whole" in cli(*argv, "--dry-run")
+    assert "would be deleted" in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     with cli.store.open() as saver:
         assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (3, 3)
@@ -29,7 +29,7 @@ def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
     assert done["freed_bytes"] > 0
     with cli.store.open() as saver:
         assert (len(ids(saver, "old")), len(ids(saver, "new"))) == (0, 2)
-    assert "0 went whole" in cli("sweep", "--max-bytes", "0.5GB", "--yes")
+    assert "0 of 1 thread deleted" in cli("sweep", "--max-bytes", "0.5GB", "--yes")
     assert cli.json("sweep", "--max-bytes", "0", "--where", "user=nobody", "--yes")["threads"] == 0
     assert cli.json("sweep", "--max-bytes", "0", "--where", "user=Ada", "--yes")["deleted_threads"] == 1
 
@@ -38,9 +38,9 @@ def test_a_dry_run_shows_what_the_command_then_does(cli: Cli) -> None:
     ("options", "words"),
     [
         ([], "--older-than"),
-        (["--older-than", "30"], "no time"),
-        (["--older-than", "d"], "no time"),
-        (["--max-bytes", "ten"], "no size"),
+        (["--older-than", "30"], "not a time"),
+        (["--older-than", "d"], "not a time"),
+        (["--max-bytes", "ten"], "not a size"),
     ],
 )
 def test_impossible_options_are_refused(cli: Cli, options: list[str], words: str) -> None:
@@ -48,4 +48,4 @@ def test_impossible_options_are_refused(cli: Cli, options: list[str], words: str
 
 
 def test_zero_is_no_number_of_checkpoints_to_keep(cli: Cli) -> None:
-    assert "keep_last must be 1" in cli.fail("sweep", "--keep-last", "0", "--yes")
+    assert "keep_last must be an int of 1" in cli.fail("sweep", "--keep-last", "0", "--yes")

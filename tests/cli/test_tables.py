@@ -198,4 +198,4 @@ def test_the_schema_after_a_version(cli: Cli) -> None:
     assert complete["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
     rest = cli.json("schema", "--after", str(complete["version"]))["sql"]
     assert rest.split() == ["BEGIN;", "COMMIT;"]
-    assert "postgresql and for sqlite" in cli.fail("schema", "--database", "oracle")
+    assert "postgresql or sqlite" in cli.fail("schema", "--database", "oracle")

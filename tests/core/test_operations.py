@@ -326,7 +326,7 @@ def test_a_label_that_is_taken_is_refused(d: SqlDialect) -> None:
         drive(label(d, key, "name"), Script([[("sub", "2", "2")]]))
     with pytest.raises(CheckpointNotFound, match="no checkpoint '2'"):
         drive(label(d, key, "name"), Script([[]]))
-    with pytest.raises(CheckpointNotFound, match="'other'; there are 'name'"):
+    with pytest.raises(CheckpointNotFound, match="'other'; its labels are 'name'"):
         drive(labelled(d, "t", "other"), Script([[("name", "", "2")]]))
 
 

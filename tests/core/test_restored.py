@@ -468,7 +468,7 @@ def test_an_error_does_not_show_values() -> None:
         with pytest.raises(UnreadableValue) as raised:
             OURS.loads_typed(JsonPlusSerializer().dumps_typed(value))
         error: BaseException | None = raised.value
-        assert "cannot be made from what was stored of it" in str(error)
+        assert "cannot be created from what was stored" in str(error)
         while error is not None:
             assert secret not in "".join(traceback.format_exception_only(error))
             error = error.__context__ or error.__cause__

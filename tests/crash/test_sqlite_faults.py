@@ -28,7 +28,7 @@ MANY = 300
 # The pages after which SQLite tries to move the WAL into the file, and the bytes of a page.
 WAL_PAGES, PAGE = 1000, 4096
 BALLAST = 3_000_000
-NOT_WRITABLE = "not writable for this user|may this user write there"
+NOT_WRITABLE = "not writable for this user|that this user may write there"
 
 
 @pytest.fixture(params=APIS)

@@ -175,9 +175,7 @@ async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, a
         pool.timeout = 60
         lost = [await pool.getconn() if api == "async" else pool.getconn() for _ in range(2)]
         pool.timeout = 0.1
-        said = (
-            "of 2 connections the pool has none left but 0 at work: interrupts have cost the others; open a new saver"
-        )
+        said = "the pool has lost all but 0 of its 2 connections, because calls were interrupted; open a new saver"
         with pytest.raises(StorageError, match=said) as caught:
             await client.get_tuple(generate_config("t"))
         assert not isinstance(caught.value, RetryableError)

@@ -254,7 +254,7 @@ def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
         put(saver, "t")
         driver: Any = saver._driver
         driver._held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
-        with pytest.raises(StorageError, match="larger than SQLite takes"):
+        with pytest.raises(StorageError, match="larger than SQLite allows"):
             put(saver, "t", 200_000)
 
 
@@ -266,6 +266,6 @@ def test_a_value_that_is_too_large_for_python_to_show_it_to_sqlite_says_so(path:
         yield RoundTrip([Statement("insert", "INSERT INTO claims (thread_id) VALUES (?)", (large,))])
 
     with SqliteSaver(path) as saver:
-        with pytest.raises(StorageError, match="larger than SQLite takes, which is 1 GB"):
+        with pytest.raises(StorageError, match="larger than SQLite allows, which is usually 1 GB"):
             saver._driver.run(Operation("test", "write", steps))
         put(saver, "t")

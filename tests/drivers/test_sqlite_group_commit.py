@@ -636,7 +636,7 @@ def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_it
             assert found is not None
         else:
             assert isinstance(found, ConfigError)
-            assert "in the middle of another call" in str(found)
+            assert "during another call" in str(found)
         with ThreadPoolExecutor(1) as worker:
             assert worker.submit(put("there").run_here, saver).result(60)
         assert isinstance(put("here").run_here(saver), dict)

@@ -249,14 +249,14 @@ async def test_a_refusal_says_that_the_attempt_without_an_answer_may_have_been_d
                 return usual(*args)
 
             monkeypatch.setattr(driver, "_pause", pause)
-            said = f"{name} was made again, since no answer came, and may have been done the first time; then: "
+            said = f"{name} was retried because no answer came; the first attempt may have succeeded. Then: "
             proxy.cut_next("before the answer")
             with pytest.raises(error, match=said):
                 await call()
             assert not proxy.armed
             with pytest.raises(error) as caught:
                 await call()
-            assert "made again" not in str(caught.value), "nothing was lost this time"
+            assert "was retried" not in str(caught.value), "nothing was lost this time"
             with suppress(ClaimLost):
                 lease.__exit__(None, None, None)
 

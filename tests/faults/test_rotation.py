@@ -68,7 +68,7 @@ async def test_a_saver_goes_on_when_the_password_changes(cluster: Cluster, api: 
     async with PostgresSaver(vault.aurl if is_async else vault.url, max_size=2) as saver:
         client = Client(saver, api)
         if is_async and api == "sync":
-            with pytest.raises(ConfigError, match="async methods only"):
+            with pytest.raises(ConfigError, match="only the async methods work"):
                 await read(client, thread_id)
             return
         await fill(client, thread_id)

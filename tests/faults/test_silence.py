@@ -295,7 +295,7 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
     [
         (0, "must be more than 0 seconds, not 0"),
         (-1, "must be more than 0 seconds, not -1"),
-        (float("nan"), "is a number of seconds, not nan"),
+        (float("nan"), "must be a number of seconds, not nan"),
     ],
 )
 def test_an_answer_timeout_that_cannot_be_is_refused(seconds: float, words: str) -> None:

@@ -128,13 +128,13 @@ def test_setup_does_not_change_the_layout_of_existing_tables(partitioned: Store,
 
     asyncio.run(again(None))
     asyncio.run(again(4))
-    with pytest.raises(ConfigError, match=r"in 4 partitions, not in 8.*transfer"):
+    with pytest.raises(ConfigError, match=r"with 4 partitions, not 8.*transfer"):
         asyncio.run(again(8))
 
 
 def test_unpartitioned_tables_are_not_partitioned_in_place_but_moved(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as full, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
-        with pytest.raises(ConfigError, match=r"in no partitions, not in 3.*transfer"):
+        with pytest.raises(ConfigError, match=r"with no partitions, not 3.*transfer"):
             full.setup(partitions=3)
         step(full, "t", None, a=["x" * 300])
         parts.setup(partitions=3)

@@ -38,7 +38,7 @@ def test_a_server_does_not_start_with_what_cannot_be_meant(tmp_path: Path) -> No
         assert server.process.wait(PATIENCE) != 0
     finally:
         server.kill()
-    assert "ConfigError: CHECKPOINT_STRICT is true or false, not 'maybe'" in server.log.read_text()
+    assert "ConfigError: CHECKPOINT_STRICT must be true or false, not 'maybe'" in server.log.read_text()
 
 
 async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) -> None:

@@ -174,7 +174,8 @@ class CubeLoopCheckpointer:
                 raise _is_completed(thread_id, run_id)
             if run_id in claimed:
                 raise exceptions.RunAlreadyClaimedError(
-                    f"run {run_id!r} of thread {thread_id!r} goes on elsewhere or was left; begin one with another id"
+                    f"run {run_id!r} of thread {thread_id!r} is running elsewhere or was abandoned; "
+                    "begin a run with another id"
                 )
             return {"claimed": [*claimed, run_id]}
 
@@ -190,7 +191,7 @@ class CubeLoopCheckpointer:
                 return None
             if run_id not in claimed:
                 raise exceptions.RunNotClaimedError(
-                    f"run {run_id!r} of thread {thread_id!r} cannot be completed: nobody has claimed it"
+                    f"run {run_id!r} of thread {thread_id!r} cannot be completed: it is not claimed"
                 )
             return {"claimed": [other for other in claimed if other != run_id], "completed": [*completed, run_id]}
 
@@ -240,7 +241,7 @@ def _messages(thread_id: str, entries: Sequence[Any]) -> list[Message]:
 
 def _check_run(run_id: object) -> None:
     if not isinstance(run_id, str):  # Messages without a run have None.
-        raise ConfigError(f"run_id is text, not {type(run_id).__name__}; begin a run with an id of its own")
+        raise ConfigError(f"run_id must be text, not {type(run_id).__name__}; begin a run with an id of its own")
 
 
 def _json(value: object) -> str:
@@ -260,5 +261,5 @@ def _by_key(extra: Channels) -> dict[str, str]:
 
 def _is_completed(thread_id: str, run_id: str) -> exceptions.RunAlreadyCompletedError:
     return exceptions.RunAlreadyCompletedError(
-        f"run {run_id!r} of thread {thread_id!r} is completed; nothing was stored. Begin one with another id"
+        f"run {run_id!r} of thread {thread_id!r} is completed; nothing was stored. Begin a run with another id"
     )

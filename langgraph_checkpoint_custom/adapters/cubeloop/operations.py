@@ -103,7 +103,9 @@ def fork_thread(
         if found is None:
             raise not_found(name(source))
         if (yield from read_document(d, codec, target)) is not None:
-            raise exceptions.ThreadAlreadyExistsError(f"thread {name(target)!r} exists; nothing was copied to it")
+            raise exceptions.ThreadAlreadyExistsError(
+                f"thread {name(target)!r} already exists; nothing was copied to it"
+            )
         runs = completed_until(name(source), found.values, until)
         entries = of_runs(runs, (yield from _entries(d, codec, source, found.values)))
         copied = {"extra": {**found.values.get("extra", {}), **extra}, "parent": name(source), "completed": runs}
@@ -140,7 +142,7 @@ def _entries(d: SqlDialect, codec: Values, thread_id: str, channels: Channels) -
         return ()
     log = yield from read_document(d, codec, thread_id, LOG, channels["log"])
     if log is None:
-        raise corrupt(name(thread_id), "the messages", LookupError("they are gone"))
+        raise corrupt(name(thread_id), "the messages", LookupError("they are missing"))
     return log.entries
 
 

@@ -426,7 +426,7 @@ async def test_an_invalid_message_raises_with_its_location(saver: CheckpointSave
     with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the pending request"):
         await checkpointer.load_pending("thread")
     await OperationRunner(saver).arun(change_thread, attempt(), stored("thread"), lambda channels: {"log": "another"})
-    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are gone"):
+    with pytest.raises(CheckpointCorruptionError, match=r"thread 'thread' .*the messages\): they are missing"):
         await checkpointer.load("thread")
 
 
@@ -446,7 +446,7 @@ async def test_damaged_bytes_raise_with_their_location(store: Store, saver: Chec
 async def test_a_run_needs_an_id(checkpointer: Checkpointer) -> None:
     no_id: Any = None
     for call in (checkpointer.claim_run, checkpointer.mark_run_complete):
-        with pytest.raises(ConfigError, match="run_id is text, not NoneType"):
+        with pytest.raises(ConfigError, match="run_id must be text, not NoneType"):
             await call("thread", no_id)
     await checkpointer.append("thread", [user("without a run")])
     assert await checkpointer.load("thread")
