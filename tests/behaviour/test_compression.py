@@ -104,5 +104,5 @@ async def test_what_is_encrypted_is_never_compressed(store: Store, database: Dat
 
 
 def test_what_is_no_choice_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="compress is True, False or None, not 'zstd'"):
+    with pytest.raises(ConfigError, match="compress must be True, False or None, not 'zstd'"):
         store.open(compress="zstd")

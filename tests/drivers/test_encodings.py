@@ -77,7 +77,7 @@ async def test_a_database_that_cannot_hold_all_text_is_refused_by_setup(
 ) -> None:
     with made_database(postgres_dsn, "template0", HOLDS_SOME[encoding]) as (_, url):
         async with PostgresSaver(url) as saver:
-            with pytest.raises(ConfigError, match=f"is in {encoding}, .* ENCODING 'UTF8'"):
+            with pytest.raises(ConfigError, match=f"has the encoding {encoding}, .* ENCODING 'UTF8'"):
                 await Client(saver, api).do("setup")
         with psycopg.connect(url) as watcher:
             assert watcher.execute("SELECT FROM pg_namespace WHERE nspname = 'langgraph_checkpoint'").fetchall() == []
