@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom.drivers.postgres_batching import LoopBatching, 
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
 from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
 from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
-from langgraph_checkpoint_custom.drivers.postgres_waiting import no_timeout
+from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection, no_timeout
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from langgraph_checkpoint_custom.engine.operation import (
@@ -41,7 +41,9 @@ from langgraph_checkpoint_custom.engine.operation import (
     Row,
     Statement,
     adrive,
+    afollow,
     drive,
+    follow,
 )
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
@@ -271,8 +273,10 @@ class PostgresDriver:
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
+            assert isinstance(connection, TimedConnection)  # The session is ours.
             try:
-                return request.reply(connection.wait(session.send(connection.pgconn, statements)))
+                steps = session.round_trip(connection.pgconn, statements)
+                return request.reply(follow(steps, connection.complete))
             except BaseException:
                 if connection.pgconn.pipeline_status:
                     connection.close()
@@ -417,8 +421,10 @@ class PostgresDriver:
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
+            assert isinstance(connection, TimedAsyncConnection)
             try:
-                return request.reply(await connection.wait(session.send(connection.pgconn, statements)))
+                steps = session.round_trip(connection.pgconn, statements)
+                return request.reply(await afollow(steps, connection.complete))
             except BaseException:
                 if connection.pgconn.pipeline_status:
                     await connection.close()

@@ -13,22 +13,23 @@ functions take 110 of the 645 µs of a put, 80 of 385 for writes and 75 of 500 f
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Generator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncConnection, Connection, DataError, pq
-from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.generators import execute, fetch_many, pipeline_communicate
 from psycopg.pq.abc import PGconn, PGresult
 
 from langgraph_checkpoint_custom.drivers.postgres_arrays import binary_array
+from langgraph_checkpoint_custom.drivers.postgres_exchange import POLLS, Exchange
 from langgraph_checkpoint_custom.engine.operation import Row, Statement
 from langgraph_checkpoint_custom.model.keys import ManyBytes
+
+T = TypeVar("T")
+Exchanges = Generator[Exchange, Sequence[PGresult], T]
 
 # Statements that a run repeats; all others but those in MANY are planned each time.
 HOT = frozenset(
@@ -115,7 +116,7 @@ class Session:
         self._prepares = prepares
         self.own = own
         self.process = process
-        self._sends = own and prepares and connection.info.encoding == "utf-8"
+        self._sends = own and prepares and POLLS and connection.info.encoding == "utf-8"
         self._uses: dict[str, int] = {}
         self._prepared: dict[str, bytes] = {}
         self._numbers = count()
@@ -128,7 +129,7 @@ class Session:
         return True if statement.name in MANY else None if statement.name in HOT else False
 
     def sends(self, statements: Sequence[Statement]) -> bool:
-        """Whether to use `send`: only for statements that are sent often."""
+        """Whether to use `round_trip`: only for statements that are sent often."""
         if not self._sends:
             return False
         often = True
@@ -140,8 +141,8 @@ class Session:
                 often = often and uses > THRESHOLD
         return often
 
-    def send(self, pgconn: PGconn, statements: Sequence[Statement]) -> PQGen[Sequence[Sequence[Row]]]:
-        """Return the steps of a round trip for the connection to run; their result is the rows of each statement."""
+    def round_trip(self, pgconn: PGconn, statements: Sequence[Statement]) -> Exchanges[Sequence[Sequence[Row]]]:
+        """Return the exchanges of a round trip; when all are completed, they return the rows of each statement."""
         results = yield from self._results(pgconn, statements)
         if any(result.error_field(pq.DiagnosticField.SQLSTATE) == _FORGOTTEN for result in results):
             self._prepared.clear()
@@ -150,8 +151,8 @@ class Session:
             _checked(result)
         return [self._rows(result) for result in results]
 
-    def _results(self, pgconn: PGconn, statements: Sequence[Statement]) -> PQGen[Sequence[PGresult]]:
-        commands: deque[Callable[[], None]] = deque()
+    def _results(self, pgconn: PGconn, statements: Sequence[Statement]) -> Exchanges[Sequence[PGresult]]:
+        queries = []
         for statement in statements:
             text, names, formats = text_of(statement.sql)
             prepared = self._prepared.get(statement.sql)
@@ -159,18 +160,14 @@ class Session:
                 # Never reuse a number: a cancelled call may have prepared that name.
                 prepared = b"langgraph_%d" % next(self._numbers)
                 pgconn.send_prepare(prepared, text)
-                _checked((yield from execute(pgconn))[-1])
+                _checked((yield Exchange(pgconn))[-1])
                 self._prepared[statement.sql] = prepared
-            values = statement.values()
-            parameters = [_dumped(values, name) for name in names]
-            commands.append(
-                partial(pgconn.send_query_prepared, prepared, parameters, formats, result_format=pq.Format.BINARY)
-            )
-        if len(commands) > 1:
-            return (yield from _in_transaction(pgconn, commands))
-        commands[0]()
-        answers: list[PGresult] = yield from execute(pgconn)
-        return answers[-1:]
+            queries.append((prepared, _dumped(statement.values(), names), formats))
+        if len(queries) > 1:
+            return (yield from _in_transaction(pgconn, queries))
+        for prepared, parameters, formats in queries:
+            pgconn.send_query_prepared(prepared, parameters, formats, result_format=pq.Format.BINARY)
+        return (yield Exchange(pgconn))[-1:]
 
     def _rows(self, result: PGresult) -> Sequence[Row]:
         if not result.ntuples:
@@ -181,23 +178,24 @@ class Session:
         return rows
 
 
-def _in_transaction(pgconn: PGconn, commands: deque[Callable[[], None]]) -> PQGen[Sequence[PGresult]]:
+def _in_transaction(
+    pgconn: PGconn, queries: Sequence[tuple[bytes, Sequence[bytes | None], Sequence[int]]]
+) -> Exchanges[Sequence[PGresult]]:
     """Send queries together, from BEGIN to COMMIT; returns the result of each.
 
     An interrupt leaves the connection in pipeline mode; the caller then has to close it.
     """
-    commands.appendleft(partial(pgconn.send_query_params, b"BEGIN", None))
-    commands.append(partial(pgconn.send_query_params, b"COMMIT", None))
-    commands.append(pgconn.pipeline_sync)
     pgconn.enter_pipeline_mode()
-    results: list[list[PGresult]] = yield from pipeline_communicate(pgconn, commands)
-    while not results or results[-1][-1].status != pq.ExecStatus.PIPELINE_SYNC:
-        results.append((yield from fetch_many(pgconn)))
+    pgconn.send_query_params(b"BEGIN", None)
+    for prepared, parameters, formats in queries:
+        pgconn.send_query_prepared(prepared, parameters, formats, result_format=pq.Format.BINARY)
+    pgconn.send_query_params(b"COMMIT", None)
+    pgconn.pipeline_sync()
+    answers = (yield Exchange(pgconn, pipeline=True))[:-1]
     pgconn.exit_pipeline_mode()
-    answers = [result[-1] for result in results[:-1]]
     if pgconn.transaction_status != pq.TransactionStatus.IDLE:
         pgconn.send_query_params(b"ROLLBACK", None)
-        yield from execute(pgconn)
+        yield Exchange(pgconn)
     failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
     # The server skips everything after a failed statement.
     return answers[1:-1] if failed is None else [failed]
@@ -209,20 +207,22 @@ def _checked(result: PGresult) -> None:
         raise error_from_result(result, encoding="utf-8")
 
 
-def _dumped(values: Mapping[str, Any], name: str) -> bytes | None:
-    """Convert a parameter for libpq."""
-    value = values[name]
-    kind = type(value)
-    if kind is str:
-        text: bytes = value.encode()
-        if b"\0" in text:  # libpq would send only the part before it.
-            raise DataError(f"{name} contains a NUL character, which PostgreSQL cannot store in a text")
-        return text
-    if value is None or kind is bytes:
-        return value  # type: ignore[no-any-return]  # Parameters are not typed.
-    if kind is ManyBytes:
-        return binary_array(value)
-    if kind is bool:
-        return b"t" if value else b"f"
-    assert kind is int, name
-    return b"%d" % value
+def _dumped(values: Mapping[str, Any], names: Sequence[str]) -> Sequence[bytes | None]:
+    """Convert parameters for libpq."""
+    dumped: list[bytes | None] = []
+    for name in names:
+        value = values[name]
+        kind = type(value)
+        if kind is str:
+            value = value.encode()
+            if b"\0" in value:  # libpq would send only the part before it.
+                raise DataError(f"{name} contains a NUL character, which PostgreSQL cannot store in a text")
+        elif kind is ManyBytes:
+            value = binary_array(value)
+        elif kind is bool:
+            value = b"t" if value else b"f"
+        elif value is not None and kind is not bytes:
+            assert kind is int, name
+            value = b"%d" % value
+        dumped.append(value)
+    return dumped

@@ -1,28 +1,36 @@
 """Connections that do not wait forever, for a server that no longer answers or for the confirmation of a cancellation.
 
-psycopg waits in steps of a tenth of a second, and resumes the generator that it runs even if nothing came. A generator
-around that one counts the time. It costs no round trip, no timer, and about one microsecond per call, of 100 and more.
+`complete` waits for an `Exchange`, which sends the statements that a run repeats. psycopg sends all others. For
+these, psycopg waits in steps of a tenth of a second and resumes the generator that it runs even if nothing came. A
+generator around that one counts the time.
 """
 
 from __future__ import annotations
 
+import asyncio
+import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from psycopg import AsyncConnection, Connection, OperationalError
 from psycopg.abc import PQGen
 from psycopg.errors import QueryCanceled
+from psycopg.pq.abc import PGresult
 from typing_extensions import Self
 
 from langgraph_checkpoint_custom.drivers.postgres_address import Address, aresolve, resolve
+from langgraph_checkpoint_custom.drivers.postgres_exchange import WRITABLE, Exchange, is_active
 
 T = TypeVar("T")
 
 # Seconds from a cancellation until the connection is closed if the server has not confirmed it. The request for a
 # cancellation needs a connection of its own, which takes milliseconds; psycopg allows it five seconds, twice.
 CANCEL_TIMEOUT = 1.0
+
+# Milliseconds. A signal does not end a wait if another OS thread has received it; then it is noticed after this time.
+_STEP = 100
 
 
 class NoAnswer(OperationalError):
@@ -59,7 +67,7 @@ class _AnswerTimeout:
                     # psycopg takes this for a confirmed cancellation, so the call ends as cancelled.
                     self._give_up(steps, QueryCanceled("the server did not confirm the cancellation"))
                 elif self.answer_timeout is not None and time.monotonic() - heard >= self.answer_timeout:
-                    self._give_up(steps, NoAnswer(f"no answer for {self.answer_timeout:g} s (answer_timeout)"))
+                    self._give_up(steps, _no_answer(self.answer_timeout))
                 wanted = steps.send(ready)
         except StopIteration as end:
             return cast(T, end.value)
@@ -92,6 +100,35 @@ class TimedConnection(_AnswerTimeout, Connection[Any]):
         """Run the steps of a call."""
         return super().wait(self._answered(gen), *args, **kwargs)
 
+    def complete(self, exchange: Exchange) -> Sequence[PGresult]:
+        """Wait for the results of an exchange, and return them; an interrupt cancels what was sent."""
+        try:
+            self._wait_for(exchange, self.answer_timeout)
+        except BaseException:
+            if is_active(self.pgconn):
+                try:
+                    self.cancel_safe()
+                    self._wait_for(exchange, CANCEL_TIMEOUT)
+                except Exception:
+                    self.pgconn.finish()
+                except BaseException:
+                    self.pgconn.finish()
+                    raise
+            raise
+        return exchange.results
+
+    def _wait_for(self, exchange: Exchange, timeout: float | None) -> None:
+        events = exchange.advance()
+        poller = select.poll()
+        while events:
+            poller.register(self.pgconn.socket, events)
+            heard = time.monotonic()
+            while not poller.poll(_STEP):
+                if timeout is not None and time.monotonic() - heard >= timeout:
+                    self.pgconn.finish()
+                    raise _no_answer(timeout)
+            events = exchange.advance()
+
     def cancel_safe(self, *, timeout: float = 30.0) -> None:
         """Ask the server to cancel the statement; psycopg calls this when a wait is interrupted."""
         super().cancel_safe(timeout=self._cancelling(timeout))
@@ -113,9 +150,55 @@ class TimedAsyncConnection(_AnswerTimeout, AsyncConnection[Any]):
         """Run the steps of a call."""
         return await super().wait(self._answered(gen), *args, **kwargs)
 
+    async def complete(self, exchange: Exchange) -> Sequence[PGresult]:
+        """Async version of `TimedConnection.complete`; a cancellation of the task is an interrupt."""
+        try:
+            await self._wait_for(exchange, self.answer_timeout)
+        except BaseException:
+            if is_active(self.pgconn):
+                try:
+                    await self.cancel_safe()
+                    await self._wait_for(exchange, CANCEL_TIMEOUT)
+                except Exception:
+                    self.pgconn.finish()
+                except BaseException:
+                    self.pgconn.finish()
+                    raise
+            raise
+        return exchange.results
+
+    async def _wait_for(self, exchange: Exchange, timeout: float | None) -> None:
+        loop, socket = asyncio.get_running_loop(), self.pgconn.socket
+        while events := exchange.advance():
+            ready: asyncio.Future[bool] = loop.create_future()
+            timer = loop.call_later(timeout, _set, ready, False) if timeout is not None else None
+            loop.add_reader(socket, _set, ready, True)
+            if events & WRITABLE:
+                loop.add_writer(socket, _set, ready, True)
+            try:
+                heard = await ready
+            finally:
+                loop.remove_reader(socket)
+                if events & WRITABLE:
+                    loop.remove_writer(socket)
+                if timer is not None:
+                    timer.cancel()
+            if not heard:
+                self.pgconn.finish()
+                raise _no_answer(timeout)
+
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:
         """Ask the server to cancel the statement; psycopg calls this when a wait is cancelled."""
         await super().cancel_safe(timeout=self._cancelling(timeout))
+
+
+def _set(future: asyncio.Future[bool], result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _no_answer(timeout: float | None) -> NoAnswer:
+    return NoAnswer(f"no answer for {timeout:g} s (answer_timeout)")
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from psycopg.generators import execute
 
 from langgraph_checkpoint_custom import PostgresSaver, StorageError
 from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD, Session
-from langgraph_checkpoint_custom.engine.operation import Statement
+from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedConnection
+from langgraph_checkpoint_custom.engine.operation import Statement, follow
 from tests.conftest import APIS
 from tests.stores import Client
 
@@ -83,14 +84,14 @@ async def test_a_session_without_its_prepared_statements_prepares_them_again(pos
 def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(postgres_url: str) -> None:
     """The server may have prepared the statement anyway."""
     statement = Statement("page_latest", "SELECT %(thread_id)s::text", {"thread_id": "t"})
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+    with TimedConnection.connect(address=postgres_url, autocommit=True) as connection:
         session = Session(connection, prepares=True, own=True)
-        steps = session.send(connection.pgconn, [statement])
+        steps = session.round_trip(connection.pgconn, [statement])
         next(steps)
         steps.close()
         connection.wait(execute(connection.pgconn))  # The answer that the cancelled call does not read.
-        assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
-        assert connection.wait(session.send(connection.pgconn, [statement])) == [[("t",)]]
+        for _ in range(2):
+            assert follow(session.round_trip(connection.pgconn, [statement]), connection.complete) == [[("t",)]]
         count = connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()
         assert count == (2,)
 
