@@ -210,20 +210,32 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
     if (before and not before.is_whole) or not _are_plain(versions.values()):
         return None
     stored: dict[str, Any] = {**values}
-    others: list[Any] = []
+    packed: dict[str, tuple[object, bytes]] = {}
     held: Held | None = None
+    room = SMALL_VALUES
     for channel, value in values.items():
         kind = type(value)
         if kind in _SCALARS or ((kind is str or kind is bytes) and len(value) <= INLINE_BYTES):
             continue
         if kind in _BY_ITSELF or kind is bytes:
             return None
-        if before and channel not in new_versions and channel in versions:
+        version = versions.get(channel)
+        data = _packed(codec, value)
+        if (
+            before
+            and channel not in new_versions
+            and channel in versions
+            and not (data and before.is_still(channel, version, data))
+        ):
             held = held or before.held
-            if held is None or not held.has(channel, versions[channel]) or _is_inline(held.values[channel]):
+            if held is None or not held.has(channel, version) or _is_inline(held.values[channel]):
                 return None
-            value = stored[channel] = held.values[channel]
-        others.append(value)
+            stored[channel] = held.values[channel]
+            data = _packed(codec, held.values[channel])
+        if data is None or len(data) > min(room, SMALL_VALUE):
+            return None
+        room -= len(data)
+        packed[channel] = version, data
     kept = []
     delta = sorted(head.delta()) if "counters_since_delta_snapshot" in metadata else []
     for channel in delta:
@@ -233,8 +245,6 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
                 return None
             kept.append(BlobRef(channel, version_key(versions[channel]), required=False))
     try:
-        if not _are_small(codec, others):
-            return None
         type_, document = found = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
         if type_ != MSGPACK:
             return None
@@ -242,7 +252,8 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
         return None
     row = head.row(list(map(channel_text, values)), delta, found)
     replayed = [channel for channel in delta if channel not in values] if parent_id else ()
-    return Encoded(row, (), kept, replayed, _nothing, claim, KnownValues(document, {}, is_whole=not kept))
+    known = KnownValues(document, {}, is_whole=not kept, packed=packed)
+    return Encoded(row, (), kept, replayed, _nothing, claim, known)
 
 
 def _are_plain(versions: Collection[Any]) -> bool:
@@ -254,12 +265,13 @@ def _are_plain(versions: Collection[Any]) -> bool:
     return together.isascii() and "\0" not in together
 
 
-def _are_small(codec: Values, values: Sequence[Any]) -> bool:
-    """Whether values are small enough for the document."""
-    size = len(codec.dumps_unsealed(values).value) if values else 0
-    if size <= SMALL_VALUE:
-        return True
-    return size <= SMALL_VALUES and all(len(codec.dumps_unsealed(value).value) <= SMALL_VALUE for value in values)
+def _packed(codec: Values, value: Any) -> bytes | None:
+    """Return the bytes of a value, or None if it cannot be packed."""
+    try:
+        type_, data = codec.dumps_unsealed(value)
+    except Exception:  # `_Rows` raises it again, and names the value.
+        return None
+    return data if type_ == MSGPACK else None
 
 
 def _nothing(_: Iterable[str]) -> list[BlobRow]:

@@ -41,11 +41,18 @@ class KnownValues(NamedTuple):
         document: The document in msgpack with the inline values; empty if it has another format.
         large: The chunks or samples of large values, by channel.
         is_whole: Whether all values are in the document and none is in a blob.
+        packed: The versions and bytes of some inline values, by channel, to compare them without decoding the document.
     """
 
     document: bytes
     large: Mapping[str, Known]
     is_whole: bool
+    packed: Mapping[str, tuple[object, bytes]] = {}
+
+    def is_still(self, channel: str, version: object, packed: bytes) -> bool:
+        """Whether `packed` are known to be the bytes of this channel version."""
+        found = self.packed.get(channel)
+        return found is not None and found[1] == packed and found[0] == version and type(found[0]) is type(version)
 
     @property
     def held(self) -> Held | None:
@@ -58,9 +65,10 @@ class KnownValues(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes that it keeps in memory."""
-        if not self.large:
-            return len(self.document)
-        return len(self.document) + sum([value.size for value in self.large.values()])
+        size = len(self.document)
+        if self.packed:
+            size += sum([len(packed) for _, packed in self.packed.values()])
+        return size + sum([value.size for value in self.large.values()]) if self.large else size
 
     @property
     def pieces(self) -> int:
@@ -68,8 +76,10 @@ class KnownValues(NamedTuple):
         return len(self.document) // PIECE + sum([value.pieces for value in self.large.values()])
 
     def without_objects(self) -> KnownValues:
-        """The same values without the chunks' objects: a later value then has to be encoded to find its chunks."""
-        return self._replace(large={channel: value.without_objects() for channel, value in self.large.items()})
+        """The same values without what can be found out again: chunks' objects, and bytes that the document has."""
+        return self._replace(
+            packed={}, large={channel: value.without_objects() for channel, value in self.large.items()}
+        )
 
     def without(self, channels: Collection[str]) -> KnownValues:
         """The same values without the large ones of these channels, because they were deleted."""

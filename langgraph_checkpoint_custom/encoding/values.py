@@ -56,10 +56,12 @@ DIGEST = 16  # Bytes. They are enough, because searching for a collision needs t
 # Bytes. Compressing a smaller value takes about as long as storing the saved bytes (20 µs), and rows are padded anyway.
 COMPRESS_FROM = 1000
 LEVEL = 1  # Level 3 saves 5 % more of a chat and takes twice as long.
+# For up to so many bytes, level -1 takes a third of the time and leaves a fifth more bytes.
+SMALL, SMALL_LEVEL = 4_096, -1
 # Bytes. No row of either database can have held more before compression; a row that claims more is an attack.
 LARGEST = 2**30
 # Pools, because these objects are expensive to create, and only one OS thread may use one at a time.
-_COMPRESSORS: list[ZstdCompressor] = []
+_COMPRESSORS: dict[int, list[ZstdCompressor]] = {LEVEL: [], SMALL_LEVEL: []}
 _DECOMPRESSORS: list[ZstdDecompressor] = []
 
 # A value to serialize once, to see whether its texts are readable in the serializer's bytes.
@@ -371,14 +373,15 @@ def _layers(type_: str) -> tuple[str, str]:
 
 
 def _compress(data: bytes) -> bytes:
+    level = LEVEL if len(data) > SMALL else SMALL_LEVEL
     try:
-        compressor = _COMPRESSORS.pop()
+        compressor = _COMPRESSORS[level].pop()
     except IndexError:
-        compressor = ZstdCompressor(level=LEVEL)
+        compressor = ZstdCompressor(level=level)
     try:
         return compressor.compress(data)
     finally:
-        _COMPRESSORS.append(compressor)
+        _COMPRESSORS[level].append(compressor)
 
 
 def _decompress(data: bytes) -> bytes:
