@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
-from langgraph_checkpoint_custom.sql.statements import FILES, load_blocks, read_files
+from langgraph_checkpoint_custom.sql.files import FILES, load_statements, read_files
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
@@ -100,15 +100,18 @@ def test_nothing_imports_the_command_line() -> None:
                 assert not imports(path) & {f"{NAME}.cli", f"{NAME}.demo"}, path
 
 
-def test_both_dialects_have_the_same_statements_in_the_same_order() -> None:
+BLOCK = "-- (?:name|fragment): "
+
+
+def test_both_dialects_have_the_same_statements_and_fragments_in_the_same_order() -> None:
     """Where one has a statement that the other has not, or a different way, it says why."""
     for name in FILES:
         texts = {database: read_files(database).get(name, "") for database in ("postgres", "sqlite")}
-        names = {database: re.findall(r"^-- name: (\w+)$", text, re.MULTILINE) for database, text in texts.items()}
+        names = {database: re.findall(rf"^{BLOCK}(\w+)$", text, re.MULTILINE) for database, text in texts.items()}
         shared = set(names["postgres"]) & set(names["sqlite"])
         assert [each for each in names["postgres"] if each in shared] == [e for e in names["sqlite"] if e in shared]
         for database, text in texts.items():
-            bodies = re.split(r"^-- name: .*$", text, flags=re.MULTILINE)[1:]
+            bodies = re.split(rf"^{BLOCK}\w+$", text, flags=re.MULTILINE)[1:]
             for block, body in zip(names[database], bodies, strict=True):
                 assert block in shared or "-- differs: " in body, (
                     f"{block} in {database}/{name}.sql is not in the other file and does not say why"
@@ -122,24 +125,37 @@ def test_every_sql_file_is_read(database: str) -> None:
     assert all(path.read_text("utf-8").count("\n") <= 600 for path in there.values())
 
 
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+def test_every_fragment_is_included_and_every_statement_is_named_in_python(database: str) -> None:
+    text = "\n".join(read_files(database).values())
+    assert set(re.findall(r"^-- fragment: (\w+)$", text, re.MULTILINE)) == set(
+        re.findall(r"^ *-- include: (\w+)$", text, re.MULTILINE)
+    )
+    code = "".join(path.read_text("utf-8") for path in modules()["sql"])
+    families = ("page_of_", "records_of_", "doctor_", "export_", "import_", "stored_", "renew_stored_")
+    assert [
+        name for name in load_statements(database) if f'"{name}"' not in code and not name.startswith(families)
+    ] == []
+
+
 # Statements that go through many threads, and so into all partitions. `docs/scaling.md` names them.
 ACROSS_THREADS = {
     "page_of_store",
+    "records_of_store",
     "threads_newest",
-    "thread_heads",
-    "recent_candidates",
-    "searched_candidates",
+    "threads_matching",
+    "threads_counted",
+    "threads_recent",
+    "threads_searched",
+    "threads_searched_counted",
     "select_interrupts",
     "select_next_thread",
     "threads_of_runs",
     "claim_sweep",
 }
-# What goes on with the thread of the block before it, or names its threads otherwise.
-GOES_ON = (
-    "schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "rows_", "blobs_of_", "heads_", "fork_",
-    "store_fork_", "delete_all_but_newest",
-)  # fmt: skip
-GOING_ON = {"delta_ancestors", "select_fork_point", "candidate_heads", "recent_page", "limit_waiting"}
+# What goes on with the thread of the statement before it, or names its threads otherwise.
+GOES_ON = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
+GOING_ON = {"select_fork_point", "limit_waiting"}
 # What only the command line sends (`verify`, `stats` and `doctor` look at everything), and what asks for the role's
 # rights when a saver opens.
 LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
@@ -148,7 +164,7 @@ LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     """No statement that a run sends reads rows of more than one thread."""
     for database in ("postgres", "sqlite"):
-        for name, body in load_blocks(database).items():
+        for name, body in load_statements(database).items():
             if name not in ACROSS_THREADS | GOING_ON and not name.startswith(GOES_ON + LOOKING_AROUND):
                 # By name, or by position.
                 bound = re.search(

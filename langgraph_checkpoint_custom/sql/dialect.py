@@ -3,7 +3,7 @@
 Must not know: connections, results other than rows of `TupleRow`'s shape.
 
 Each method makes one round trip, or returns None if none is needed. A method that both databases have in the same way
-is implemented here, from the blocks of the `.sql` file (see `statements`); only lists are written in different ways.
+is implemented here, from the statements of the `.sql` files (see `files`); only lists are written in different ways.
 This file has the requests of LangGraph's own methods and of claims, `thread_statements` other requests about threads,
 and `store_statements` requests about all threads and the tables.
 """
@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.model.keys import (
     right_above,
 )
 from langgraph_checkpoint_custom.sql.store_statements import StoreStatements
-from langgraph_checkpoint_custom.sql.thread_statements import ThreadStatements
+from langgraph_checkpoint_custom.sql.thread_statements import PURGE, ThreadStatements
 
 
 class SqlDialect(StoreStatements, ThreadStatements):
@@ -88,8 +88,8 @@ class SqlDialect(StoreStatements, ThreadStatements):
         thread_id, checkpoint_ns, checkpoint_id = key
         params = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
         if checkpoint_id is None:
-            return self._read("page_latest", params)
-        return self._read("page_exact", {**params, "checkpoint_id": checkpoint_id})
+            return self.statement("page_latest", **params)
+        return self.statement("page_exact", **params, checkpoint_id=checkpoint_id)
 
     def select_page(self, page: Page) -> RoundTrip:
         """Read the rows of one page of a list: `TupleRow`."""
@@ -109,7 +109,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
             kind = "thread"
         else:
             kind = "namespace"
-        return self._send(self._read(f"{what}_of_{kind}", params))
+        return self._send(self.statement(f"{what}_of_{kind}", **params))
 
     # Delta histories
 
@@ -125,7 +125,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
         return self._send(self._delta("select_delta_values", key, channels))
 
     def _delta(self, name: str, key: Key, channels: Sequence[str]) -> Statement:
-        return self._read(name, key._asdict() | {"asked": self.array(channels)})
+        return self.statement(name, **key._asdict(), asked=self.array(channels))
 
     # Deleting and copying
 
@@ -149,12 +149,12 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def delete_superseded(self, thread_id: str, keep: int) -> RoundTrip:
         """Delete checkpoints older than the `keep` newest of each namespace, or hide those that are still needed."""
         locks = self._lock(thread_id)
-        return self._round_trip("mark_superseded", "purge", locks=locks, thread_id=thread_id, keep=keep)
+        return self._round_trip("mark_superseded", *PURGE, locks=locks, thread_id=thread_id, keep=keep)
 
     def delete_idle(self, thread_id: str, newest: str) -> RoundTrip:
         """Delete a thread, unless it has a label or a newer checkpoint than `newest`."""
-        groups = "mark_idle", "purge", "delete_idle_writes"
-        return self._round_trip(*groups, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
+        names = "mark_idle", *PURGE, "delete_idle_writes"
+        return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
 
     def select_kept_places(self, thread_id: str) -> RoundTrip:
         """Read for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
@@ -170,9 +170,9 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def delete_runs(self, thread_id: str, run_ids: Sequence[str]) -> RoundTrip:
         """Delete the checkpoints and writes of runs in a thread, or hide checkpoints that a descendant still needs."""
-        groups = "mark_runs", "purge", "delete_run_writes"
+        names = "mark_runs", *PURGE, "delete_run_writes"
         locks = self._lock(thread_id)
-        return self._round_trip(*groups, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
+        return self._round_trip(*names, locks=locks, thread_id=thread_id, run_ids=self.array(run_ids))
 
     def copy_thread(self, source: str, target: str) -> RoundTrip:
         """Copy a thread, unless the target has checkpoints or writes of its own.
@@ -180,7 +180,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
         The reply to the first statement has the checkpoint id of one of these.
         """
         return self._round_trip(
-            "copy",
+            "copy_thread",
             locks=self._lock(target),
             source=source,
             target=target,
@@ -192,10 +192,9 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     def take_claim(self, thread_id: str, token: str, owner: str, ttl_seconds: float) -> RoundTrip:
         """Claim a thread if it is free. The reply to the last statement is the token, owner and expiry of its claim."""
-        locks = self._lock(thread_id)
-        return self._round_trip(
-            "claim", locks=locks, thread_id=thread_id, claim=token, owner=owner, ttl_seconds=ttl_seconds
-        )
+        names = "claim_sweep", "claim_take", "claim_holder"
+        params = {"thread_id": thread_id, "claim": token, "owner": owner, "ttl_seconds": ttl_seconds}
+        return self._round_trip(*names, locks=self._lock(thread_id), **params)
 
     def renew_claim(self, thread_id: str, token: str, ttl_seconds: float) -> RoundTrip:
         """Move the expiry time of a claim; the reply is empty if the claim is lost."""

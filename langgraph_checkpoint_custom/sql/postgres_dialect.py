@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.migrations import Migration, load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, ManyBytes, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.statements import load_blocks
+from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
 
 DEFAULT_SCHEMA = "langgraph_checkpoint"
 
@@ -64,12 +64,12 @@ def in_schema(sql: str, schema: str) -> str:
 def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
     """Return the statements for a schema, and its migrations."""
     escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
-    blocks = {name: in_schema(body, escaped) for name, body in load_blocks("postgres").items()}
+    texts = {name: in_schema(text, escaped) for name, text in load_statements("postgres").items()}
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
         for migration in load_migrations("postgres")
     ]
-    return MappingProxyType(blocks), migrations
+    return MappingProxyType(texts), migrations
 
 
 class PostgresDialect(SqlDialect):
@@ -80,11 +80,13 @@ class PostgresDialect(SqlDialect):
     filter_contains = True
     negative_limit = 0
     replaces = False
+    sent_for = MappingProxyType({"searchable_make": ("searchable_make", "searchable_make_view")})
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
         super().__init__(*_texts_in(schema), location=f"schema {schema!r}", schema=schema)
-        self._insert_few = {size: _repeated(self._blocks["insert_few_writes"], size) for size in range(1, FEW + 1)}
+        few = self._texts["insert_few_writes"]
+        self._insert_few = {size: with_rows(few, size) for size in range(1, FEW + 1)}
 
     def laid_out(self, partitions: int | None) -> Self:
         """Return the same dialect, which creates new tables in partitions."""
@@ -240,10 +242,10 @@ class PostgresDialect(SqlDialect):
                 for thread, ns, exact in keys
             ]
 
-        return Combined(self._send(self._read(name, self._keys(list(dict.fromkeys(keys))))), split)
+        return Combined(self._send(self.statement(name, **self._keys(list(dict.fromkeys(keys))))), split)
 
     def _later(self, name: str, params: Callable[[], dict[str, Any]]) -> Statement:
-        return Statement(name, self._blocks[name], Later(lambda: self._confined(params())))
+        return Statement(name, self._texts[name], Later(lambda: self._confined(params())))
 
     def _keys(self, keys: Sequence[Key]) -> dict[str, Any]:
         """The parameters for many keys, one array for each column."""
@@ -252,13 +254,6 @@ class PostgresDialect(SqlDialect):
             "namespaces": _texts([key.checkpoint_ns for key in keys]),
             "checkpoint_ids": _texts([key.checkpoint_id for key in keys]),
         }
-
-
-def _repeated(sql: str, size: int) -> str:
-    """Return the statement for `size` writes: the row between VALUES and ON CONFLICT is repeated for each of them."""
-    before, row, after = re.split(r"(?<=VALUES\n)(.*?)(?=\nON CONFLICT)", sql, maxsplit=1, flags=re.DOTALL)
-    rows = [re.sub(r"%\((idx|channel|type|value)\)", rf"%(\g<1>{number})", row) for number in range(size)]
-    return before + ",\n".join(rows) + after
 
 
 def _same_reply(round_trip: RoundTrip) -> RoundTrip:

@@ -33,7 +33,7 @@ def index_of(key: str) -> str:
     return f"searchable_{_ending(key)}"
 
 
-def about(sql: str, key: str, literal: str) -> str:
+def with_key(sql: str, key: str, literal: str) -> str:
     """Return a statement for a key; `literal` is the key as it is written in the statement's literals."""
     return _PLACEHOLDER.sub(lambda match: f"{match[1]}{_ending(key)}" if match[1] else literal, sql)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any
@@ -14,30 +13,15 @@ from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
-from langgraph_checkpoint_custom.sql.statements import load_blocks
-from langgraph_checkpoint_custom.sql.thread_statements import REMOVE, SPARE, Fork, fork_params
+from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
+from langgraph_checkpoint_custom.sql.thread_statements import PURGE, Fork, fork_params
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 _DECODE = json.JSONDecoder().raw_decode  # json.loads first checks the type of its argument.
 
-# `VALUES` stores a checkpoint in any case, `ON_PARENT` only if its parent exists and is not hidden.
-VALUES = f"VALUES ({', '.join('?' * 16)})"
-ON_PARENT = f"""SELECT {", ".join("?" * 16)} WHERE EXISTS (
-    SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
-)"""
 # Writes that one statement inserts. A single statement needs no transaction around it.
 WRITES = 16
-
-
-@cache
-def _texts() -> Mapping[str, str]:
-    """Return the statements; those of `delete_all_but_newest` begin with the block `heads_newest`."""
-    blocks = dict(load_blocks("sqlite"))
-    heads = blocks.pop("heads_newest")
-    for name in [name for name in blocks if name.startswith("delete_all_but_newest")]:
-        blocks[name] = f"{heads}\n{blocks[name]}"
-    return MappingProxyType(blocks)
 
 
 class SqliteDialect(SqlDialect):
@@ -48,15 +32,36 @@ class SqliteDialect(SqlDialect):
     filter_contains = False
     negative_limit = None
     replaces = True
+    sent_for = MappingProxyType(
+        {
+            "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
+            "delete_all_but_newest": (
+                "delete_all_but_newest_writes",
+                "delete_all_but_newest_blobs",
+                "delete_all_but_newest_parents",
+                "delete_all_but_newest_checkpoints",
+                "delete_all_but_newest",
+            ),
+            "copy_thread": (
+                "copy_thread",
+                "copy_thread_checkpoints",
+                "copy_thread_blobs",
+                "copy_thread_writes",
+                "copy_thread_labels",
+            ),
+            "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_parts", "store_fork_writes"),
+            # One writer at a time needs no locks, and no index is left invalid.
+            "lock_thread": (),
+            "share_thread": (),
+            "searchable_lock": (),
+            "searchable_drop": (),
+        }
+    )
 
     def __init__(self, path: str) -> None:
-        super().__init__(_texts(), load_migrations("sqlite"), location=path, schema="main")
-        insert = self._blocks["insert_checkpoint"]
-        self._insert_on_parent = f"{insert.replace(VALUES, ON_PARENT)}\nRETURNING true"
-        row = "(?, ?, ?, ?)"
-        self._insert_writes = {
-            size: self._blocks["insert_writes"].replace(row, ", ".join([row] * size)) for size in range(1, WRITES + 1)
-        }
+        super().__init__(load_statements("sqlite"), load_migrations("sqlite"), location=path, schema="main")
+        insert = self._texts["insert_writes"]
+        self._insert_writes = {size: with_rows(insert, size) for size in range(1, WRITES + 1)}
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
@@ -106,7 +111,7 @@ class SqliteDialect(SqlDialect):
             )
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
-        put = [Statement("put_blobs", self._blocks["put_blobs"], blobs)] if blobs else []
+        put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []
         return self._send(*put, self._insert(row))
 
     def _insert(self, row: CheckpointRow, parent: str | None = None) -> Statement:
@@ -114,16 +119,16 @@ class SqliteDialect(SqlDialect):
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         values = *location, *row[2:7], *map(self.array, row[7:11]), *row[11:]
         if parent is None:
-            return Statement("insert_checkpoint", self._blocks["insert_checkpoint"], values)
-        return Statement("insert_checkpoint", self._insert_on_parent, (*values, *location, parent))
+            return Statement("insert_checkpoint", self._texts["insert_checkpoint"], values)
+        return Statement("insert_checkpoint", self._texts["insert_checkpoint_on_parent"], (*values, *location, parent))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of a checkpoint that refers to no other rows; for others, `select_referring` is needed."""
         thread_id, checkpoint_ns, checkpoint_id = key
         location = self.stored_thread(thread_id), checkpoint_ns
         if checkpoint_id is None:
-            return RoundTrip((Statement("select_latest", self._blocks["select_latest"], location * 3),))
-        return RoundTrip((Statement("select_exact", self._blocks["select_exact"], (*location, checkpoint_id) * 2),))
+            return RoundTrip((Statement("select_latest", self._texts["select_latest"], location * 3),))
+        return RoundTrip((Statement("select_exact", self._texts["select_exact"], (*location, checkpoint_id) * 2),))
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
         """Read what prevents the fork. No other transaction writes between this and `store_fork`."""
@@ -131,7 +136,7 @@ class SqliteDialect(SqlDialect):
 
     def store_fork(self, fork: Fork) -> RoundTrip:
         """Store the copies."""
-        return self._round_trip("store_fork", *SPARE, *REMOVE, **fork_params(fork))
+        return self._round_trip("store_fork", *PURGE, **fork_params(fork))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 16 of them."""

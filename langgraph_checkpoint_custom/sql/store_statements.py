@@ -58,7 +58,7 @@ class StoreStatements(Statements):
 
     def catalog_privileges(self) -> RoundTrip | None:
         """Read what this role may do, a row for each table and privilege; None on SQLite, which has no privileges."""
-        if "catalog_privileges" not in self._blocks:
+        if "catalog_privileges" not in self._texts:
             return None
         return self._send(self.statement("catalog_privileges", schema=self._schema))
 
@@ -95,7 +95,8 @@ class StoreStatements(Statements):
 
     def repair(self, thread_id: str, keys: str, labels: str) -> RoundTrip:
         """Delete those of these blobs and labels of a thread that are unused; the replies have the deleted rows."""
-        return self._round_trip("repair", locks=self._lock(thread_id), thread_id=thread_id, keys=keys, labels=labels)
+        names = "repair_values", "repair_chunks", "repair_labels"
+        return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, keys=keys, labels=labels)
 
     # Moving
 
@@ -120,7 +121,7 @@ class StoreStatements(Statements):
 
     def hides_tenants(self) -> RoundTrip | None:
         """Read whether the tables hide tenants' threads from this role; None on SQLite and for a tenant."""
-        if "hides_tenants" not in self._blocks or self.tenant:
+        if "hides_tenants" not in self._texts or self.tenant:
             return None
         return self._send(self.statement("hides_tenants", schema=self._schema))
 

@@ -13,12 +13,15 @@ from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import Key, Range
 from langgraph_checkpoint_custom.model.records import ThreadPage
-from langgraph_checkpoint_custom.sql.searchable import about, index_of
+from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
 from langgraph_checkpoint_custom.sql.statements import Statements
 
-# The purge_ blocks in two groups: the first spares what is needed, the second deletes the rest.
+# What deletes the marked checkpoints, in this order: first, what a remaining checkpoint needs is spared; then the rest
+# is deleted.
 SPARE = "purge_labels", "purge_spare_needed"
 REMOVE = "purge_writes", "purge_parents", "purge_chunks", "purge_blobs", "purge_checkpoints"
+PURGE = *SPARE, *REMOVE
+REFUSE_LABELLED = "refuse_labelled", "refuse_labelled_release"
 
 
 class Fork(NamedTuple):
@@ -59,7 +62,7 @@ class ThreadStatements(Statements):
     def select_threads(self, page: ThreadPage) -> RoundTrip:
         """Read one page of threads: the columns of the records of their newest checkpoints."""
         params = page._asdict() | {"filter": json.dumps(page.filter)}
-        return self._send(self._read("threads_matching", params | self._within(self.ranges(page.prefix))))
+        return self._send(self.statement("threads_matching", **params, **self._within(self.ranges(page.prefix))))
 
     def select_newest_threads(self, page: ThreadPage, reach: int) -> RoundTrip:
         """Do as `select_threads` without a filter, for the threads of the `reach` newest checkpoints."""
@@ -71,7 +74,7 @@ class ThreadStatements(Statements):
         If there may be more checkpoints than these, the last row has no thread.
         """
         params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
-        return self._send(self._read("threads_recent", params), self._searchable_there(page.filter))
+        return self._send(self.statement("threads_recent", **params), self._searchable_there(page.filter))
 
     def select_searched_threads(self, page: ThreadPage, key: str) -> RoundTrip:
         """Do as `select_threads`, for the threads that an index finds by a key of the filter."""
@@ -79,9 +82,8 @@ class ThreadStatements(Statements):
 
     def count_threads(self, prefix: str, filter: Mapping[str, str]) -> RoundTrip:
         """Read the number of threads that match, and a row for each thread that the database cannot decide on."""
-        return self._send(
-            self._read("threads_counted", {"filter": json.dumps(filter)} | self._within(self.ranges(prefix)))
-        )
+        within = self._within(self.ranges(prefix))
+        return self._send(self.statement("threads_counted", filter=json.dumps(filter), **within))
 
     def count_searched_threads(self, filter: Mapping[str, str], key: str) -> RoundTrip:
         """Do as `count_threads`, for the threads that an index finds by a key of the filter."""
@@ -100,19 +102,19 @@ class ThreadStatements(Statements):
 
     def drop_searchable(self, key: str) -> RoundTrip:
         """Drop the index of a key."""
-        return self._send(*(self._about(statement, key) for statement in self._group("searchable_drop")))
+        return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_drop")))
 
     def make_searchable(self, key: str) -> RoundTrip:
         """Create the index of a key, unless it exists, and on PostgreSQL the view that it is used through."""
-        return self._send(*(self._about(statement, key) for statement in self._group("searchable_make")))
+        return self._send(*(self._with_key(statement, key) for statement in self._statements("searchable_make")))
 
-    def _about(self, statement: Statement, key: str) -> Statement:
-        return statement._replace(sql=about(statement.sql, key, key.replace("%", self._percent)))
+    def _with_key(self, statement: Statement, key: str) -> Statement:
+        return statement._replace(sql=with_key(statement.sql, key, key.replace("%", self._percent)))
 
     def _searched(self, name: str, key: str, params: dict[str, Any]) -> Statement:
         filter = params["filter"]
-        found = self._read(name, params | {"filter": json.dumps(filter), "shown": filter[key]})
-        return self._about(found, key)
+        found = self.statement(name, **params | {"filter": json.dumps(filter), "shown": filter[key]})
+        return self._with_key(found, key)
 
     def thread_exists(self, thread_id: str) -> RoundTrip:
         """Read a row if the thread has a checkpoint."""
@@ -144,14 +146,14 @@ class ThreadStatements(Statements):
 
         The first reply has rows if the checkpoint exists. The second has the labels that prevent the deletion.
         """
-        groups = "mark_checkpoint", "refuse_labelled", *SPARE, "delete_open_writes", *REMOVE
-        return self._round_trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
+        names = "mark_checkpoint", *REFUSE_LABELLED, *SPARE, "delete_open_writes", *REMOVE
+        return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
 
     def delete_later(self, key: Key) -> RoundTrip:
         """Delete everything after a checkpoint; the replies are as those of `delete_checkpoint`."""
         writes = "delete_later_writes", "delete_open_writes"
-        groups = "mark_later", "refuse_labelled", *SPARE, *writes, *REMOVE
-        return self._round_trip(*groups, locks=self._lock(key.thread_id), **key._asdict())
+        names = "mark_later", *REFUSE_LABELLED, *SPARE, *writes, *REMOVE
+        return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
         """Read the metadata of the checkpoint to fork from, and of the target's newest checkpoint."""
@@ -164,7 +166,7 @@ class ThreadStatements(Statements):
 
         The first reply says what does: the target "exists", or the checkpoint is "gone". Then nothing was copied.
         """
-        return self._round_trip("fork_thread", *SPARE, *REMOVE, locks=self._lock(fork.target), **fork_params(fork))
+        return self._round_trip("fork_thread", *PURGE, locks=self._lock(fork.target), **fork_params(fork))
 
     def store_fork(self, fork: Fork) -> RoundTrip | None:
         """Store the copies after a `fork_thread` that nothing prevented; None if that has stored them already."""

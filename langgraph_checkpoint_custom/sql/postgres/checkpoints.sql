@@ -1,13 +1,16 @@
 -- Storing and reading checkpoints, their values and writes.
 
--- name: insert_checkpoint
--- A checkpoint that refers to no other rows.
--- differs: one that exists is stored again by put_checkpoint, which may wait for a transaction that deletes it.
+-- fragment: into_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
 )
+
+-- name: insert_checkpoint
+-- A checkpoint that refers to no other rows.
+-- differs: one that exists is stored again by put_checkpoint, which may wait for a transaction that deletes it.
+-- include: into_checkpoints
 VALUES (
     %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
     %(inline_channels)s, %(delta_channels)s, '{}', '{}',
@@ -19,11 +22,7 @@ RETURNING true
 -- name: insert_checkpoints
 -- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals. The rows are the keys of
 -- those that were stored.
-INSERT INTO langgraph_checkpoint.checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
-)
+-- include: into_checkpoints
 SELECT
     m.thread_id, m.checkpoint_ns, m.checkpoint_id, m.parent_id, m.root_id, m.run_id, m.format,
     m.inline_channels::text[], m.delta_channels::text[], '{}', '{}',
@@ -92,11 +91,7 @@ WITH kept AS MATERIALIZED (
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
     DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
 ), stored AS (
-    INSERT INTO langgraph_checkpoint.checkpoints (
-        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
-        inline_channels, delta_channels, blob_channels, blob_versions,
-        checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
-    )
+    -- include: into_checkpoints
     SELECT
         %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
         %(inline_channels)s::text[], %(delta_channels)s::text[],
@@ -115,16 +110,13 @@ WITH kept AS MATERIALIZED (
 SELECT what, channel FROM gone
 
 -- name: insert_few_writes
--- differs: insert_writes for a few writes without a claim. The row of VALUES is repeated for each write, so there are
--- no arrays to parse.
+-- differs: insert_writes for a few writes without a claim, where no arrays have to be parsed.
 INSERT INTO langgraph_checkpoint.writes AS w (
     thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value
 )
 VALUES
-    (
-        %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(task_path)s, %(run_id)s,
-        %(idx)s, %(channel)s, %(type)s, %(value)b
-    )
+    -- repeat
+    (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(task_path)s, %(run_id)s, %(idx0)s, %(channel0)s, %(type0)s, %(value0)b)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.type, value = EXCLUDED.value,
     run_id = CASE WHEN w.type = EXCLUDED.type AND w.value = EXCLUDED.value THEN w.run_id ELSE EXCLUDED.run_id END
@@ -165,8 +157,89 @@ SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
 ORDER BY checkpoint_id DESC LIMIT 1
 
--- Each page_ block starts a statement; the rows_ blocks end it, joined by UNION ALL. Between them, blobs_of_one finds
--- the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+-- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
+-- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+
+-- fragment: blobs_of_one
+, found AS MATERIALIZED (
+    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.parts
+    FROM page p
+    CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = u.channel AND b.version = u.version
+        LIMIT 1
+    ) AS b
+)
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
+
+-- fragment: blobs_of_page
+, found AS MATERIALIZED (
+    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.parts
+    FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
+        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+        LIMIT 1
+    ) AS b
+)
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+)
+
+-- fragment: rows_of_page
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    nullif(blob_channels, '{}') AS channels, blob_versions AS versions
+FROM page
+UNION ALL
+SELECT
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+FROM found
+UNION ALL
+SELECT
+    'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM named f
+CROSS JOIN LATERAL (
+    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
+    AND b.channel = f.channel AND b.version = f.name
+    LIMIT 1
+) AS b
+UNION ALL
+SELECT
+    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
+    OFFSET 0
+) AS w
+UNION ALL
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+SELECT
+    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN LATERAL (
+    SELECT * FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id
+    AND w.channel = '__pregel_tasks'
+    OFFSET 0
+) AS w
+WHERE p.format < 4
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -174,12 +247,16 @@ WITH page AS MATERIALIZED (
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
+-- include: blobs_of_one
+-- include: rows_of_page
 
 -- name: page_exact
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 )
+-- include: blobs_of_one
+-- include: rows_of_page
 
 -- name: page_of_latest
 -- differs: page_latest for a batch.
@@ -191,6 +268,8 @@ WITH page AS MATERIALIZED (
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS c
 )
+-- include: blobs_of_page
+-- include: rows_of_page
 
 -- name: page_of_exact
 -- differs: page_exact for a batch.
@@ -203,8 +282,10 @@ WITH page AS MATERIALIZED (
         LIMIT 1
     ) AS c
 )
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: page_of_namespace
+-- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
@@ -221,7 +302,7 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
 
--- name: page_of_thread
+-- fragment: with_page_of_thread
 -- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
 -- differs: OFFSET 0 does that.
 WITH page AS MATERIALIZED (
@@ -242,7 +323,7 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 
--- name: page_of_store
+-- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
@@ -260,87 +341,33 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 
--- name: rows_checkpoint
-SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    nullif(blob_channels, '{}') AS channels, blob_versions AS versions
-FROM page
+-- name: page_of_namespace
+-- include: with_page_of_namespace
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: blobs_of_one
-, found AS MATERIALIZED (
-    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.parts
-    FROM page p
-    CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    CROSS JOIN LATERAL (
-        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
-        AND b.channel = u.channel AND b.version = u.version
-        LIMIT 1
-    ) AS b
-)
--- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
-, named AS NOT MATERIALIZED (
-    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
-)
+-- name: page_of_thread
+-- include: with_page_of_thread
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: blobs_of_page
-, found AS MATERIALIZED (
-    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.parts
-    FROM (
-        SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
-        FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
-    ) AS r
-    CROSS JOIN LATERAL (
-        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-        AND b.channel = r.channel AND b.version = r.version
-        LIMIT 1
-    ) AS b
-)
-, named AS NOT MATERIALIZED (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
-)
+-- name: page_of_store
+-- include: with_page_of_store
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: rows_blobs
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
-FROM found
+-- fragment: records_of_page
+-- The columns of a `CheckpointRecord`.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
--- name: rows_chunks
-SELECT
-    'blob', f.thread_id, f.checkpoint_ns, NULL, f.channel, f.name, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM named f
-CROSS JOIN LATERAL (
-    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
-    AND b.channel = f.channel AND b.version = f.name
-    LIMIT 1
-) AS b
+-- name: records_of_namespace
+-- include: with_page_of_namespace
+-- include: records_of_page
 
--- name: rows_writes
-SELECT
-    'write', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN LATERAL (
-    SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
-    OFFSET 0
-) AS w
+-- name: records_of_thread
+-- include: with_page_of_thread
+-- include: records_of_page
 
--- name: rows_sends
--- The pending sends of a checkpoint older than format 4 are writes of its parent.
-SELECT
-    'send', p.thread_id, p.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN LATERAL (
-    SELECT * FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.parent_id
-    AND w.channel = '__pregel_tasks'
-    OFFSET 0
-) AS w
-WHERE p.format < 4
+-- name: records_of_store
+-- include: with_page_of_store
+-- include: records_of_page

@@ -81,7 +81,7 @@ LEFT JOIN (
 
 -- name: fork_thread
 -- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied as hidden and
--- marked for deletion (`doomed`), and the purge_ blocks that follow spare what is needed. If the checkpoint is the
+-- marked for deletion (`doomed`), and the purge_ statements that follow spare what is needed. If the checkpoint is the
 -- newest one, its superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they
 -- belong to what came after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on
 -- from is copied.

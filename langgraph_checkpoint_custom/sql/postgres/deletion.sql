@@ -146,8 +146,8 @@ WHERE thread_id = %(thread_id)s AND %(newest)s >= (
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 
 -- name: delete_idle_writes
--- Sent after the purge_ blocks. Writes whose checkpoint was never stored are deleted with their thread, because nothing
--- would refer to them afterwards.
+-- Sent after the purge_ statements. Writes whose checkpoint was never stored are deleted with their thread, because
+-- nothing would refer to them afterwards.
 DELETE FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
 AND NOT EXISTS (SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s)
 
@@ -171,7 +171,7 @@ UPDATE langgraph_checkpoint.checkpoints SET doomed = true
 WHERE thread_id = %(thread_id)s AND (hidden OR run_id = ANY (%(run_ids)s::text[]))
 AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
 
--- The purge_ blocks hide or delete what is marked for deletion (`doomed`), in this order. Each one sees what was
+-- The purge_ statements hide or delete what is marked for deletion (`doomed`), in this order. Each one sees what was
 -- committed while the one before waited. Each names its thread; otherwise it would read the index entries of all rows
 -- that were marked since the last VACUUM. The index on `doomed` is for finding marked rows. The planner, which
 -- estimates that there are none, would also search it for each of many rows. So those are compared with a list, or with
@@ -365,8 +365,8 @@ DELETE FROM langgraph_checkpoint.checkpoints
 WHERE doomed AND thread_id = %(thread_id)s
 
 -- name: delete_run_writes
--- Sent after the purge_ blocks: what the runs wrote to checkpoints of other runs, such as the answer to an interrupt.
--- Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
+-- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
+-- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
 WITH delta AS MATERIALIZED (
     SELECT DISTINCT p.checkpoint_ns, c.channel
     FROM (
@@ -399,11 +399,12 @@ AND NOT EXISTS (
     OFFSET 0
 )
 
--- Deleting one checkpoint, or everything after one. A mark_ block marks what is to be deleted, and the hidden
+-- Deleting one checkpoint, or everything after one. A mark_ statement marks what is to be deleted, and the hidden
 -- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
 -- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
--- The refuse_labelled blocks return the labels that prevent the deletion and, if there are any, take the marks back.
--- delete_open_writes and delete_later_writes are sent between the purge_ blocks, once it is known what is spared.
+-- The refuse_labelled statements return the labels that prevent the deletion and, if there are any, take the marks
+-- back. delete_open_writes and delete_later_writes are sent between the purge_ statements, once it is known what is
+-- spared.
 
 -- name: mark_checkpoint
 -- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the

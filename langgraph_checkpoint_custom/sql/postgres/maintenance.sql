@@ -1,7 +1,7 @@
 -- Reencryption, sizes, verification and repair.
 
--- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
--- another transaction has changed them. schema.sql explains texteq() at the policies.
+-- The stored_ statements read a page of the rows of a tenant. The renew_stored_ statements replace the bytes of one
+-- row, unless another transaction has changed them. schema.sql explains texteq() at the policies.
 
 -- name: stored_checkpoints
 SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
@@ -41,8 +41,8 @@ UPDATE langgraph_checkpoint.writes SET type = %(type)s, value = %(value)b
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 AND task_id = %(task_id)s AND idx = %(idx)s AND value = %(old_value)b
 
--- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
--- migrations if nothing was changed. The schema's name is left out.
+-- The catalog_ statements read what the database has, one line for each thing. The lines are those of `shipped.txt` in
+-- the migrations if nothing was changed. The schema's name is left out.
 
 -- name: catalog_lines
 WITH ours AS MATERIALIZED (
@@ -91,7 +91,7 @@ UNION ALL
 SELECT n.nspname::text, 'USAGE', has_schema_privilege(n.oid, 'USAGE')
 FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
 
--- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
+-- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
 -- name: sizes_of_threads
 SELECT t.thread_id, c.visible, c.hidden, w.rows, b.rows, c.bytes + w.bytes + b.bytes
@@ -176,8 +176,8 @@ FROM (
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
 
--- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
--- page's last row and the number of its rows.
+-- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
+-- the page's last row and the number of its rows.
 
 -- name: doctor_checkpoints
 WITH page AS MATERIALIZED (
@@ -307,7 +307,7 @@ UNION ALL
 SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
 WHERE schemaname = %(schema)s ORDER BY 1
 
--- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
+-- The repair_ statements delete unused rows of a thread, in this order: values, chunks, labels.
 
 -- name: repair_values
 DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)

@@ -46,7 +46,7 @@ CREATE TABLE langgraph_checkpoint.langgraph_checkpoint_migrations (number intege
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) VALUES (%(number)s, %(name)s)
 
--- The searchable_ blocks create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
+-- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_lock
 -- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.

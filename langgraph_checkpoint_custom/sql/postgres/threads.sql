@@ -24,10 +24,10 @@ AND c.checkpoint_ns = (
 )
 LIMIT %(limit)s
 
--- A statement starts with thread_heads, or with a _candidates block and candidate_heads. It ends with heads_page,
--- heads_count or recent_page. Heads are the newest checkpoints of the threads that match.
+-- Heads are the newest checkpoints of the threads that match. thread_heads finds them among all threads,
+-- candidate_heads among the candidates of a statement.
 
--- name: thread_heads
+-- fragment: thread_heads
 -- Steps from thread to thread by id, in ranges that contain no other tenant's threads.
 WITH RECURSIVE found (thread_id, top) AS (
     SELECT n.thread_id, r.top COLLATE "C"
@@ -69,22 +69,7 @@ WITH RECURSIVE found (thread_id, top) AS (
     )
 )
 
--- name: recent_candidates
--- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
--- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
--- thirtieth of the time that as many other threads take.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
-    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
-), candidates AS (
-    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
-    GROUP BY thread_id, checkpoint_ns
-    ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
-)
-
--- name: searched_candidates
+-- fragment: searched_candidates
 -- The checkpoints that an index finds by a metadata key. Only the newest one of each namespace can be a thread's
 -- newest.
 WITH candidates AS MATERIALIZED (
@@ -93,7 +78,7 @@ WITH candidates AS MATERIALIZED (
     GROUP BY thread_id, checkpoint_ns
 )
 
--- name: candidate_heads
+-- fragment: candidate_heads
 -- In the order of the candidates, and no more than are asked for. If this were materialized, all candidates would be
 -- read before the page begins.
 , heads AS NOT MATERIALIZED (
@@ -124,20 +109,12 @@ WITH candidates AS MATERIALIZED (
     )
 )
 
--- name: heads_page
+-- fragment: heads_page
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
 WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
 
--- name: recent_page
--- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
-SELECT * FROM (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT %(limit)s
-) AS page
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
-
--- name: heads_count
+-- fragment: heads_count
 -- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
 , sure AS MATERIALIZED (
     SELECT heads.*, NOT EXISTS (
@@ -148,6 +125,46 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(
 SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM sure WHERE is_sure
 UNION ALL
 SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: threads_matching
+-- include: thread_heads
+-- include: heads_page
+
+-- name: threads_counted
+-- include: thread_heads
+-- include: heads_count
+
+-- name: threads_recent
+-- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
+-- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
+-- thirtieth of the time that as many other threads take.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
+    AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(reach)s
+), candidates AS (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+    GROUP BY thread_id, checkpoint_ns
+    ORDER BY 3 DESC, thread_id DESC LIMIT %(reach)s
+)
+-- include: candidate_heads
+-- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
+SELECT * FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT %(limit)s
+) AS page
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM recent HAVING count(*) = %(reach)s
+
+-- name: threads_searched
+-- include: searched_candidates
+-- include: candidate_heads
+-- include: heads_page
+
+-- name: threads_searched_counted
+-- include: searched_candidates
+-- include: candidate_heads
+-- include: heads_count
 
 -- name: thread_exists
 SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns LIMIT 1
@@ -198,10 +215,6 @@ WHERE EXISTS (
     SELECT FROM unnest(l.inline_channels) AS u (channel)
     WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
 )
-
--- name: rows_record
--- Ends a statement that a page_ block starts: the columns of a checkpoint's record.
-SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
 -- Labels.
 

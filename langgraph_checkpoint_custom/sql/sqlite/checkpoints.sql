@@ -1,14 +1,14 @@
 -- Storing and reading checkpoints, their values and writes.
 
--- name: insert_checkpoint
--- A checkpoint that refers to no other rows.
--- differs: one that exists is replaced, so there is no row to say that it was stored. Parameters go by position.
+-- fragment: into_checkpoints
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format,
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- fragment: replace_checkpoint
+-- differs: a part of put_checkpoint in postgres/.
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     parent_id = excluded.parent_id, root_id = excluded.root_id, run_id = excluded.run_id,
     format = excluded.format, hidden = 0, inline_channels = excluded.inline_channels,
@@ -16,6 +16,24 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
     blob_versions = excluded.blob_versions, checkpoint_type = excluded.checkpoint_type,
     checkpoint = excluded.checkpoint, metadata_type = excluded.metadata_type, metadata = excluded.metadata,
     metadata_filter = excluded.metadata_filter
+
+-- name: insert_checkpoint
+-- A checkpoint that refers to no other rows.
+-- differs: one that exists is replaced, so there is no row to say that it was stored. Parameters go by position.
+-- include: into_checkpoints
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- include: replace_checkpoint
+
+-- name: insert_checkpoint_on_parent
+-- differs: insert_checkpoint for one whose parent has to exist and not to be hidden; on PostgreSQL, put_checkpoint
+-- stores these. A row says that it was stored.
+-- include: into_checkpoints
+SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+WHERE EXISTS (
+    SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND NOT hidden
+)
+-- include: replace_checkpoint
+RETURNING true
 
 -- name: put_gone
 -- differs: the problems that put_checkpoint in postgres/ finds. 'optional' are the blobs that may be missing and are
@@ -58,10 +76,14 @@ ON CONFLICT (thread_id, checkpoint_ns, channel, version)
 DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
 
 -- name: insert_writes
--- differs: the row of VALUES is repeated for each write, and parameters go by position. So each of 50 writes takes 3
--- µs; as a statement of its own, with named parameters, it takes 7.
+-- differs: a row of VALUES for each write, and parameters go by position. So each of 50 writes takes 3 µs; as a
+-- statement of its own, with named parameters, it takes 7.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, run_id, idx, channel, type, value)
-SELECT ?, ?, ?, ?, ?, ?, column1, column2, column3, column4 FROM (VALUES (?, ?, ?, ?)) AS rows
+SELECT ?, ?, ?, ?, ?, ?, column1, column2, column3, column4 FROM (
+    VALUES
+    -- repeat
+    (?, ?, ?, ?)
+) AS rows
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE
 SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.type, value = excluded.value,
@@ -107,8 +129,70 @@ SELECT
     NULL, NULL, NULL, NULL
 FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 
--- Each page_ block starts a statement; the rows_ blocks end it, joined by UNION ALL. Between them, blobs_of_one finds
--- the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+-- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
+-- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
+
+-- fragment: blobs_of_one
+, found AS NOT MATERIALIZED (
+    SELECT b.*
+    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
+)
+-- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
+, named AS NOT MATERIALIZED (
+    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
+    FROM found f CROSS JOIN json_each(f.parts) AS n
+)
+
+-- fragment: blobs_of_page
+, found AS NOT MATERIALIZED (
+    SELECT b.* FROM (
+        SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
+        FROM page p CROSS JOIN json_each(p.blob_channels) AS c
+    ) AS r
+    CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
+        AND b.channel = r.channel AND b.version = r.version
+)
+, named AS NOT MATERIALIZED (
+    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
+    FROM found f CROSS JOIN json_each(f.parts) AS n
+)
+
+-- fragment: rows_of_page
+SELECT
+    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
+    NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
+    nullif(blob_channels, '[]') AS channels, blob_versions AS versions
+FROM page
+UNION ALL
+SELECT
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+FROM found
+UNION ALL
+SELECT
+    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
+FROM named f
+CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
+    AND b.channel = f.channel AND b.version = f.name
+UNION ALL
+SELECT
+    'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = p.checkpoint_id
+UNION ALL
+-- The pending sends of a checkpoint older than format 4 are writes of its parent.
+-- differs: likelihood() says that almost no checkpoint is that old. With statistics, SQLite would otherwise read all
+-- writes first, for a Bloom filter.
+SELECT
+    'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
+    NULL, NULL, NULL, NULL
+FROM page p
+CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
+WHERE likelihood(p.format < 4, 0.00001)
 
 -- name: page_latest
 WITH page AS MATERIALIZED (
@@ -116,6 +200,8 @@ WITH page AS MATERIALIZED (
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
     ORDER BY checkpoint_id DESC LIMIT 1
 )
+-- include: blobs_of_one
+-- include: rows_of_page
 
 -- name: page_exact
 -- differs: not materialized, because looking the row up again costs less than storing it.
@@ -123,8 +209,10 @@ WITH page AS NOT MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 )
+-- include: blobs_of_one
+-- include: rows_of_page
 
--- name: page_of_namespace
+-- fragment: with_page_of_namespace
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
@@ -140,7 +228,7 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC LIMIT :limit
 )
 
--- name: page_of_thread
+-- fragment: with_page_of_thread
 -- Only the rows of the thread are read and sorted. The index over the newest checkpoints of all threads is not used.
 -- differs: the unary plus does that.
 WITH page AS MATERIALIZED (
@@ -158,7 +246,7 @@ WITH page AS MATERIALIZED (
     ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 
--- name: page_of_store
+-- fragment: with_page_of_store
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
@@ -175,68 +263,33 @@ WITH page AS MATERIALIZED (
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 
--- name: rows_checkpoint
-SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    nullif(blob_channels, '[]') AS channels, blob_versions AS versions
-FROM page
+-- name: page_of_namespace
+-- include: with_page_of_namespace
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: blobs_of_one
-, found AS NOT MATERIALIZED (
-    SELECT b.*
-    FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
-        AND b.channel = c.value AND b.version = p.blob_versions ->> c.key
-)
--- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
-, named AS NOT MATERIALIZED (
-    SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.parts) AS n
-)
+-- name: page_of_thread
+-- include: with_page_of_thread
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: blobs_of_page
-, found AS NOT MATERIALIZED (
-    SELECT b.* FROM (
-        SELECT DISTINCT p.thread_id, p.checkpoint_ns, c.value AS channel, p.blob_versions ->> c.key AS version
-        FROM page p CROSS JOIN json_each(p.blob_channels) AS c
-    ) AS r
-    CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-        AND b.channel = r.channel AND b.version = r.version
-)
-, named AS NOT MATERIALIZED (
-    SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.parts) AS n
-)
+-- name: page_of_store
+-- include: with_page_of_store
+-- include: blobs_of_page
+-- include: rows_of_page
 
--- name: rows_blobs
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
-FROM found
+-- fragment: records_of_page
+-- The columns of a `CheckpointRecord`.
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
--- name: rows_chunks
-SELECT
-    'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
-FROM named f
-CROSS JOIN blobs b ON b.thread_id = f.thread_id AND b.checkpoint_ns = f.checkpoint_ns
-    AND b.channel = f.channel AND b.version = f.name
+-- name: records_of_namespace
+-- include: with_page_of_namespace
+-- include: records_of_page
 
--- name: rows_writes
-SELECT
-    'write', w.thread_id, w.checkpoint_ns, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
-    AND w.checkpoint_id = p.checkpoint_id
+-- name: records_of_thread
+-- include: with_page_of_thread
+-- include: records_of_page
 
--- name: rows_sends
--- The pending sends of a checkpoint older than format 4 are writes of its parent.
--- differs: likelihood() says that almost no checkpoint is that old. With statistics, SQLite would otherwise read all
--- writes first, for a Bloom filter.
-SELECT
-    'send', w.thread_id, w.checkpoint_ns, p.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value,
-    NULL, NULL, NULL, NULL
-FROM page p
-CROSS JOIN writes w ON w.thread_id = p.thread_id AND w.checkpoint_ns = p.checkpoint_ns
-    AND w.checkpoint_id = p.parent_id AND w.channel = '__pregel_tasks'
-WHERE likelihood(p.format < 4, 0.00001)
+-- name: records_of_store
+-- include: with_page_of_store
+-- include: records_of_page

@@ -75,7 +75,7 @@ LEFT JOIN (
 ) AS n
 
 -- name: fork_thread
--- differs: only finds what prevents the fork. If nothing does, the store_fork_ blocks are sent.
+-- differs: only finds what prevents the fork. If nothing does, the store_fork_ statements are sent.
 SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
 UNION ALL
 SELECT 'gone' WHERE NOT EXISTS (
@@ -91,7 +91,7 @@ SELECT 'gone' WHERE NOT EXISTS (
 
 -- name: store_fork_checkpoints
 -- differs: a part of fork_thread in postgres/. What may be needed is copied as hidden and marked for deletion
--- (`doomed`), and the purge_ blocks that follow spare what is needed. If the checkpoint is the newest one, its
+-- (`doomed`), and the purge_ statements that follow spare what is needed. If the checkpoint is the newest one, its
 -- superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they belong to what came
 -- after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
 INSERT INTO checkpoints (

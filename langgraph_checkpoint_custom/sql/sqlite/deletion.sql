@@ -16,8 +16,8 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 -- differs: as delete_thread_writes.
 DELETE FROM labels WHERE thread_id = :thread_id
 
--- name: heads_newest
--- differs: the start of each delete_all_but_newest statement; delete_all_but_newest in postgres/ contains it.
+-- fragment: heads_newest
+-- differs: a part of delete_all_but_newest in postgres/.
 WITH plain AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
     AND NOT EXISTS (
@@ -47,7 +47,8 @@ WITH plain AS MATERIALIZED (
 )
 
 -- name: delete_all_but_newest_writes
--- differs: a part of delete_all_but_newest in postgres/, as are the other blocks whose names begin like this.
+-- differs: a part of delete_all_but_newest in postgres/, as are the other statements whose names begin like this.
+-- include: heads_newest
 DELETE FROM writes AS w
 WHERE w.thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
 AND (w.checkpoint_ns, w.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
@@ -58,6 +59,7 @@ AND EXISTS (
 
 -- name: delete_all_but_newest_blobs
 -- differs: as delete_all_but_newest_writes.
+-- include: heads_newest
 , named AS MATERIALIZED (
     SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.parts
     FROM staying s
@@ -81,6 +83,7 @@ AND rowid NOT IN (
 
 -- name: delete_all_but_newest_parents
 -- differs: as delete_all_but_newest_writes.
+-- include: heads_newest
 UPDATE checkpoints AS c SET parent_id = NULL
 WHERE c.rowid IN (SELECT s.place FROM staying s)
 AND EXISTS (
@@ -90,6 +93,7 @@ AND EXISTS (
 
 -- name: delete_all_but_newest_checkpoints
 -- differs: as delete_all_but_newest_writes.
+-- include: heads_newest
 DELETE FROM checkpoints
 WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (SELECT s.place FROM staying s)
 
@@ -100,6 +104,7 @@ WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (
 -- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
 -- a checkpoint are deleted.
 -- differs: the last of several statements. `plain` has the same rows before and after the deletion.
+-- include: heads_newest
 SELECT 1 FROM plain
 
 -- name: mark_superseded
@@ -158,8 +163,8 @@ WHERE thread_id = :thread_id AND NOT EXISTS (
 AND NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
 
 -- name: delete_idle_writes
--- Sent after the purge_ blocks. Writes whose checkpoint was never stored are deleted with their thread, because nothing
--- would refer to them afterwards.
+-- Sent after the purge_ statements. Writes whose checkpoint was never stored are deleted with their thread, because
+-- nothing would refer to them afterwards.
 DELETE FROM writes WHERE thread_id = :thread_id
 AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id)
 
@@ -182,7 +187,7 @@ AND checkpoint_ns IN (
     WHERE c.thread_id = :thread_id AND c.run_id IN (SELECT value FROM json_each(:run_ids))
 )
 
--- The purge_ blocks hide or delete what is marked for deletion (`doomed`), in this order.
+-- The purge_ statements hide or delete what is marked for deletion (`doomed`), in this order.
 
 -- name: purge_labels
 -- The labels of checkpoints that will be deleted or hidden.
@@ -332,8 +337,8 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
 DELETE FROM checkpoints WHERE doomed
 
 -- name: delete_run_writes
--- Sent after the purge_ blocks: what the runs wrote to checkpoints of other runs, such as the answer to an interrupt.
--- Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
+-- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
+-- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
 WITH delta AS MATERIALIZED (
     SELECT DISTINCT p.checkpoint_ns, u.value AS channel
     FROM (
@@ -362,11 +367,12 @@ AND NOT EXISTS (
     END
 )
 
--- Deleting one checkpoint, or everything after one. A mark_ block marks what is to be deleted, and the hidden
+-- Deleting one checkpoint, or everything after one. A mark_ statement marks what is to be deleted, and the hidden
 -- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
 -- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
--- The refuse_labelled blocks return the labels that prevent the deletion and, if there are any, take the marks back.
--- delete_open_writes and delete_later_writes are sent between the purge_ blocks, once it is known what is spared.
+-- The refuse_labelled statements return the labels that prevent the deletion and, if there are any, take the marks
+-- back. delete_open_writes and delete_later_writes are sent between the purge_ statements, once it is known what is
+-- spared.
 
 -- name: mark_checkpoint
 -- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the

@@ -24,8 +24,8 @@ SELECT thread_id FROM checkpoints
 WHERE thread_id > :after AND thread_id >= :bottom AND thread_id < :top
 ORDER BY thread_id LIMIT 1
 
--- The export_ blocks read a page of the rows of a thread: the columns of the key, and then the others. The import_
--- blocks store such a row, unless a row with its key exists.
+-- The export_ statements read a page of the rows of a thread: the columns of the key, and then the others. The import_
+-- statements store such a row, unless a row with its key exists.
 
 -- name: export_checkpoints
 SELECT

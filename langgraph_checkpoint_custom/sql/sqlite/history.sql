@@ -1,9 +1,6 @@
 -- The history of a `DeltaChannel`.
 
--- delta_runs starts a statement. delta_ancestors ends it to read what a checkpoint is rebuilt from, delta_values to
--- read the values as well.
-
--- name: delta_runs
+-- fragment: with_delta_runs
 -- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
 -- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
 -- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
@@ -64,7 +61,9 @@ WITH RECURSIVE target AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
 )
 
--- name: delta_ancestors
+-- name: select_delta_history
+-- What a checkpoint is rebuilt from.
+-- include: with_delta_runs
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
@@ -77,9 +76,10 @@ SELECT
     ), replayed
 FROM runs
 
--- name: delta_values
--- The columns that would be empty are left out, because there may be many thousands of writes. Some writes may have no
--- checkpoint; its id is not in `line` then.
+-- name: select_delta_values
+-- The same with the values. The columns that would be empty are left out, because there may be many thousands of
+-- writes. Some writes may have no checkpoint; its id is not in `line` then.
+-- include: with_delta_runs
 , seeds AS NOT MATERIALIZED (
     SELECT r.bottom, b.*
     FROM runs r

@@ -1,7 +1,7 @@
 -- Reencryption, sizes, verification and repair.
 
--- The stored_ blocks read a page of the rows of a tenant. The renew_stored_ blocks replace the bytes of one row, unless
--- another transaction has changed them.
+-- The stored_ statements read a page of the rows of a tenant. The renew_stored_ statements replace the bytes of one
+-- row, unless another transaction has changed them.
 
 -- name: stored_checkpoints
 SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint_type, checkpoint, metadata_type, metadata,
@@ -41,8 +41,8 @@ UPDATE writes SET type = :type, value = :value
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 AND task_id = :task_id AND idx = :idx AND value = :old_value
 
--- The catalog_ blocks read what the database has, one line for each thing. The lines are those of `shipped.txt` in the
--- migrations if nothing was changed.
+-- The catalog_ statements read what the database has, one line for each thing. The lines are those of `shipped.txt` in
+-- the migrations if nothing was changed.
 
 -- name: catalog_lines
 WITH ours AS MATERIALIZED (
@@ -65,7 +65,7 @@ UNION ALL
 SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('view', 'trigger')
 ORDER BY 1
 
--- The sizes_ blocks count rows and bytes. They do not read values, only their lengths.
+-- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
 -- name: sizes_of_threads
 SELECT t.value,
@@ -144,8 +144,8 @@ FROM (
 ) AS p
 GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
 
--- Each doctor_ block checks a page of one table. It returns a row for each problem, and a row `end` with the key of the
--- page's last row and the number of its rows.
+-- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
+-- the page's last row and the number of its rows.
 
 -- name: doctor_checkpoints
 WITH page AS MATERIALIZED (
@@ -260,7 +260,7 @@ SELECT * FROM (
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
 FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
 
--- The repair_ blocks delete unused rows of a thread, in this order: values, chunks, labels.
+-- The repair_ statements delete unused rows of a thread, in this order: values, chunks, labels.
 
 -- name: repair_values
 DELETE FROM blobs WHERE rowid IN (

@@ -30,7 +30,7 @@ CREATE TABLE langgraph_checkpoint_migrations (number INTEGER PRIMARY KEY, name T
 -- name: schema_applied
 INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :name)
 
--- The searchable_ blocks create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
+-- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
 -- name: searchable_there
 -- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.

@@ -21,10 +21,10 @@ WHERE r.checkpoint_id = (
 AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
 LIMIT :limit
 
--- A statement starts with thread_heads, or with a _candidates block and candidate_heads. It ends with heads_page,
--- heads_count or recent_page. Heads are the newest checkpoints of the threads that match.
+-- Heads are the newest checkpoints of the threads that match. thread_heads finds them among all threads,
+-- candidate_heads among the candidates of a statement.
 
--- name: thread_heads
+-- fragment: thread_heads
 -- Steps from thread to thread by id, in ranges that contain no other tenant's threads.
 WITH RECURSIVE found (thread_id, top) AS (
     SELECT (
@@ -60,23 +60,7 @@ WITH RECURSIVE found (thread_id, top) AS (
     ))
 )
 
--- name: recent_candidates
--- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
--- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
--- thirtieth of the time that as many other threads take.
--- differs: the second LIMIT removes nothing. Without it, SQLite may ignore the order of the subquery.
-WITH recent AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
-    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
-    AND (checkpoint_id, thread_id) < (:before, :thread_below)
-    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
-), candidates AS (
-    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
-    GROUP BY thread_id, checkpoint_ns
-    ORDER BY 3 DESC, thread_id DESC LIMIT :reach
-)
-
--- name: searched_candidates
+-- fragment: searched_candidates
 -- The checkpoints that an index finds by a metadata key. Only the newest one of each namespace can be a thread's
 -- newest.
 -- differs: INDEXED BY. With statistics, SQLite would otherwise read the complete table, because the index begins with
@@ -94,7 +78,7 @@ WITH candidates AS MATERIALIZED (
     GROUP BY thread_id, checkpoint_ns
 )
 
--- name: candidate_heads
+-- fragment: candidate_heads
 -- In the order of the candidates, and no more than are asked for. If this were materialized, all candidates would be
 -- read before the page begins.
 , heads AS NOT MATERIALIZED (
@@ -119,20 +103,12 @@ WITH candidates AS MATERIALIZED (
     )
 )
 
--- name: heads_page
+-- fragment: heads_page
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads
 WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
 
--- name: recent_page
--- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
-SELECT * FROM (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT :limit
-)
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
-
--- name: heads_count
+-- fragment: heads_count
 -- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
 , sure AS MATERIALIZED (
     SELECT *, NOT EXISTS (
@@ -144,6 +120,47 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM rece
 SELECT count(*), NULL, NULL, NULL, NULL, NULL FROM sure WHERE is_sure
 UNION ALL
 SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+
+-- name: threads_matching
+-- include: thread_heads
+-- include: heads_page
+
+-- name: threads_counted
+-- include: thread_heads
+-- include: heads_count
+
+-- name: threads_recent
+-- The newest checkpoints. If many threads match a filter, enough of them are found here, and not all threads have to be
+-- read. Only the newest checkpoint of each namespace is a candidate, in the order of the page. So a busy thread takes a
+-- thirtieth of the time that as many other threads take.
+-- differs: the second LIMIT removes nothing. Without it, SQLite may ignore the order of the subquery.
+WITH recent AS MATERIALIZED (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE tenant = :tenant AND checkpoint_id <= :before AND NOT hidden
+    AND (checkpoint_id, thread_id) < (:before, :thread_below)
+    ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :reach
+), candidates AS (
+    SELECT thread_id, checkpoint_ns, max(checkpoint_id) AS checkpoint_id FROM recent
+    GROUP BY thread_id, checkpoint_ns
+    ORDER BY 3 DESC, thread_id DESC LIMIT :reach
+)
+-- include: candidate_heads
+-- In the order of the candidates. If there may be more checkpoints, an additional row has only NULLs.
+SELECT * FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM heads LIMIT :limit
+)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE (SELECT count(*) FROM recent) = :reach
+
+-- name: threads_searched
+-- include: searched_candidates
+-- include: candidate_heads
+-- include: heads_page
+
+-- name: threads_searched_counted
+-- include: searched_candidates
+-- include: candidate_heads
+-- include: heads_count
 
 -- name: thread_exists
 SELECT 1 FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns LIMIT 1
@@ -184,10 +201,6 @@ CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AN
 WHERE likelihood(r.last_id IS NOT NULL, 0.00001) AND EXISTS (
     SELECT 1 FROM json_each(c.inline_channels) AS n WHERE n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
 )
-
--- name: rows_record
--- Ends a statement that a page_ block starts: the columns of a checkpoint's record.
-SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata FROM page
 
 -- Labels.
 

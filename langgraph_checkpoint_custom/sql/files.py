@@ -1,0 +1,92 @@
+"""The `.sql` files of a database: named statements, and fragments that several statements include.
+
+    -- fragment: newest
+    SELECT checkpoint_id FROM checkpoints WHERE thread_id = :thread_id
+
+    -- name: select_newest_id
+    -- include: newest
+    ORDER BY checkpoint_id DESC LIMIT 1
+
+An `include` line stands for the text of the fragment. A fragment may include other ones; it is never sent alone. The
+line after `-- repeat` is a row of VALUES, which `with_rows` repeats for each row that a call inserts. Nothing else
+composes statements. Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by
+`searchable.py` (the key of an index).
+
+Must not know: what the statements do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from textwrap import indent
+from types import MappingProxyType
+
+# The files of each database, in order. Files of one name have the same blocks, except for those that say why they
+# differ.
+FILES = (
+    "schema", "transactions", "checkpoints", "history", "deletion", "copies", "threads", "claims", "maintenance",
+    "export",
+)  # fmt: skip
+
+_HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^( *)-- include: (\w+)$", re.MULTILINE)
+_REPEATED = re.compile(r"^ *-- repeat\n( *)(.*)$", re.MULTILINE)
+_FIRST = re.compile(r"\((\w+)0\)")
+
+
+def read_files(database: str) -> Mapping[str, str]:
+    """Return the text of each `.sql` file of a database, by name."""
+    folder = files("langgraph_checkpoint_custom.sql").joinpath(database)
+    found = {name: folder.joinpath(f"{name}.sql") for name in FILES}
+    return {name: path.read_text("utf-8") for name, path in found.items() if path.is_file()}
+
+
+@cache
+def load_statements(database: str) -> Mapping[str, str]:
+    """Return the statements of a database by name, with the fragments that they include, and without comments."""
+    return MappingProxyType(compose(read_files(database).values()))
+
+
+def compose(texts: Iterable[str]) -> dict[str, str]:
+    """Return the statements in the texts of files, by name."""
+    bodies: dict[str, str] = {}
+    statements = []
+    fragments = set()
+    for text in texts:
+        _, *found = _HEAD.split(text)
+        for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
+            if name in bodies:
+                raise ValueError(f"two blocks of the .sql files are named {name!r}; rename one of them")
+            bodies[name] = body
+            (statements.append if kind == "name" else fragments.add)(name)
+
+    def composed(name: str, through: tuple[str, ...] = ()) -> str:
+        through = *through, name
+        if name in through[:-1]:
+            raise ValueError(f"fragments include each other in a circle: {' -> '.join(through)}")
+
+        def included(match: re.Match[str]) -> str:
+            if match[2] not in fragments:
+                raise ValueError(
+                    f"{name!r} includes {match[2]!r}, but the .sql files have no line '-- fragment: {match[2]}'"
+                )
+            return indent(composed(match[2], through), match[1])
+
+        return _without_comments(_INCLUDE.sub(included, bodies[name]))
+
+    return {name: composed(name) for name in statements}
+
+
+def with_rows(statement: str, count: int) -> str:
+    """Return a statement with `count` rows of VALUES; the 0 after a parameter's name becomes 1, 2 and so on."""
+    before, margin, row, after = _REPEATED.split(statement)
+    rows = [margin + _FIRST.sub(rf"(\g<1>{number})", row) for number in range(count)]
+    return before + ",\n".join(rows) + after
+
+
+def _without_comments(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--") or line.lstrip() == "-- repeat")
