@@ -45,7 +45,7 @@ class CheckpointRow(NamedTuple):
     parent_id: str | None
     format: int
     hidden: bool
-    doomed: bool
+    deleting: bool
     inline_channels: Sequence[str]
     delta_channels: Sequence[str]
     blob_channels: Sequence[str]
@@ -91,7 +91,7 @@ class Tables(NamedTuple):
 
     checkpoints: Sequence[CheckpointRow]
     blobs: Sequence[BlobKey]
-    parts: Mapping[BlobKey, Sequence[str]]
+    chunks: Mapping[BlobKey, Sequence[str]]
     writes: Sequence[WriteKey]
     labels: Sequence[LabelRow]
 
@@ -123,7 +123,7 @@ def violations(tables: Tables, early_writes: Collection[tuple[str, str, str]] = 
     """A line for each row that breaks a rule."""
     for row in tables.checkpoints:
         name = f"checkpoint {row[:3]}"
-        if row.doomed:
+        if row.deleting:
             yield f"{name} is marked for deletion"
         if len(row.blob_channels) != len(row.blob_versions):
             yield f"{name} has {len(row.blob_channels)} blobs and {len(row.blob_versions)} versions"
@@ -166,7 +166,7 @@ def named_blobs(tables: Tables) -> set[BlobKey]:
         for row in tables.checkpoints
         for channel, version in zip(row.blob_channels, row.blob_versions, strict=False)
     }
-    return named | {blob._replace(version=name) for blob in named for name in tables.parts.get(blob, ())}
+    return named | {blob._replace(version=name) for blob in named for name in tables.chunks.get(blob, ())}
 
 
 def needed(tables: Tables) -> set[tuple[str, str, str]]:
@@ -232,9 +232,9 @@ def read_tables(store: Store, *, schema: str = "langgraph_checkpoint") -> Tables
 
 
 _QUERIES = (
-    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, doomed, "
+    "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, format, hidden, deleting, "
     "inline_channels, delta_channels, blob_channels, blob_versions FROM {}checkpoints",
-    "SELECT thread_id, checkpoint_ns, channel, version, parts FROM {}blobs",
+    "SELECT thread_id, checkpoint_ns, channel, version, chunks FROM {}blobs",
     "SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel FROM {}writes",
     "SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM {}labels",
 )

@@ -69,7 +69,7 @@ def _as_dict(one: LargeThread | NamespaceSize) -> dict[str, object]:
 
 
 def _channel(one: ChannelSize) -> tuple[object, ...]:
-    return one.channel, one.versions, one.parts, one.writes, size(one.bytes)
+    return one.channel, one.versions, one.chunks, one.writes, size(one.bytes)
 
 
 def _tell_store(found: Store) -> None:

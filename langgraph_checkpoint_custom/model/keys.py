@@ -98,21 +98,21 @@ class ManyBytes(list[bytes]):
 class BlobRow(NamedTuple):
     """A row of `blobs`: a channel value, or a chunk of one.
 
-    `value` has no upper bound. `parts` has the names of the chunks of the value as JSON, or None if it is in one piece.
+    `value` has no upper bound. `chunks` has the names of its chunks as JSON, or None if it is in one piece.
     """
 
     channel: str
     version: str
     type: str
     value: bytes
-    parts: str | None = None
+    chunks: str | None = None
 
 
 class BlobRef(NamedTuple):
     """A blob that may be stored already.
 
     If it is `required`, it holds an unchanged value of the checkpoint. Or, if `begins` is given, it is the previous
-    version of a value that shares its chunks, and its column `parts` must start with `begins`. If it is not required,
+    version of a value that shares its chunks, and its column `chunks` must start with `begins`. If it is not required,
     it is the delta snapshot of a `DeltaChannel` that the checkpoint comes without, because it was stored before.
     """
 

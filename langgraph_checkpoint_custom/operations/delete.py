@@ -4,7 +4,7 @@ Must not know: SQL, connections, serializers: nothing here reads a value.
 
 Every deletion has the same steps, in one transaction:
 
-1. Checkpoints are chosen and marked for deletion (the column `doomed`). Each operation here chooses other ones.
+1. Checkpoints are chosen and marked for deletion (the column `deleting`). Each operation here chooses other ones.
 2. Checkpoints that a remaining one needs become `hidden` instead. A `DeltaChannel` needs the ancestors back to its
    seed, and a checkpoint older than format 4 needs the sends of its parent.
 3. The others are deleted, with their writes and with the blobs that no remaining checkpoint names.

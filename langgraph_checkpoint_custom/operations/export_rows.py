@@ -47,7 +47,7 @@ KINDS = (
             *("checkpoint_type", "checkpoint", "metadata_type", "metadata", "metadata_filter"),
         ),
     ),
-    Kind("blob", {"checkpoint_ns": "", "channel": "", "version": ""}, ("type", "value", "parts")),
+    Kind("blob", {"checkpoint_ns": "", "channel": "", "version": ""}, ("type", "value", "chunks")),
     Kind(
         "write",
         {"checkpoint_ns": "", "checkpoint_id": "", "task_id": "", "idx": -(2**31)},
@@ -59,7 +59,7 @@ _KINDS = {kind.name: kind for kind in KINDS}
 _LISTS = frozenset({"inline_channels", "delta_channels", "blob_channels", "blob_versions"})
 _BYTES = frozenset({"checkpoint", "metadata", "value"})
 _NUMBERS = frozenset({"format", "idx"})
-_MAY_BE_NULL = frozenset({"parent_id", "root_id", "run_id", "parts"})
+_MAY_BE_NULL = frozenset({"parent_id", "root_id", "run_id", "chunks"})
 # The numbers that a column can hold in both databases.
 _INTEGERS = range(-(2**31), 2**31)
 
@@ -142,7 +142,7 @@ def _fits(column: str, cell: Any) -> bool:
         return False
     if column in _BYTES:
         b64decode(cell, validate=True)
-    elif column == "parts":
+    elif column == "chunks":
         return _fits("inline_channels", json.loads(cell))
     return True
 

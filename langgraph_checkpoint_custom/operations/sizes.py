@@ -40,7 +40,7 @@ class ChannelSize(NamedTuple):
     checkpoint_ns: str | None
     channel: str
     versions: int
-    parts: int
+    chunks: int
     writes: int
     bytes: int
 

@@ -329,5 +329,5 @@ def _blobs(encoded: Encoded) -> dict[str, Any]:
         "versions": _texts([blob.version for blob in encoded.blobs]),
         "types": _texts([blob.type for blob in encoded.blobs]),
         "values": ManyBytes(blob.value for blob in encoded.blobs),
-        "parts": _texts([blob.parts for blob in encoded.blobs]),
+        "chunks": _texts([blob.chunks for blob in encoded.blobs]),
     }

@@ -49,7 +49,7 @@ class SqliteDialect(SqlDialect):
                 "copy_thread_writes",
                 "copy_thread_labels",
             ),
-            "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_parts", "store_fork_writes"),
+            "store_fork": ("store_fork_checkpoints", "store_fork_blobs", "store_fork_chunks", "store_fork_writes"),
             # One writer at a time needs no locks, and no index is left invalid.
             "lock_thread": (),
             "share_thread": (),

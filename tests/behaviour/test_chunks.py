@@ -152,8 +152,8 @@ async def test_parts_are_shared_only_while_the_version_has_all_of_them(
         await get(others, parent)
         for each in (client, others):
             await put(each, checkpoint_id, {"log": LONG[:140]}, parent=parent, versions={"log": "9"})
-        named = "".join(names for (names,) in database.run("SELECT parts FROM blobs WHERE parts IS NOT NULL"))
-        left = [name for (name,) in database.run("SELECT version FROM blobs WHERE parts IS NULL") if NAME_MARK in name]
+        named = "".join(names for (names,) in database.run("SELECT chunks FROM blobs WHERE chunks IS NOT NULL"))
+        left = [name for (name,) in database.run("SELECT version FROM blobs WHERE chunks IS NULL") if NAME_MARK in name]
         gone = [name for name in left if name not in named]
         assert gone
         for name in gone:  # As the command `doctor --fix` does.
@@ -310,11 +310,11 @@ async def test_with_a_key_parts_are_bound_to_their_place_and_order(store: Store,
         assert not any(b"HumanMessage" in cell for cell in database.cells())
         await thread.check(client)
         newest = config()
-        version = "(SELECT max(version) FROM blobs WHERE parts IS NOT NULL)"
-        names = json.loads(database.run(f"SELECT parts FROM blobs WHERE version = {version}")[0][0])
+        version = "(SELECT max(version) FROM blobs WHERE chunks IS NOT NULL)"
+        names = json.loads(database.run(f"SELECT chunks FROM blobs WHERE version = {version}")[0][0])
         wrong = json.dumps([names[1], names[0], *names[2:]], separators=(",", ":"))
         right = json.dumps(names, separators=(",", ":"))
-        change = f"UPDATE blobs SET parts = :names WHERE version = {version}"
+        change = f"UPDATE blobs SET chunks = :names WHERE version = {version}"
         database.run(change, names=wrong)
         with pytest.raises(CorruptCheckpoint, match="'log'"):
             await get(client, newest)
@@ -350,8 +350,8 @@ DAMAGES: Mapping[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
         "UPDATE blobs SET type = 'null', value = :empty WHERE version = :name",
         {"name": name, "empty": b""},
     ),
-    "no names": lambda name: ("UPDATE blobs SET parts = NULL WHERE parts IS NOT NULL", {}),
-    "names of nothing": lambda name: ("UPDATE blobs SET parts = '[]' WHERE parts IS NOT NULL", {}),
+    "no names": lambda name: ("UPDATE blobs SET chunks = NULL WHERE chunks IS NOT NULL", {}),
+    "names of nothing": lambda name: ("UPDATE blobs SET chunks = '[]' WHERE chunks IS NOT NULL", {}),
 }
 
 
@@ -377,7 +377,7 @@ async def test_what_names_no_parts_is_corrupt(client: Client, database: Database
     thread = Thread()
     for count in (100, 120, 150):
         await thread.put(client, LONG[:count])
-    database.run("UPDATE blobs SET parts = :names WHERE parts IS NOT NULL", names=names)
+    database.run("UPDATE blobs SET chunks = :names WHERE chunks IS NOT NULL", names=names)
     for read in (lambda: client.get_tuple(config()), lambda: client.all(config())):
         with pytest.raises(CorruptCheckpoint):
             await read()

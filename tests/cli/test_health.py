@@ -92,7 +92,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     database.run("DELETE FROM blobs WHERE channel = 'b'")
     database.run("DELETE FROM blobs WHERE channel = 'big' AND substr(version, 1, 2) = '#/'")
     database.run(
-        "UPDATE checkpoints SET doomed = :yes WHERE thread_id = 'doomed'",
+        "UPDATE checkpoints SET deleting = :yes WHERE thread_id = 'doomed'",
         yes=True if database.kind == "postgres" else 1,
     )
     database.run("DELETE FROM checkpoints WHERE thread_id = 'labelled'")
@@ -100,7 +100,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         "UPDATE checkpoints SET blob_channels = :none, blob_versions = :none WHERE thread_id = 'later'",
         none="{}" if database.kind == "postgres" else "[]",
     )
-    parts = sum(len(names) for names in read_tables(own_cli.store).parts.values())
+    parts = sum(len(names) for names in read_tables(own_cli.store).chunks.values())
     expected = {
         "value gone": 1,
         "part gone": parts,

@@ -73,7 +73,7 @@ def test_a_row_format_of_a_later_version_is_refused(golden: Store) -> None:
 
 
 def test_a_blob_format_of_a_later_version_is_refused(golden: Store) -> None:
-    Database(golden).run("UPDATE blobs SET type = type || '|?' WHERE parts IS NULL")
+    Database(golden).run("UPDATE blobs SET type = type || '|?' WHERE chunks IS NULL")
     with golden.open() as saver, pytest.raises(CorruptCheckpoint, match="upgrade langgraph-checkpoint-custom"):
         saver.get_tuple(config("large"))
 

@@ -376,9 +376,9 @@ MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "surrogates": lambda row: {"blob": row["blob"] | {"type": "\ud800"}},
     "base64|padding|characters|data": lambda row: {"blob": row["blob"] | {"value": "€"}},
     "padding|multiple": lambda row: {"blob": row["blob"] | {"value": "AAA"}},
-    "Expecting value": lambda row: {"blob": row["blob"] | {"parts": "no JSON"}},
-    "column parts": lambda row: {"blob": row["blob"] | {"parts": "[1]"}},
-    "column parts ": lambda row: {"blob": row["blob"] | {"parts": '{"a":1}'}},
+    "Expecting value": lambda row: {"blob": row["blob"] | {"chunks": "no JSON"}},
+    "column chunks": lambda row: {"blob": row["blob"] | {"chunks": "[1]"}},
+    "column chunks ": lambda row: {"blob": row["blob"] | {"chunks": '{"a":1}'}},
 }
 
 
@@ -425,10 +425,10 @@ def test_invalid_chunk_names_are_refused_even_if_the_digest_is_right(
     head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
     location = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
     cells = json.loads(rows[location])["blob"]
-    rows[location] = json.dumps({"blob": cells | {"parts": parts}}).encode() + b"\n"
+    rows[location] = json.dumps({"blob": cells | {"chunks": parts}}).encode() + b"\n"
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
     told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
-    with pytest.raises(BrokenExport, match=rf"line {location + 3}: (the column parts|Expecting|Unterminated)"):
+    with pytest.raises(BrokenExport, match=rf"line {location + 3}: (the column chunks|Expecting|Unterminated)"):
         import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, told, last])))
     assert list(other.threads()) == []
 

@@ -33,8 +33,8 @@ SELECT c.thread_id, '', u.channel, u.version, 'msgpack', '\\x80',
     CASE u.channel WHEN 'messages' THEN '["#/' || u.version::integer / 10 || '"]' END
 FROM langgraph_checkpoint.checkpoints c, unnest(c.blob_channels, c.blob_versions) AS u (channel, version);
 INSERT INTO langgraph_checkpoint.blobs
-SELECT DISTINCT thread_id, '', channel, parts::json ->> 0, 'msgpack', '\\x80'::bytea, NULL
-FROM langgraph_checkpoint.blobs WHERE parts IS NOT NULL;
+SELECT DISTINCT thread_id, '', channel, chunks::json ->> 0, 'msgpack', '\\x80'::bytea, NULL
+FROM langgraph_checkpoint.blobs WHERE chunks IS NOT NULL;
 INSERT INTO langgraph_checkpoint.writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', i, '', c.run_id, CASE i WHEN 0 THEN 'messages' ELSE 'log' END,
     'msgpack', '\\xc0'
@@ -63,7 +63,7 @@ SELECT c.thread_id, '', n.value, v.value, 'msgpack', x'80',
     CASE n.value WHEN 'messages' THEN json_array('#/' || v.value / 10) END
 FROM checkpoints c, json_each(c.blob_channels) n, json_each(c.blob_versions) v WHERE v.key = n.key;
 INSERT INTO blobs
-SELECT DISTINCT thread_id, '', channel, parts ->> 0, 'msgpack', x'80', NULL FROM blobs WHERE parts IS NOT NULL;
+SELECT DISTINCT thread_id, '', channel, chunks ->> 0, 'msgpack', x'80', NULL FROM blobs WHERE chunks IS NOT NULL;
 INSERT INTO writes
 SELECT c.thread_id, '', c.checkpoint_id, 'task', w.value, '', c.run_id,
     CASE w.value WHEN 0 THEN 'messages' ELSE 'log' END, 'msgpack', x'c0'

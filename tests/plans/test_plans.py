@@ -263,7 +263,7 @@ def test_sqlite_reads_by_index(
         for statement in round_trip.statements:
             details = sqlite_plan(connection, statement)
             scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
-            scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_doomed" not in text]
+            scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_deleting" not in text]
             scans += [text for text in details if "BLOOM FILTER" in text]
             assert (statement.name, scans) == (statement.name, [])
     connection.close()

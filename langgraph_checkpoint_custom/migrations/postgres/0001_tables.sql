@@ -11,7 +11,7 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
     run_id text COLLATE "C",
     format integer NOT NULL,
     hidden boolean NOT NULL DEFAULT false,
-    doomed boolean NOT NULL DEFAULT false,
+    deleting boolean NOT NULL DEFAULT false,
     inline_channels text[] COLLATE "C" NOT NULL,
     delta_channels text[] COLLATE "C" NOT NULL,
     blob_channels text[] COLLATE "C" NOT NULL,
@@ -27,7 +27,7 @@ CREATE TABLE langgraph_checkpoint.checkpoints (
 
 CREATE INDEX checkpoints_of_run ON langgraph_checkpoint.checkpoints (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX checkpoints_by_id ON langgraph_checkpoint.checkpoints (tenant, checkpoint_id);
-CREATE INDEX checkpoints_doomed ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE doomed;
+CREATE INDEX checkpoints_deleting ON langgraph_checkpoint.checkpoints (thread_id, checkpoint_ns) WHERE deleting;
 
 CREATE TABLE langgraph_checkpoint.blobs (
     thread_id text COLLATE "C" NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE langgraph_checkpoint.blobs (
     version text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,
-    parts text,
+    chunks text,
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
 );
 

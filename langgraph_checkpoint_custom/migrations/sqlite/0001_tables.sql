@@ -7,7 +7,7 @@ CREATE TABLE checkpoints (
     run_id TEXT,
     format INTEGER NOT NULL,
     hidden INTEGER NOT NULL DEFAULT 0,
-    doomed INTEGER NOT NULL DEFAULT 0,
+    deleting INTEGER NOT NULL DEFAULT 0,
     inline_channels TEXT NOT NULL,
     delta_channels TEXT NOT NULL,
     blob_channels TEXT NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE checkpoints (
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX checkpoints_by_id ON checkpoints (tenant, checkpoint_id);
-CREATE INDEX checkpoints_doomed ON checkpoints (thread_id, checkpoint_ns) WHERE doomed;
+CREATE INDEX checkpoints_deleting ON checkpoints (thread_id, checkpoint_ns) WHERE deleting;
 
 CREATE TABLE blobs (
     thread_id TEXT NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE blobs (
     version TEXT NOT NULL,
     type TEXT NOT NULL,
     value BLOB NOT NULL,
-    parts TEXT,
+    chunks TEXT,
     tenant TEXT NOT NULL GENERATED ALWAYS AS (
         CASE WHEN unicode(thread_id) = 31 THEN substr(thread_id, 2, instr(substr(thread_id, 2), char(31)) - 1) ELSE '' END
     ) VIRTUAL,

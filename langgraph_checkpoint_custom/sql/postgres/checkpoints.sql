@@ -53,7 +53,7 @@ WITH kept AS MATERIALIZED (
         SELECT b.channel FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = k.channel AND b.version = k.version
-        AND (k.begins = '' OR starts_with(b.parts, k.begins))
+        AND (k.begins = '' OR starts_with(b.chunks, k.begins))
         LIMIT 1
     ) AS held ON true
 ), parent AS MATERIALIZED (
@@ -82,14 +82,14 @@ WITH kept AS MATERIALIZED (
     ) AS newest
     WHERE %(only_newest)s AND newest.checkpoint_id IS DISTINCT FROM %(parent_id)s
 ), stored_blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.parts
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+    SELECT %(thread_id)s, %(checkpoint_ns)s, n.channel, n.version, n.type, n.value, n.chunks
     FROM unnest(
-        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(parts)s::text[]
-    ) AS n (channel, version, type, value, parts)
+        %(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(values)b::bytea[], %(chunks)s::text[]
+    ) AS n (channel, version, type, value, chunks)
     WHERE NOT EXISTS (SELECT FROM gone)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, parts = EXCLUDED.parts
+    DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value, chunks = EXCLUDED.chunks
 ), stored AS (
     -- include: into_checkpoints
     SELECT
@@ -162,11 +162,11 @@ ORDER BY checkpoint_id DESC LIMIT 1
 
 -- fragment: blobs_of_one
 , found AS MATERIALIZED (
-    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.parts
+    SELECT p.thread_id, p.checkpoint_ns, u.channel, u.version, b.type, b.value, b.chunks
     FROM page p
     CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
     CROSS JOIN LATERAL (
-        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         AND b.channel = u.channel AND b.version = u.version
         LIMIT 1
@@ -175,18 +175,18 @@ ORDER BY checkpoint_id DESC LIMIT 1
 -- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
 , named AS NOT MATERIALIZED (
     SELECT f.thread_id, f.checkpoint_ns, f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
 )
 
 -- fragment: blobs_of_page
 , found AS MATERIALIZED (
-    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.parts
+    SELECT r.thread_id, r.checkpoint_ns, r.channel, r.version, b.type, b.value, b.chunks
     FROM (
         SELECT DISTINCT p.thread_id, p.checkpoint_ns, u.channel, u.version
         FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
     ) AS r
     CROSS JOIN LATERAL (
-        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
         AND b.channel = r.channel AND b.version = r.version
         LIMIT 1
@@ -194,7 +194,7 @@ ORDER BY checkpoint_id DESC LIMIT 1
 )
 , named AS NOT MATERIALIZED (
     SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.name
-    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.parts::json) AS n (name)
+    FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
 )
 
 -- fragment: rows_of_page
@@ -205,7 +205,7 @@ SELECT
 FROM page
 UNION ALL
 SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
 UNION ALL
 SELECT

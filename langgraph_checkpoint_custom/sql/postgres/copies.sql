@@ -36,8 +36,8 @@ WITH own AS MATERIALIZED (
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 ), blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-    SELECT %(target)s, checkpoint_ns, channel, version, type, value, parts
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+    SELECT %(target)s, checkpoint_ns, channel, version, type, value, chunks
     FROM langgraph_checkpoint.blobs WHERE thread_id = %(source)s AND NOT EXISTS (SELECT FROM own)
     ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ), writes AS (
@@ -81,8 +81,8 @@ LEFT JOIN (
 
 -- name: fork_thread
 -- differs: one statement, so that everything is copied from one snapshot. What may be needed is copied as hidden and
--- marked for deletion (`doomed`), and the purge_ statements that follow spare what is needed. If the checkpoint is the
--- newest one, its superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they
+-- marked for deletion (`deleting`), and the purge_ statements that follow spare what is needed. If the checkpoint is
+-- the newest one, its superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they
 -- belong to what came after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on
 -- from is copied.
 WITH RECURSIVE own AS MATERIALIZED (
@@ -175,7 +175,7 @@ WITH RECURSIVE own AS MATERIALIZED (
     ) AS c
 ), checkpoints AS (
     INSERT INTO langgraph_checkpoint.checkpoints (
-        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, deleting,
         inline_channels, delta_channels, blob_channels, blob_versions,
         checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter, tenant
     )
@@ -203,22 +203,22 @@ WITH RECURSIVE own AS MATERIALIZED (
     SELECT DISTINCT r.checkpoint_ns, u.channel, u.version
     FROM rows r CROSS JOIN LATERAL unnest(r.blob_channels, r.blob_versions) AS u (channel, version)
 ), whole AS MATERIALIZED (
-    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.value, b.parts
+    SELECT n.checkpoint_ns, n.channel, n.version, b.type, b.value, b.chunks
     FROM named n
     CROSS JOIN LATERAL (
-        SELECT b.type, b.value, b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.type, b.value, b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(source)s AND b.checkpoint_ns = n.checkpoint_ns
         AND b.channel = n.channel AND b.version = n.version
         LIMIT 1
     ) AS b
 ), blobs AS (
-    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-    SELECT %(target)s, w.checkpoint_ns, w.channel, w.version, w.type, w.value, w.parts FROM whole w
+    INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+    SELECT %(target)s, w.checkpoint_ns, w.channel, w.version, w.type, w.value, w.chunks FROM whole w
     UNION ALL
     SELECT %(target)s, p.checkpoint_ns, p.channel, p.name, b.type, b.value, NULL
     FROM (
         SELECT DISTINCT w.checkpoint_ns, w.channel, n.name
-        FROM whole w CROSS JOIN LATERAL json_array_elements_text(w.parts::json) AS n (name)
+        FROM whole w CROSS JOIN LATERAL json_array_elements_text(w.chunks::json) AS n (name)
     ) AS p
     CROSS JOIN LATERAL (
         SELECT b.type, b.value FROM langgraph_checkpoint.blobs b

@@ -50,11 +50,11 @@ WITH plain AS MATERIALIZED (
         )
     )
 ), named AS MATERIALIZED (
-    SELECT s.checkpoint_ns, u.channel, u.version, b.parts
+    SELECT s.checkpoint_ns, u.channel, u.version, b.chunks
     FROM staying s
     CROSS JOIN LATERAL unnest(s.blob_channels, s.blob_versions) AS u (channel, version)
     CROSS JOIN LATERAL (
-        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = s.checkpoint_ns
         AND b.channel = u.channel AND b.version = u.version
         LIMIT 1
@@ -62,7 +62,7 @@ WITH plain AS MATERIALIZED (
 ), kept AS MATERIALIZED (
     SELECT n.checkpoint_ns, n.channel, n.version FROM named n
     UNION ALL
-    SELECT n.checkpoint_ns, n.channel, p.name FROM named n CROSS JOIN LATERAL json_array_elements_text(n.parts::json) AS p (name)
+    SELECT n.checkpoint_ns, n.channel, p.name FROM named n CROSS JOIN LATERAL json_array_elements_text(n.chunks::json) AS p (name)
 ), gone AS (
     DELETE FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
@@ -131,14 +131,14 @@ WITH heads AS MATERIALIZED (
     ) AS m
     WHERE h.place = 1 AND h.checkpoint_ns <> '' AND strpos(h.checkpoint_ns, ':') = 0
 )
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = true
+UPDATE langgraph_checkpoint.checkpoints c SET deleting = true
 WHERE c.thread_id = %(thread_id)s AND (c.hidden OR (c.checkpoint_ns, c.checkpoint_id) NOT IN (
     SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
 ))
 
 -- name: mark_idle
 -- All of a thread, unless a run has gone on or a label was set since the thread was read.
-UPDATE langgraph_checkpoint.checkpoints SET doomed = true
+UPDATE langgraph_checkpoint.checkpoints SET deleting = true
 WHERE thread_id = %(thread_id)s AND %(newest)s >= (
     SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
     WHERE n.thread_id = %(thread_id)s AND NOT n.hidden
@@ -167,20 +167,20 @@ WITH places AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
 )
-UPDATE langgraph_checkpoint.checkpoints SET doomed = true
+UPDATE langgraph_checkpoint.checkpoints SET deleting = true
 WHERE thread_id = %(thread_id)s AND (hidden OR run_id = ANY (%(run_ids)s::text[]))
 AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
 
--- The purge_ statements hide or delete what is marked for deletion (`doomed`), in this order. Each one sees what was
+-- The purge_ statements hide or delete what is marked for deletion (`deleting`), in this order. Each one sees what was
 -- committed while the one before waited. Each names its thread; otherwise it would read the index entries of all rows
--- that were marked since the last VACUUM. The index on `doomed` is for finding marked rows. The planner, which
+-- that were marked since the last VACUUM. The index on `deleting` is for finding marked rows. The planner, which
 -- estimates that there are none, would also search it for each of many rows. So those are compared with a list, or with
--- `doomed::integer`, for which it cannot use the index.
+-- `deleting::integer`, for which it cannot use the index.
 
 -- name: purge_labels
 -- The labels of checkpoints that will be deleted or hidden.
 DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
-WHERE d.doomed AND d.thread_id = %(thread_id)s
+WHERE d.deleting AND d.thread_id = %(thread_id)s
 AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
 
 -- name: purge_spare_needed
@@ -190,14 +190,14 @@ AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkp
 -- hidden was missing already, its id is removed: no prune has cut off the history there.
 WITH RECURSIVE places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE doomed AND thread_id = %(thread_id)s
+    WHERE deleting AND thread_id = %(thread_id)s
 ), staying AS MATERIALIZED (
     SELECT s.* FROM places p
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format,
             c.inline_channels || c.blob_channels AS populated
         FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
         OFFSET 0
     ) AS s
 ), delta AS MATERIALIZED (
@@ -253,7 +253,7 @@ WITH RECURSIVE places AS MATERIALIZED (
         OFFSET 0
     )
 )
-UPDATE langgraph_checkpoint.checkpoints c SET doomed = false, hidden = true, parent_id = CASE
+UPDATE langgraph_checkpoint.checkpoints c SET deleting = false, hidden = true, parent_id = CASE
     WHEN c.hidden OR EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints p
         WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
@@ -263,15 +263,15 @@ END
 FROM unnest(
     ARRAY(SELECT thread_id FROM spared), ARRAY(SELECT checkpoint_ns FROM spared), ARRAY(SELECT checkpoint_id FROM spared)
 ) AS s (thread_id, checkpoint_ns, checkpoint_id)
-WHERE c.doomed::integer = 1
+WHERE c.deleting::integer = 1
 AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
 
 -- name: purge_writes
-WITH doomed AS MATERIALIZED (
+WITH deleted AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE doomed AND thread_id = %(thread_id)s
+    WHERE deleting AND thread_id = %(thread_id)s
 )
-DELETE FROM langgraph_checkpoint.writes w USING doomed d
+DELETE FROM langgraph_checkpoint.writes w USING deleted d
 WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: purge_parents
@@ -280,13 +280,13 @@ WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.chec
 WITH children AS MATERIALIZED (
     SELECT s.* FROM (
         SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-        WHERE doomed AND thread_id = %(thread_id)s
+        WHERE deleting AND thread_id = %(thread_id)s
     ) AS p
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting AND NOT c.hidden
         AND (
-            SELECT d.doomed FROM langgraph_checkpoint.checkpoints d
+            SELECT d.deleting FROM langgraph_checkpoint.checkpoints d
             WHERE d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns AND d.checkpoint_id = c.parent_id
         )
         OFFSET 0
@@ -297,27 +297,27 @@ WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.chec
 
 -- name: purge_chunks
 -- The chunks of deleted blobs, except those that a remaining blob shares.
-WITH doomed AS MATERIALIZED (
+WITH deleted AS MATERIALIZED (
     SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
     FROM langgraph_checkpoint.checkpoints d
     CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.doomed AND d.thread_id = %(thread_id)s
+    WHERE d.deleting AND d.thread_id = %(thread_id)s
 ), going AS MATERIALIZED (
     SELECT d.thread_id, d.checkpoint_ns, d.channel, n.name
-    FROM doomed d
+    FROM deleted d
     CROSS JOIN LATERAL (
-        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = d.thread_id AND b.checkpoint_ns = d.checkpoint_ns
         AND b.channel = d.channel AND b.version = d.version
         LIMIT 1
     ) AS b
-    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
 ), staying AS MATERIALIZED (
     SELECT DISTINCT g.thread_id, g.checkpoint_ns, u.channel, u.version
     FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
     CROSS JOIN LATERAL (
         SELECT c.blob_channels, c.blob_versions FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.doomed
+        WHERE c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.deleting
         OFFSET 0
     ) AS c
     CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
@@ -327,12 +327,12 @@ WITH doomed AS MATERIALIZED (
     SELECT s.thread_id, s.checkpoint_ns, s.channel, n.name
     FROM staying s
     CROSS JOIN LATERAL (
-        SELECT b.parts FROM langgraph_checkpoint.blobs b
+        SELECT b.chunks FROM langgraph_checkpoint.blobs b
         WHERE b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns
         AND b.channel = s.channel AND b.version = s.version
         LIMIT 1
     ) AS b
-    CROSS JOIN LATERAL json_array_elements_text(b.parts::json) AS n (name)
+    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
 )
 DELETE FROM langgraph_checkpoint.blobs b USING unshared u
 WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.name
@@ -340,12 +340,12 @@ WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.chan
 -- name: purge_blobs
 WITH places AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE doomed AND thread_id = %(thread_id)s
+    WHERE deleting AND thread_id = %(thread_id)s
 ), unnamed AS MATERIALIZED (
     SELECT d.thread_id, d.checkpoint_ns, u.channel, u.version
     FROM langgraph_checkpoint.checkpoints d
     CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.doomed AND d.thread_id = %(thread_id)s
+    WHERE d.deleting AND d.thread_id = %(thread_id)s
     EXCEPT
     SELECT s.thread_id, s.checkpoint_ns, s.channel, s.version
     FROM places p
@@ -353,7 +353,7 @@ WITH places AS MATERIALIZED (
         SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
         FROM langgraph_checkpoint.checkpoints c
         CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
         OFFSET 0
     ) AS s
 )
@@ -362,7 +362,7 @@ WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.chan
 
 -- name: purge_checkpoints
 DELETE FROM langgraph_checkpoint.checkpoints
-WHERE doomed AND thread_id = %(thread_id)s
+WHERE deleting AND thread_id = %(thread_id)s
 
 -- name: delete_run_writes
 -- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
@@ -438,7 +438,7 @@ WITH gone AS MATERIALIZED (
         )
     )
 ), touched AS (
-    UPDATE langgraph_checkpoint.checkpoints c SET doomed = true FROM victims v
+    UPDATE langgraph_checkpoint.checkpoints c SET deleting = true FROM victims v
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
     RETURNING c.checkpoint_id
 ), heads AS (
@@ -461,7 +461,7 @@ SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 -- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
 WITH touched AS (
     UPDATE langgraph_checkpoint.checkpoints c
-    SET doomed = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
+    SET deleting = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
     WHERE c.thread_id = %(thread_id)s AND (
         c.hidden OR c.checkpoint_id > %(checkpoint_id)s
         OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
@@ -488,16 +488,16 @@ SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
 -- name: refuse_labelled
 SELECT l.name FROM langgraph_checkpoint.labels l
 JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
 WHERE l.thread_id = %(thread_id)s
 ORDER BY l.name
 
 -- name: refuse_labelled_release
-UPDATE langgraph_checkpoint.checkpoints SET doomed = false
-WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
+UPDATE langgraph_checkpoint.checkpoints SET deleting = false
+WHERE thread_id = %(thread_id)s AND deleting AND EXISTS (
     SELECT FROM langgraph_checkpoint.labels l
     JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
     WHERE l.thread_id = %(thread_id)s
 )
 
@@ -510,7 +510,7 @@ WHERE thread_id = %(thread_id)s AND doomed AND EXISTS (
 -- since.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND doomed AND NOT hidden
+    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND deleting AND NOT hidden
     GROUP BY checkpoint_ns
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
@@ -520,7 +520,7 @@ WITH lost AS MATERIALIZED (
     ) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
     WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints d
-        WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.deleting
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
 ), delta AS MATERIALIZED (
@@ -538,7 +538,7 @@ WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.ch
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
-    AND NOT c.doomed
+    AND NOT c.deleting
     AND CASE w.channel
         WHEN '__pregel_tasks' THEN c.format < 4
         ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
@@ -552,7 +552,7 @@ AND NOT EXISTS (
 DELETE FROM langgraph_checkpoint.writes w
 WHERE w.thread_id = %(thread_id)s AND w.checkpoint_id > %(checkpoint_id)s
 AND EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints d WHERE d.thread_id = %(thread_id)s AND d.doomed AND NOT d.hidden
+    SELECT FROM langgraph_checkpoint.checkpoints d WHERE d.thread_id = %(thread_id)s AND d.deleting AND NOT d.hidden
 )
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c

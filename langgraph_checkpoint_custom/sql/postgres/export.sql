@@ -38,7 +38,7 @@ ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: export_blobs
 SELECT
-    checkpoint_ns, channel, version, type, value, parts
+    checkpoint_ns, channel, version, type, value, chunks
 FROM langgraph_checkpoint.blobs
 WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
 ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
@@ -70,10 +70,10 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: import_blobs
 INSERT INTO langgraph_checkpoint.blobs (
-    thread_id, checkpoint_ns, channel, version, type, value, parts
+    thread_id, checkpoint_ns, channel, version, type, value, chunks
 )
 VALUES (
-    %(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s, %(type)s, %(value)b, %(parts)s
+    %(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s, %(type)s, %(value)b, %(chunks)s
 )
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 

@@ -79,7 +79,7 @@ FROM runs
 -- writes. Some writes may have no checkpoint; its id is not in `line` then.
 -- include: with_delta_runs
 , seeds AS MATERIALIZED (
-    SELECT r.bottom, b.channel, b.version, b.type, b.value, b.parts
+    SELECT r.bottom, b.channel, b.version, b.type, b.value, b.chunks
     FROM runs r
     CROSS JOIN LATERAL (
         SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
@@ -121,13 +121,13 @@ SELECT
 FROM runs r
 UNION ALL
 SELECT
-    'blob', bottom, channel, version, parts, NULL, type, value, NULL, NULL
+    'blob', bottom, channel, version, chunks, NULL, type, value, NULL, NULL
 FROM seeds
 UNION ALL
 SELECT
     'part', NULL, s.channel, n.name, NULL, NULL, b.type, b.value, NULL, NULL
 FROM seeds s
-CROSS JOIN LATERAL json_array_elements_text(s.parts::json) AS n (name)
+CROSS JOIN LATERAL json_array_elements_text(s.chunks::json) AS n (name)
 CROSS JOIN LATERAL (
     SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s

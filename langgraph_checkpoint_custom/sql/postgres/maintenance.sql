@@ -12,7 +12,7 @@ AND texteq(tenant, %(tenant)s)
 ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 
 -- name: stored_blobs
-SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM langgraph_checkpoint.blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, chunks FROM langgraph_checkpoint.blobs
 WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
 AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
 ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
@@ -127,10 +127,10 @@ FROM (
 GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
 -- name: sizes_of_channels
-SELECT p.checkpoint_ns, p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+SELECT p.checkpoint_ns, p.channel, sum(p.versions)::bigint, sum(p.chunks)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
 FROM (
     SELECT checkpoint_ns, channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
-        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS chunks, 0 AS writes, sum(octet_length(value)) AS bytes
     FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
     UNION ALL
     SELECT checkpoint_ns, channel, 0, 0, count(*), sum(octet_length(value))
@@ -165,10 +165,10 @@ FROM (
 GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
 -- name: sizes_of_all_channels
-SELECT p.channel, sum(p.versions)::bigint, sum(p.parts)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
+SELECT p.channel, sum(p.versions)::bigint, sum(p.chunks)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
 FROM (
     SELECT channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
-        count(*) FILTER (WHERE starts_with(version, '#/')) AS parts, 0 AS writes, sum(octet_length(value)) AS bytes
+        count(*) FILTER (WHERE starts_with(version, '#/')) AS chunks, 0 AS writes, sum(octet_length(value)) AS bytes
     FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
     UNION ALL
     SELECT channel, 0, 0, count(*), sum(octet_length(value))
@@ -181,7 +181,7 @@ GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
 
 -- name: doctor_checkpoints
 WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, deleting, blob_channels, blob_versions
     FROM langgraph_checkpoint.checkpoints
     WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
     AND texteq(tenant, %(tenant)s)
@@ -207,7 +207,7 @@ UNION ALL
 SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
 FROM page p WHERE p.parent_id > p.checkpoint_id
 UNION ALL
-SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.deleting
 UNION ALL
 (
     SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
@@ -216,7 +216,7 @@ UNION ALL
 
 -- name: doctor_blobs
 WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, channel, version, parts FROM langgraph_checkpoint.blobs
+    SELECT thread_id, checkpoint_ns, channel, version, chunks FROM langgraph_checkpoint.blobs
     WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
     AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
@@ -235,7 +235,7 @@ WITH page AS MATERIALIZED (
     ) AS p
     CROSS JOIN LATERAL (
         SELECT b.thread_id, b.checkpoint_ns, b.channel, u.name COLLATE "C" AS version
-        FROM langgraph_checkpoint.blobs b CROSS JOIN LATERAL jsonb_array_elements_text(b.parts::jsonb) AS u (name)
+        FROM langgraph_checkpoint.blobs b CROSS JOIN LATERAL jsonb_array_elements_text(b.chunks::jsonb) AS u (name)
         WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
         OFFSET 0
     ) AS n
@@ -253,7 +253,7 @@ SELECT 'part of nobody', o.*, NULL FROM (
 ) AS o
 UNION ALL
 SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name, NULL
-FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.parts::jsonb) AS u (name)
+FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.chunks::jsonb) AS u (name)
 WHERE NOT EXISTS (
     SELECT FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
@@ -329,7 +329,7 @@ AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE 
 AND starts_with(b.version, '#/')
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.blobs o
-    CROSS JOIN LATERAL jsonb_array_elements_text(o.parts::jsonb) AS u (name)
+    CROSS JOIN LATERAL jsonb_array_elements_text(o.chunks::jsonb) AS u (name)
     WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
     AND u.name COLLATE "C" = b.version
 )

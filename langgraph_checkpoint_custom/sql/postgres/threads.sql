@@ -196,14 +196,14 @@ WITH runs AS MATERIALIZED (
 )
 SELECT
     last_id, run_id, first_id, checkpoints, sends, inline_channels, blob_channels,
-    NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS parts
+    NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS chunks
 FROM last
 UNION ALL
-SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, u.channel, u.version, b.type, b.value, b.parts
+SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, u.channel, u.version, b.type, b.value, b.chunks
 FROM last l
 CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
 CROSS JOIN LATERAL (
-    SELECT b.type, CASE WHEN b.parts IS NULL THEN b.value END AS value, b.parts FROM langgraph_checkpoint.blobs b
+    SELECT b.type, CASE WHEN b.chunks IS NULL THEN b.value END AS value, b.chunks FROM langgraph_checkpoint.blobs b
     WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = '' AND b.channel = u.channel AND b.version = u.version
     LIMIT 1
 ) AS b

@@ -43,7 +43,7 @@ WHERE (k.value ->> 2) <> EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
-    AND (k.value ->> 3 = '' OR substr(b.parts, 1, length(k.value ->> 3)) = k.value ->> 3)
+    AND (k.value ->> 3 = '' OR substr(b.chunks, 1, length(k.value ->> 3)) = k.value ->> 3)
 )
 UNION ALL
 SELECT 'parent', NULL WHERE :needs_parent AND NOT EXISTS (
@@ -71,9 +71,9 @@ SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
 
 -- name: put_blobs
 -- differs: sent before insert_checkpoint if put_gone has found no problem; a part of put_checkpoint in postgres/.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (thread_id, checkpoint_ns, channel, version)
-DO UPDATE SET type = excluded.type, value = excluded.value, parts = excluded.parts
+DO UPDATE SET type = excluded.type, value = excluded.value, chunks = excluded.chunks
 
 -- name: insert_writes
 -- differs: a row of VALUES for each write, and parameters go by position. So each of 50 writes takes 3 µs; as a
@@ -142,7 +142,7 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 -- Equal chunks of a value have one name, which may occur twice here. Removing duplicates costs more than the rest.
 , named AS NOT MATERIALIZED (
     SELECT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.parts) AS n
+    FROM found f CROSS JOIN json_each(f.chunks) AS n
 )
 
 -- fragment: blobs_of_page
@@ -156,7 +156,7 @@ FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 )
 , named AS NOT MATERIALIZED (
     SELECT DISTINCT f.thread_id, f.checkpoint_ns, f.channel, n.value AS name
-    FROM found f CROSS JOIN json_each(f.parts) AS n
+    FROM found f CROSS JOIN json_each(f.chunks) AS n
 )
 
 -- fragment: rows_of_page
@@ -167,7 +167,7 @@ SELECT
 FROM page
 UNION ALL
 SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, parts, NULL, type, value, NULL, NULL, NULL, NULL
+    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
 UNION ALL
 SELECT

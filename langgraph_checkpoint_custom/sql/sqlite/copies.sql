@@ -36,8 +36,8 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: copy_thread_blobs
 -- differs: as copy_thread_checkpoints.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-SELECT :target, checkpoint_ns, channel, version, type, value, parts FROM blobs WHERE thread_id = :source
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT :target, checkpoint_ns, channel, version, type, value, chunks FROM blobs WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: copy_thread_writes
@@ -91,11 +91,11 @@ SELECT 'gone' WHERE NOT EXISTS (
 
 -- name: store_fork_checkpoints
 -- differs: a part of fork_thread in postgres/. What may be needed is copied as hidden and marked for deletion
--- (`doomed`), and the purge_ statements that follow spare what is needed. If the checkpoint is the newest one, its
+-- (`deleting`), and the purge_ statements that follow spare what is needed. If the checkpoint is the newest one, its
 -- superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they belong to what came
 -- after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
 INSERT INTO checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, doomed,
+    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, deleting,
     inline_channels, delta_channels, blob_channels, blob_versions,
     checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
 )
@@ -189,8 +189,8 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: store_fork_blobs
 -- differs: as store_fork_checkpoints.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
 FROM (
     SELECT DISTINCT t.checkpoint_ns, n.value AS channel, t.blob_versions ->> n.key AS version
     FROM checkpoints t CROSS JOIN json_each(t.blob_channels) AS n
@@ -201,13 +201,13 @@ CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_n
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
--- name: store_fork_parts
+-- name: store_fork_chunks
 -- differs: as store_fork_checkpoints.
-INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, parts)
-SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.parts
+INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
 FROM (
     SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS name
-    FROM blobs t CROSS JOIN json_each(t.parts) AS n
+    FROM blobs t CROSS JOIN json_each(t.chunks) AS n
     WHERE t.thread_id = :target
 ) AS r
 CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
@@ -221,7 +221,7 @@ INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_
 SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
 FROM checkpoints t
 CROSS JOIN writes w ON w.thread_id = :source AND w.checkpoint_ns = t.checkpoint_ns AND w.checkpoint_id = t.checkpoint_id
-WHERE t.thread_id = :target AND (t.doomed OR NOT EXISTS (
+WHERE t.thread_id = :target AND (t.deleting OR NOT EXISTS (
     SELECT 1 FROM checkpoints n
     WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
 ))

@@ -61,7 +61,7 @@ AND EXISTS (
 -- differs: as delete_all_but_newest_writes.
 -- include: heads_newest
 , named AS MATERIALIZED (
-    SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.parts
+    SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.chunks
     FROM staying s
     CROSS JOIN json_each(s.blob_channels) AS n
     CROSS JOIN json_each(s.blob_versions) AS v ON v.key = n.key
@@ -75,7 +75,7 @@ AND rowid NOT IN (
     SELECT n.place FROM named n
     UNION ALL
     SELECT b.rowid FROM named n
-    CROSS JOIN json_each(n.parts) AS p
+    CROSS JOIN json_each(n.chunks) AS p
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel
         AND b.version = p.value
     WHERE likelihood(n.place IS NOT NULL, 0.00001)
@@ -148,7 +148,7 @@ WITH heads AS MATERIALIZED (
     FROM points p CROSS JOIN heads h
     WHERE h.place = 1 AND h.checkpoint_ns <> '' AND instr(h.checkpoint_ns, ':') = 0
 )
-UPDATE checkpoints SET doomed = 1
+UPDATE checkpoints SET deleting = 1
 WHERE thread_id = :thread_id
 AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
     SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k WHERE k.checkpoint_id IS NOT NULL
@@ -156,7 +156,7 @@ AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
 
 -- name: mark_idle
 -- All of a thread, unless a run has gone on or a label was set since the thread was read.
-UPDATE checkpoints SET doomed = 1
+UPDATE checkpoints SET deleting = 1
 WHERE thread_id = :thread_id AND NOT EXISTS (
     SELECT 1 FROM checkpoints n WHERE n.thread_id = :thread_id AND n.checkpoint_id > :newest AND NOT n.hidden
 )
@@ -180,22 +180,22 @@ ORDER BY 1
 -- name: mark_runs
 -- The checkpoints of the runs, with or without labels, and the hidden checkpoints of their namespaces, which may have
 -- been retained only for these.
-UPDATE checkpoints SET doomed = 1
+UPDATE checkpoints SET deleting = 1
 WHERE thread_id = :thread_id AND (hidden OR run_id IN (SELECT value FROM json_each(:run_ids)))
 AND checkpoint_ns IN (
     SELECT c.checkpoint_ns FROM checkpoints c
     WHERE c.thread_id = :thread_id AND c.run_id IN (SELECT value FROM json_each(:run_ids))
 )
 
--- The purge_ statements hide or delete what is marked for deletion (`doomed`), in this order.
+-- The purge_ statements hide or delete what is marked for deletion (`deleting`), in this order.
 
 -- name: purge_labels
 -- The labels of checkpoints that will be deleted or hidden.
 DELETE FROM labels WHERE rowid IN (
-    SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE doomed) AS p
+    SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE deleting) AS p
     CROSS JOIN labels l ON l.thread_id = p.thread_id
     CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 )
 
@@ -205,11 +205,11 @@ DELETE FROM labels WHERE rowid IN (
 -- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
 -- hidden was missing already, its id is removed: no prune has cut off the history there.
 WITH RECURSIVE places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed
+    SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting
 ), staying AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format, c.inline_channels, c.blob_channels
     FROM places p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 ), delta AS MATERIALIZED (
     SELECT p.thread_id, p.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
@@ -224,7 +224,7 @@ WITH RECURSIVE places AS MATERIALIZED (
         AND value NOT IN (SELECT value FROM json_each(s.blob_channels))
     )
     FROM delta x
-    CROSS JOIN checkpoints s ON s.thread_id = x.thread_id AND s.checkpoint_ns = x.checkpoint_ns AND NOT s.doomed
+    CROSS JOIN checkpoints s ON s.thread_id = x.thread_id AND s.checkpoint_ns = x.checkpoint_ns AND NOT s.deleting
     WHERE likelihood(x.channels <> '[]', 0.00001) AND s.parent_id IS NOT NULL
     UNION
     SELECT n.thread_id, n.checkpoint_ns, c.parent_id, (
@@ -257,17 +257,17 @@ WITH RECURSIVE places AS MATERIALIZED (
         AND w.channel = '__pregel_tasks'
     )
 )
-UPDATE checkpoints AS c SET doomed = 0, hidden = 1, parent_id = CASE
+UPDATE checkpoints AS c SET deleting = 0, hidden = 1, parent_id = CASE
     WHEN c.hidden OR EXISTS (
         SELECT 1 FROM checkpoints p
         WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
     ) THEN c.parent_id
 END
-WHERE doomed AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
+WHERE deleting AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
 
 -- name: purge_writes
 DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE doomed
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE deleting
 )
 
 -- name: purge_parents
@@ -275,11 +275,11 @@ DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
 -- select_delta_history can tell a deleted parent from one that never existed.
 UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting) AS p
     CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-        AND NOT c.doomed AND NOT c.hidden
+        AND NOT c.deleting AND NOT c.hidden
     CROSS JOIN checkpoints d ON d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
-        AND d.checkpoint_id = c.parent_id AND d.doomed
+        AND d.checkpoint_id = c.parent_id AND d.deleting
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 )
 
@@ -291,11 +291,11 @@ DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
         FROM (
             SELECT DISTINCT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
             FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
-            WHERE d.doomed AND v.key = n.key
+            WHERE d.deleting AND v.key = n.key
         ) AS r
         CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
             AND b.channel = r.channel AND b.version = r.version
-        CROSS JOIN json_each(b.parts) AS n
+        CROSS JOIN json_each(b.chunks) AS n
     )
     SELECT thread_id, checkpoint_ns, channel, name FROM going
     EXCEPT
@@ -303,14 +303,14 @@ DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     FROM (
         SELECT DISTINCT c.thread_id, c.checkpoint_ns, n.value AS channel, v.value AS version
         FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
-        CROSS JOIN checkpoints c ON c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.doomed
+        CROSS JOIN checkpoints c ON c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.deleting
         CROSS JOIN json_each(c.blob_channels) AS n
         CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
         WHERE likelihood(g.thread_id IS NOT NULL, 0.00001)
     ) AS s
     CROSS JOIN blobs b ON b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns AND b.channel = s.channel
         AND b.version = s.version
-    CROSS JOIN json_each(b.parts) AS p
+    CROSS JOIN json_each(b.chunks) AS p
 ) AS g
 CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoint_ns AND b.channel = g.channel
     AND b.version = g.name
@@ -320,11 +320,11 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
 DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
     SELECT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
     FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
-    WHERE d.doomed AND v.key = n.key
+    WHERE d.deleting AND v.key = n.key
     EXCEPT
     SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE doomed) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.doomed
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting) AS p
+    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
     CROSS JOIN json_each(c.blob_channels) AS n
     CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
@@ -334,7 +334,7 @@ CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoi
 )
 
 -- name: purge_checkpoints
-DELETE FROM checkpoints WHERE doomed
+DELETE FROM checkpoints WHERE deleting
 
 -- name: delete_run_writes
 -- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
@@ -394,7 +394,7 @@ WITH gone AS MATERIALIZED (
         OR (g.other_id < :checkpoint_id AND (g.parent_id IS NULL OR g.parent_id = g.other_id))
     )
 )
-UPDATE checkpoints SET doomed = 1
+UPDATE checkpoints SET deleting = 1
 WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
     (checkpoint_ns = :checkpoint_ns AND (hidden OR checkpoint_id = :checkpoint_id))
     OR (:checkpoint_ns = '' AND instr(checkpoint_ns, ':') > 0 AND root_id = :checkpoint_id)
@@ -407,7 +407,7 @@ RETURNING checkpoint_id
 
 -- name: mark_later
 -- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
-UPDATE checkpoints SET doomed = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
+UPDATE checkpoints SET deleting = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
 WHERE thread_id = :thread_id AND (
     hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
     OR (checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id)
@@ -421,16 +421,16 @@ RETURNING checkpoint_id
 -- name: refuse_labelled
 SELECT l.name FROM labels l
 CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-    AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
 WHERE l.thread_id = :thread_id
 ORDER BY l.name
 
 -- name: refuse_labelled_release
-UPDATE checkpoints SET doomed = 0
-WHERE thread_id = :thread_id AND doomed AND EXISTS (
+UPDATE checkpoints SET deleting = 0
+WHERE thread_id = :thread_id AND deleting AND EXISTS (
     SELECT 1 FROM labels l
     CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.doomed
+        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
     WHERE l.thread_id = :thread_id
 )
 
@@ -441,19 +441,19 @@ WHERE thread_id = :thread_id AND doomed AND EXISTS (
 -- tasks are still to go on.
 WITH lost AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
-    FROM checkpoints WHERE thread_id = :thread_id AND doomed AND NOT hidden
+    FROM checkpoints WHERE thread_id = :thread_id AND deleting AND NOT hidden
     GROUP BY checkpoint_ns
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
     FROM lost x
     CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
         SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.doomed AND NOT c.hidden
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.deleting AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
     WHERE likelihood(h.checkpoint_id < x.checkpoint_id, 0.00001) AND EXISTS (
         SELECT 1 FROM checkpoints d
-        WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.doomed
+        WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.deleting
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
 ), delta AS MATERIALIZED (
@@ -470,7 +470,7 @@ DELETE FROM writes WHERE rowid IN (
     WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001) AND NOT EXISTS (
         SELECT 1 FROM checkpoints c
         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
-        AND NOT c.doomed
+        AND NOT c.deleting
         AND CASE w.channel
             WHEN '__pregel_tasks' THEN c.format < 4
             ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
@@ -485,7 +485,7 @@ DELETE FROM writes WHERE rowid IN (
 DELETE FROM writes
 WHERE thread_id = :thread_id AND +checkpoint_id > :checkpoint_id
 AND EXISTS (
-    SELECT 1 FROM checkpoints d WHERE d.thread_id = :thread_id AND d.doomed AND NOT d.hidden
+    SELECT 1 FROM checkpoints d WHERE d.thread_id = :thread_id AND d.deleting AND NOT d.hidden
 )
 AND NOT EXISTS (
     SELECT 1 FROM checkpoints c

@@ -38,7 +38,7 @@ ORDER BY checkpoint_ns, checkpoint_id LIMIT :limit
 
 -- name: export_blobs
 SELECT
-    checkpoint_ns, channel, version, type, value, parts
+    checkpoint_ns, channel, version, type, value, chunks
 FROM blobs
 WHERE thread_id = :thread_id AND (checkpoint_ns, channel, version) > (:checkpoint_ns, :channel, :version)
 ORDER BY checkpoint_ns, channel, version LIMIT :limit
@@ -69,10 +69,10 @@ ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: import_blobs
 INSERT INTO blobs (
-    thread_id, checkpoint_ns, channel, version, type, value, parts
+    thread_id, checkpoint_ns, channel, version, type, value, chunks
 )
 VALUES (
-    :thread_id, :checkpoint_ns, :channel, :version, :type, :value, :parts
+    :thread_id, :checkpoint_ns, :channel, :version, :type, :value, :chunks
 )
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 

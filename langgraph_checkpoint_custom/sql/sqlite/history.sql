@@ -116,13 +116,13 @@ SELECT
 FROM runs r
 UNION ALL
 SELECT
-    'blob', bottom, channel, version, parts, NULL, type, value, NULL, NULL
+    'blob', bottom, channel, version, chunks, NULL, type, value, NULL, NULL
 FROM seeds
 UNION ALL
 SELECT
     'part', NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
 FROM seeds s
-CROSS JOIN json_each(s.parts) AS n
+CROSS JOIN json_each(s.chunks) AS n
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = s.channel
     AND b.version = n.value
 UNION ALL

@@ -12,7 +12,7 @@ AND +tenant = :tenant
 ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
 
 -- name: stored_blobs
-SELECT thread_id, checkpoint_ns, channel, version, type, value, parts FROM blobs
+SELECT thread_id, checkpoint_ns, channel, version, type, value, chunks FROM blobs
 WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
 AND tenant = :tenant
 ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
@@ -95,10 +95,10 @@ FROM (
 GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT :limit
 
 -- name: sizes_of_channels
-SELECT p.checkpoint_ns, p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+SELECT p.checkpoint_ns, p.channel, sum(p.versions), sum(p.chunks), sum(p.writes), sum(p.bytes)
 FROM (
     SELECT checkpoint_ns, channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
-        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS chunks, 0 AS writes, sum(length(value)) AS bytes
     FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
     UNION ALL
     SELECT checkpoint_ns, channel, 0, 0, count(*), sum(length(value))
@@ -133,10 +133,10 @@ FROM (
 GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT :limit
 
 -- name: sizes_of_all_channels
-SELECT p.channel, sum(p.versions), sum(p.parts), sum(p.writes), sum(p.bytes)
+SELECT p.channel, sum(p.versions), sum(p.chunks), sum(p.writes), sum(p.bytes)
 FROM (
     SELECT channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
-        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS parts, 0 AS writes, sum(length(value)) AS bytes
+        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS chunks, 0 AS writes, sum(length(value)) AS bytes
     FROM blobs WHERE tenant = :tenant GROUP BY channel
     UNION ALL
     SELECT channel, 0, 0, count(*), sum(length(value))
@@ -149,7 +149,7 @@ GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
 
 -- name: doctor_checkpoints
 WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, doomed, blob_channels, blob_versions
+    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, deleting, blob_channels, blob_versions
     FROM checkpoints
     WHERE (thread_id, checkpoint_ns, checkpoint_id) > (:thread_id, :checkpoint_ns, :checkpoint_id)
     AND +tenant = :tenant
@@ -172,7 +172,7 @@ UNION ALL
 SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
 FROM page p WHERE p.parent_id > p.checkpoint_id
 UNION ALL
-SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.doomed
+SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.deleting
 UNION ALL
 SELECT * FROM (
     SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
@@ -181,7 +181,7 @@ SELECT * FROM (
 
 -- name: doctor_blobs
 WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, channel, version, parts FROM blobs
+    SELECT thread_id, checkpoint_ns, channel, version, chunks FROM blobs
     WHERE (thread_id, checkpoint_ns, channel, version) > (:thread_id, :checkpoint_ns, :channel, :version)
     AND tenant = :tenant
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
@@ -202,12 +202,12 @@ SELECT 'part of nobody', lost.*, NULL, NULL FROM (
     SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value
     FROM (SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE substr(version, 1, 2) = '#/') AS p
     CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
-    CROSS JOIN json_each(b.parts) AS n
+    CROSS JOIN json_each(b.chunks) AS n
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
 ) AS lost
 UNION ALL
 SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
-FROM page p CROSS JOIN json_each(p.parts) AS n
+FROM page p CROSS JOIN json_each(p.chunks) AS n
 WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel AND b.version = n.value
@@ -281,7 +281,7 @@ DELETE FROM blobs WHERE rowid IN (
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
         AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
     WHERE substr(b.version, 1, 2) = '#/' AND NOT EXISTS (
-        SELECT 1 FROM blobs o CROSS JOIN json_each(o.parts) AS n
+        SELECT 1 FROM blobs o CROSS JOIN json_each(o.chunks) AS n
         WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
         AND n.value = b.version
     )

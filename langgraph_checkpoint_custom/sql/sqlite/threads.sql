@@ -180,14 +180,14 @@ SELECT
         SELECT 1 FROM writes w
         WHERE w.thread_id = :thread_id AND w.checkpoint_ns = '' AND w.checkpoint_id = c.parent_id
         AND w.channel = '__pregel_tasks'
-    ), c.inline_channels, c.blob_channels, NULL AS channel, NULL AS version, NULL AS type, NULL AS value, NULL AS parts
+    ), c.inline_channels, c.blob_channels, NULL AS channel, NULL AS version, NULL AS type, NULL AS value, NULL AS chunks
 FROM runs r
 CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
 WHERE likelihood(r.last_id IS NOT NULL, 0.00001)
 UNION ALL
 SELECT
     r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, n.value, b.version, b.type,
-    CASE WHEN b.parts IS NULL THEN b.value END, b.parts
+    CASE WHEN b.chunks IS NULL THEN b.value END, b.chunks
 FROM runs r
 CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.last_id
 CROSS JOIN json_each(c.blob_channels) AS n ON n.value = '__pregel_tasks' OR substr(n.value, 1, 5) = 'join:'
