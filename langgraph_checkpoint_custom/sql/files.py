@@ -53,8 +53,8 @@ def load_statements(database: str) -> Mapping[str, str]:
 def compose(texts: Iterable[str]) -> dict[str, str]:
     """Return the statements in the texts of files, by name."""
     bodies: dict[str, str] = {}
-    statements = []
-    fragments = set()
+    statements: list[str] = []
+    fragments: set[str] = set()
     for text in texts:
         _, *found = _HEAD.split(text)
         for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
