@@ -27,8 +27,8 @@ from types import MappingProxyType
 # The files of each database, in order. Files of one name have the same blocks, except for those that say why they
 # differ.
 FILES = (
-    "schema", "transactions", "checkpoints", "history", "deletion", "copies", "threads", "claims", "maintenance",
-    "export",
+    "schema", "transactions", "fragments", "checkpoints", "history", "deletion", "copies", "threads", "claims",
+    "maintenance", "export",
 )  # fmt: skip
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)

@@ -153,9 +153,7 @@ SET task_path = EXCLUDED.task_path, channel = EXCLUDED.channel, type = EXCLUDED.
 WHERE EXCLUDED.idx < 0
 
 -- name: select_newest_id
-SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
-ORDER BY checkpoint_id DESC LIMIT 1
+-- include: newest_of_namespace
 
 -- A read is a page of checkpoints and, of these, the checkpoints themselves, their blobs, chunks, writes and sends.
 -- blobs_of_one finds the blobs of one checkpoint, where no blob can occur twice, and blobs_of_page those of several.
@@ -290,15 +288,7 @@ WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s
     AND checkpoint_id >= %(floor)s AND checkpoint_id < %(before)s AND NOT hidden
-    AND (%(filter)s = '{}' OR NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
-            WHEN metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    ))
+    -- include: matches_filter
     ORDER BY checkpoint_id DESC LIMIT %(limit)s
 )
 
@@ -311,15 +301,7 @@ WITH page AS MATERIALIZED (
     ) AS t
     WHERE checkpoint_id >= %(floor)s AND NOT hidden
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    AND (%(filter)s = '{}' OR NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
-            WHEN metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    ))
+    -- include: matches_filter
     ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 
@@ -329,15 +311,7 @@ WITH page AS MATERIALIZED (
     WHERE tenant = %(tenant)s AND checkpoint_id >= %(floor)s AND checkpoint_id <= %(before)s AND NOT hidden
     AND (thread_id < %(kinds)s OR thread_id >= %(above_kinds)s)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (%(before)s, %(thread_below)s, %(ns_below)s)
-    AND (%(filter)s = '{}' OR NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN metadata_filter ? f.key THEN coalesce(metadata_filter ->> f.key, f.value)
-            WHEN metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    ))
+    -- include: matches_filter
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT %(limit)s
 )
 

@@ -11,9 +11,7 @@
 -- would read all rows of the thread.
 WITH RECURSIVE start AS MATERIALIZED (
     SELECT coalesce(%(checkpoint_id)s, (
-        SELECT checkpoint_id FROM langgraph_checkpoint.checkpoints
-        WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND NOT hidden
-        ORDER BY checkpoint_id DESC LIMIT 1
+        -- include: newest_of_namespace
     )) AS checkpoint_id
 ), target AS MATERIALIZED (
     SELECT c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END AS replayed,

@@ -58,15 +58,8 @@ WITH RECURSIVE found (thread_id, top) AS (
         )
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS h
-    WHERE %(filter)s = '{}' OR NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
-            WHEN h.metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    )
+    WHERE true
+    -- include: matches_filter
 )
 
 -- fragment: searched_candidates
@@ -98,15 +91,7 @@ WITH candidates AS MATERIALIZED (
     AND r.checkpoint_ns = (
         SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id
     )
-    AND NOT EXISTS (
-        SELECT FROM jsonb_each_text(%(filter)s::jsonb) AS f
-        WHERE f.value <> CASE
-            WHEN h.metadata_filter ? f.key THEN coalesce(h.metadata_filter ->> f.key, f.value)
-            WHEN h.metadata_filter ? '*' THEN f.value
-            ELSE 'null'
-        END
-        OFFSET 0
-    )
+    -- include: matches_filter
 )
 
 -- fragment: heads_page
@@ -226,15 +211,11 @@ INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpo
 SELECT c.thread_id, %(name)s, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
 WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND NOT c.hidden
 AND c.checkpoint_id = coalesce(%(checkpoint_id)s, (
-    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
-    ORDER BY n.checkpoint_id DESC LIMIT 1
+    -- include: newest_of_namespace
 ))
 ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
 RETURNING checkpoint_ns, checkpoint_id, coalesce(%(checkpoint_id)s, (
-    SELECT n.checkpoint_id FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s AND NOT n.hidden
-    ORDER BY n.checkpoint_id DESC LIMIT 1
+    -- include: newest_of_namespace
 ))
 
 -- name: delete_label

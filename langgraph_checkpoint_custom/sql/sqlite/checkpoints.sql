@@ -93,9 +93,7 @@ SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.
 WHERE excluded.idx < 0
 
 -- name: select_newest_id
-SELECT checkpoint_id FROM checkpoints
-WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
-ORDER BY checkpoint_id DESC LIMIT 1
+-- include: newest_of_namespace
 
 -- name: select_latest
 -- differs: a checkpoint that refers to no other rows, in 6 µs, where the statement that page_latest starts takes 9. Any
@@ -217,14 +215,7 @@ WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id >= :floor AND checkpoint_id < :before AND NOT hidden
-    AND (:filter = '{}' OR NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    ))
+    -- include: matches_filter
     ORDER BY checkpoint_id DESC LIMIT :limit
 )
 
@@ -235,14 +226,7 @@ WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id >= :floor AND NOT hidden
     AND (+checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
-    AND (:filter = '{}' OR NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    ))
+    -- include: matches_filter
     ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 
@@ -252,14 +236,7 @@ WITH page AS MATERIALIZED (
     WHERE tenant = :tenant AND checkpoint_id >= :floor AND checkpoint_id <= :before AND NOT hidden
     AND (thread_id < :kinds OR thread_id >= :above_kinds)
     AND (checkpoint_id, thread_id, checkpoint_ns) < (:before, :thread_below, :ns_below)
-    AND (:filter = '{}' OR NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    ))
+    -- include: matches_filter
     ORDER BY checkpoint_id DESC, thread_id DESC, checkpoint_ns DESC LIMIT :limit
 )
 

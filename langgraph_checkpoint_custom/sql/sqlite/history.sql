@@ -16,9 +16,7 @@ WITH RECURSIVE target AS MATERIALIZED (
     FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns
     AND checkpoint_id = coalesce(:checkpoint_id, (
-        SELECT checkpoint_id FROM checkpoints
-        WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND NOT hidden
-        ORDER BY checkpoint_id DESC LIMIT 1
+        -- include: newest_of_namespace
     ))
 ), quoted AS MATERIALIZED (
     SELECT json_quote(value) AS channel FROM json_each(:asked)

@@ -50,14 +50,8 @@ WITH RECURSIVE found (thread_id, top) AS (
         WHERE n.thread_id = f.thread_id AND n.checkpoint_ns = h.checkpoint_ns AND NOT n.hidden
         ORDER BY n.checkpoint_id DESC LIMIT 1
     )
-    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001) AND (:filter = '{}' OR NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(h.metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    ))
+    WHERE likelihood(f.thread_id IS NOT NULL, 0.00001)
+    -- include: matches_filter
 )
 
 -- fragment: searched_candidates
@@ -93,14 +87,7 @@ WITH candidates AS MATERIALIZED (
         WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
     )
     AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
-    AND NOT EXISTS (
-        SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(h.metadata_filter) AS m ON m.key = f.key
-        WHERE f.value <> CASE
-            WHEN m.key IS NOT NULL THEN coalesce(m.value, f.value)
-            WHEN EXISTS (SELECT 1 FROM json_each(h.metadata_filter) AS o WHERE o.key = '*') THEN f.value
-            ELSE 'null'
-        END
-    )
+    -- include: matches_filter
 )
 
 -- fragment: heads_page
@@ -212,15 +199,11 @@ INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
 SELECT c.thread_id, :name, c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
 WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND NOT c.hidden
 AND c.checkpoint_id = coalesce(:checkpoint_id, (
-    SELECT n.checkpoint_id FROM checkpoints n
-    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
-    ORDER BY n.checkpoint_id DESC LIMIT 1
+    -- include: newest_of_namespace
 ))
 ON CONFLICT (thread_id, name) DO UPDATE SET name = excluded.name
 RETURNING checkpoint_ns, checkpoint_id, coalesce(:checkpoint_id, (
-    SELECT n.checkpoint_id FROM checkpoints n
-    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND NOT n.hidden
-    ORDER BY n.checkpoint_id DESC LIMIT 1
+    -- include: newest_of_namespace
 ))
 
 -- name: delete_label
