@@ -130,7 +130,7 @@ class PostgresSaver(CheckpointSaver):
                 tables: set up another schema and move with `transfer`.
             searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
                 among many. If a large table is in use, create the index without blocking writes first: see
-                `langgraph-checkpoint schema --searchable`.
+                `lgckpt schema --searchable`.
 
         Raises:
             ConfigError: The tables exist with another number of partitions.

@@ -233,7 +233,7 @@ def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpoi
 
 
 # A line of a block, or code in a line: what begins with the program's name and goes on with a command.
-PROGRAM = r"(?:langgraph-checkpoint|python -m langgraph_checkpoint_custom) (?=[a-z])"
+PROGRAM = r"(?:lgckpt|python -m langgraph_checkpoint_custom) (?=[a-z])"
 COMMANDS = sorted(
     {
         (path.name, command.partition(" | ")[0].partition(" > ")[0].strip())

@@ -1,4 +1,4 @@
-"""The command line: `langgraph-checkpoint`, or `python -m langgraph_checkpoint_custom`.
+"""The command line: `lgckpt`, or `python -m langgraph_checkpoint_custom`.
 
 `common.py` has the options that commands share, `output.py` prints. Each other module has a group of commands. Nothing
 here knows SQL: what is not a method of the saver is in `operations/`.

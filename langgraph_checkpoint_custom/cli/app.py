@@ -6,14 +6,16 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Annotated, Any, cast
 
 import typer
+import typer.core
 
 from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, sweeping, tables, trying
-from langgraph_checkpoint_custom.cli.common import Refused
-from langgraph_checkpoint_custom.cli.output import complain
+from langgraph_checkpoint_custom.cli.common import PROGRAM, Refused
+from langgraph_checkpoint_custom.cli.output import complain, say
 from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
@@ -26,16 +28,57 @@ _Refusal = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 # A hint for errors of encrypted values. An error of the saver names its argument `serde`, which no command has.
 _KEYS = f"Here, {KEYS} names the variables that have the keys; without it, the key is in {SERVERS_KEY}"
 
+# The commands as the help lists them, in the order of a day's work.
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Start": ("demo", "setup"),
+    "Look": ("threads", "show", "history", "diff", "interrupts", "labels", "tenants", "ui"),
+    "Change": ("label", "unlabel", "copy", "fork", "rollback"),
+    "Clean up": ("prune", "delete", "sweep"),
+    "Check": ("verify", "doctor", "stats", "types"),
+    "Move": ("export", "import", "migrate", "rekey", "schema"),
+}
+
+
+class _Program(typer.core.TyperGroup):
+    """The program, whose help lists the commands in groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name and first sentence of each command."""
+        for title, names in GROUPS.items():
+            found = [(name, self.commands[name]) for name in names if name in self.commands]
+            # The formatter wraps a sentence; without a limit, none is cut.
+            rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in found]
+            with formatter.section(title):
+                # As wide as the longest name in all groups, so that the columns of the groups are aligned.
+                formatter.write_dl([(name.ljust(_LONGEST), text) for name, text in rows])
+
+
+_LONGEST = max(len(name) for names in GROUPS.values() for name in names)
+
 app = typer.Typer(
-    name="langgraph-checkpoint",
-    help="Checkpoints for LangGraph on PostgreSQL and SQLite.",
-    no_args_is_help=False,
-    add_completion=False,
+    name=PROGRAM,
+    cls=_Program,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # They print local variables, which can contain passwords.
+    # The help is as wide as the terminal; click's own limit is 80 columns.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1_000},
 )
 for _group in (trying, tables, reading, counting, health, changing, sweeping, moving):
     app.add_typer(_group.commands)
+
+
+@app.callback(invoke_without_command=True)
+def _program(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", show_default=False)] = False,
+) -> None:
+    """Look into, change and move the checkpoints of LangGraph, in PostgreSQL and SQLite."""
+    if version:
+        say(f"langgraph-checkpoint-custom {metadata.version('langgraph-checkpoint-custom')}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
 
 
 def run(argv: Sequence[str]) -> int:
@@ -45,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(list(argv), prog_name="langgraph-checkpoint", standalone_mode=False)
+        code = app(list(argv), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         if code == 130:  # typer's code for Ctrl-C.
             raise KeyboardInterrupt

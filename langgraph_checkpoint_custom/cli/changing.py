@@ -73,10 +73,11 @@ def fork(
         str, typer.Argument(metavar="TARGET", parser=thread_as_typed, help="an id that has no checkpoints")
     ],
     checkpoint: Annotated[
-        str | None, typer.Option(help="where to start; by default the newest checkpoint", show_default=False)
+        str | None,
+        typer.Option(metavar="ID", help="where to start; by default the newest checkpoint", show_default=False),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="start from the last checkpoint of this run", show_default=False)
+        str | None, typer.Option(metavar="ID", help="start from the last checkpoint of this run", show_default=False)
     ] = None,
     url: Url = None,
     tenant: Tenant = None,
@@ -94,7 +95,7 @@ def fork(
 def prune(
     threads: Threads = None,
     every: All = False,
-    keep: Annotated[int, typer.Option(min=1, help="how many checkpoints to keep in each namespace")] = 1,
+    keep: Annotated[int, typer.Option(metavar="N", min=1, help="how many checkpoints to keep in each namespace")] = 1,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,

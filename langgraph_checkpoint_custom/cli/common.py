@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import typer
 
@@ -21,6 +21,9 @@ from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
 from langgraph_checkpoint_custom.url import open_saver
+
+# The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
+PROGRAM = "lgckpt"
 
 # A note about tenants names at most this many.
 TENANTS = 5
@@ -38,17 +41,20 @@ def thread_as_typed(text: str) -> str:
 Url = Annotated[
     str | None,
     typer.Option(
-        help=f"sqlite:///checkpoints.db or postgresql://user:password@host/database; by default {URL}",
+        metavar="URL",
+        help=f"postgresql://user:password@host/database, or the path of a SQLite file; by default {URL}",
         show_default=False,
     ),
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option(help="use the threads of this tenant; by default those without a tenant", show_default=False),
+    typer.Option(
+        metavar="NAME", help="use the threads of this tenant; by default those without a tenant", show_default=False
+    ),
 ]
 AnyTenant = Annotated[
     str | None,
-    typer.Option(help="only the threads of this tenant; by default all threads", show_default=False),
+    typer.Option(metavar="NAME", help="only the threads of this tenant; by default all threads", show_default=False),
 ]
 NoTenants = Annotated[
     bool,
@@ -64,7 +70,13 @@ Thread = Annotated[
 ]
 Namespace = Annotated[
     str,
-    typer.Option("--namespace", "-n", help="a checkpoint namespace; by default the root graph's", show_default=False),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="a checkpoint namespace; by default the root graph's",
+        show_default=False,
+    ),
 ]
 
 
@@ -80,7 +92,19 @@ def given(url: str | None) -> str:
     url = url or os.environ.get(URL, "").strip()
     if not url:
         raise ConfigError(f"no database given; use --url or set {URL}")
-    return url
+    return url_of(url)
+
+
+def url_of(text: str) -> str:
+    """Return the URL for the path of a SQLite file; return a URL as it is.
+
+    A name such as "localhost" is not taken for a file that could be created: the file exists, or its name has a slash
+    or the usual ending.
+    """
+    if ":" in text or "=" in text:  # A URL, or a connection string of PostgreSQL.
+        return text
+    is_file = "/" in text or text.endswith((".db", ".sqlite", ".sqlite3")) or Path(text).is_file()
+    return f"{_FILE}{quote(text)}" if is_file else text
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from langgraph_checkpoint_custom.cli.common import (
     must_have_tables,
     opened,
     rows_of,
+    url_of,
     whether_all,
 )
 from langgraph_checkpoint_custom.cli.output import complain, counted, progress, say, tell
@@ -86,7 +87,9 @@ def import_(
 
 @commands.command()
 def migrate(
-    source: Annotated[str, typer.Option("--from", metavar="URL", help="the database to copy from")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="URL", help="the database to copy from, or the path of a SQLite file")
+    ],
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
@@ -94,7 +97,9 @@ def migrate(
     tables: Annotated[
         str | None,
         typer.Option(
-            help="official (LangGraph's own savers) or own; by default, the kind that exists", show_default=False
+            metavar="KIND",
+            help="official (LangGraph's own savers) or own; by default, the kind that exists",
+            show_default=False,
         ),
     ] = None,
     source_key: Annotated[
@@ -117,6 +122,7 @@ def migrate(
     tenants = whether_all(tenant, no_tenants)
     if tables not in (None, "official", "own"):
         raise ConfigError("--tables must be official or own")
+    source = url_of(source)
     must_exist(source)
     serde = serde_of_key(source_key, os.environ.get(source_key, "").encode()) if source_key else None
     with _dry_target(serde) if dry_run else opened(url, tenant, may_be_new=True) as target:

@@ -44,7 +44,7 @@ SHORT = 200
 # Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
 
-Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="how many at most")]
+Limit = Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="how many at most")]
 Where = Annotated[
     list[str] | None,
     typer.Option(
@@ -175,7 +175,8 @@ def history(
         str | None, typer.Option(metavar="CHECKPOINT", help="only checkpoints older than this one", show_default=False)
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="one namespace; by default all", show_default=False)
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="one namespace; by default all", show_default=False),
     ] = None,
     url: Url = None,
     tenant: Tenant = None,
@@ -427,7 +428,9 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
 
 @commands.command()
 def interrupts(
-    prefix: Annotated[str, typer.Option(help="only threads whose ids start with this", show_default=False)] = "",
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="only threads whose ids start with this", show_default=False)
+    ] = "",
     full: Full = False,
     url: Url = None,
     tenant: Tenant = None,

@@ -41,7 +41,10 @@ def sweep(
         typer.Option(metavar="TIME", help="delete threads idle for this long, such as 30d or 12h", show_default=False),
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option(help="keep this many of the newest checkpoints in each namespace", show_default=False)
+        int | None,
+        typer.Option(
+            metavar="N", help="keep this many of the newest checkpoints in each namespace", show_default=False
+        ),
     ] = None,
     max_bytes: Annotated[
         str | None,

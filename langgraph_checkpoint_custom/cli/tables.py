@@ -33,16 +33,23 @@ def setup(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=1, help="PostgreSQL: split the large tables into this many partitions by thread", show_default=False
+            metavar="N",
+            min=1,
+            help="PostgreSQL: split the large tables into this many partitions by thread",
+            show_default=False,
         ),
     ] = None,
     searchable: Annotated[
         list[str] | None,
-        typer.Option(help="a metadata key to find threads by; may be given several times", show_default=False),
+        typer.Option(
+            metavar="KEY", help="a metadata key to find threads by; may be given several times", show_default=False
+        ),
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False),
+        typer.Option(
+            metavar="NAME", help=f"PostgreSQL: the schema of the tables; by default {SCHEMA}", show_default=False
+        ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -151,14 +158,18 @@ def _show(found: Verified, database: str, location: str) -> None:
 def schema(
     database: Annotated[
         str | None,
-        typer.Option(help=f"postgresql or sqlite; by default that of {URL}, or postgresql", show_default=False),
+        typer.Option(
+            metavar="NAME", help=f"postgresql or sqlite; by default that of {URL}, or postgresql", show_default=False
+        ),
     ] = None,
     after: Annotated[
         int, typer.Option(min=0, metavar="VERSION", help="only what comes after this version; see verify")
     ] = 0,
     searchable: Annotated[
         list[str] | None,
-        typer.Option(help="add SQL that makes a metadata key searchable during live traffic", show_default=False),
+        typer.Option(
+            metavar="KEY", help="add SQL that makes a metadata key searchable during live traffic", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

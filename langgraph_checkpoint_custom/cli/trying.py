@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from langgraph_checkpoint_custom.cli.common import url_of
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.settings import URL
 
@@ -16,7 +17,10 @@ commands = typer.Typer()
 @commands.command()
 def demo(
     url: Annotated[
-        str | None, typer.Option(help="the database; by default a new SQLite file in this folder", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="URL", help="the database; by default a new SQLite file in this folder", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Kill an agent in the middle of its work and see what checkpoints are good for, without a key or a network."""
@@ -27,7 +31,7 @@ def demo(
         if not (error.name or "").startswith("langgraph."):
             raise
         raise ConfigError("the demo runs a real graph, which needs LangGraph 1.2: pip install langgraph") from error
-    run(url)
+    run(None if url is None else url_of(url))
 
 
 @commands.command("_worker", hidden=True)

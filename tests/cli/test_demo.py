@@ -271,14 +271,6 @@ def test_an_error_is_one_line_without_a_password(
     assert "s3cret" not in error
 
 
-def test_a_command_is_needed_and_help_hides_the_worker(tmp_path: Path) -> None:
-    assert run(PROGRAM, tmp_path).returncode == 2
-    text = succeed([*PROGRAM, "--help"], tmp_path)
-    assert "demo" in text
-    assert "setup" in text
-    assert "_worker" not in text
-
-
 @pytest.mark.parametrize(
     ("url", "text"),
     [

@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.operations.doctor import CHECKS
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = {name: command for name, command in GROUP.commands.items() if not command.hidden}
-EXAMPLES = re.findall(r"^ *langgraph-checkpoint (.*)$", DOCUMENT, re.MULTILINE)
+EXAMPLES = re.findall(r"^ *lgckpt (.*)$", DOCUMENT, re.MULTILINE)
 # Options that are explained once for all commands.
 COMMON = {"url", "tenant", "json", "yes", "dry-run", "limit", "before", "namespace", "full", "help"}
 

@@ -99,7 +99,7 @@ def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def run_by_hand(url: str, *settings: str) -> None:
-    """What `langgraph-checkpoint schema --searchable` prints, a statement at a time."""
+    """What `lgckpt schema --searchable` prints, a statement at a time."""
     d = PostgresDialect("langgraph_checkpoint")
     with psycopg.connect(url, autocommit=True) as connection:
         for sql in (*settings, *script(d, len(d.migrations), searchable_keys(KEYS)).split(";\n")):

@@ -98,9 +98,7 @@ def section(document: str, what: str | re.Pattern[str]) -> str:
     assert found >= 0, f"docs/{document} has no {what!r}; tests/reference/contents.py names what the links lead to"
     anchors = anchors_of(page[: page.find("\n", found + 1)])
     begin, end = page.rfind("\n## ", 0, found), page.find("\n## ", found)
-    has_code = re.search(
-        "^(```|    langgraph-checkpoint )", page[max(begin, 0) : end if end >= 0 else None], re.MULTILINE
-    )
+    has_code = re.search("^(```|    lgckpt )", page[max(begin, 0) : end if end >= 0 else None], re.MULTILINE)
     name = "Example" if has_code else "More"
     return f"[{name}]({document if len(anchors) < 2 else f'{document}#{anchors[-1]}'})"
 
@@ -231,10 +229,10 @@ def _filled(text: str, first: str, others: str) -> str:
 
 def _commands() -> Iterator[str]:
     yield "## Command line\n"
-    yield "`langgraph-checkpoint COMMAND`; [command-line.md](command-line.md) explains the options.\n"
+    yield "`lgckpt COMMAND`; [command-line.md](command-line.md) explains the options.\n"
     for name, command in COMMANDS.items():
         help_text = re.split(r"(?<=[.;]) ", " ".join((command.help or "").split("\n\n")[0].split()))[0].rstrip(";.")
-        link = section("command-line.md", re.compile(rf"^ *langgraph-checkpoint {name}(?![\w-])", re.MULTILINE))
+        link = section("command-line.md", re.compile(rf"^ *lgckpt {name}(?![\w-])", re.MULTILINE))
         yield _filled(f"**`{name}`**: {help_text}. {link}", "- ", "  ")
     yield ""
 

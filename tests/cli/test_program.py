@@ -1,0 +1,142 @@
+"""`lgckpt` itself: help, version, completion, and how a database is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from langgraph_checkpoint_custom import SqliteSaver
+from langgraph_checkpoint_custom.cli import main
+from langgraph_checkpoint_custom.cli.app import GROUPS
+from langgraph_checkpoint_custom.cli.common import PROGRAM, url_of
+from tests.cli.test_document import COMMANDS
+
+# The script that pip installs beside the interpreter.
+SCRIPT = Path(sys.executable).parent / PROGRAM
+BASH = shutil.which("bash")
+
+
+def output(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a command that succeeds prints."""
+    capsys.readouterr()
+    assert main(argv) == 0
+    found, error = capsys.readouterr()
+    assert error == ""
+    return found
+
+
+def test_a_bare_call_and_both_options_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys)
+    assert text == output(capsys, "-h") == output(capsys, "--help")
+    assert text.startswith("Usage: lgckpt ")
+    assert "_worker" not in text
+    assert output(capsys, "threads", "-h") == output(capsys, "threads", "--help")
+
+
+def test_the_help_lists_every_command_once_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [name for names in GROUPS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(COMMANDS) - set(listed) == set()
+    text = output(capsys)
+    assert re.findall(r"^  ([a-z]+)  ", text, re.MULTILINE) == [name for name in listed if name in COMMANDS]
+    assert re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE) == ["Options", *GROUPS]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 150])
+def test_the_help_is_as_wide_as_the_terminal_and_cuts_no_word(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for argv in ([], *([name, "-h"] for name in COMMANDS)):
+        text = output(capsys, *argv)
+        lines = text.splitlines()
+        assert all(len(line) <= columns for line in lines if "://" not in line), argv
+        assert "..." not in text.replace("]...", "")
+        if not argv:
+            assert max(map(len, lines)) > 0.8 * columns
+            joined = " ".join(text.split())
+            for command in COMMANDS.values():
+                assert command.get_short_help_str(limit=10_000) in joined
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    (version,) = re.findall(r'^version = "(.*)"$', project, re.MULTILINE)
+    assert output(capsys, "--version") == f"langgraph-checkpoint-custom {version}\n"
+
+
+def test_the_script_and_the_module_are_the_same_program() -> None:
+    for command in ([str(SCRIPT)], [sys.executable, "-m", "langgraph_checkpoint_custom"]):
+        done = subprocess.run([*command, "-h"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("Usage: lgckpt ")
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash")
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    """With the line that `--install-completion` adds to the user's .bashrc."""
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("CHECKPOINT_URL", None)
+
+    def run(script: str) -> str:
+        done = subprocess.run(
+            [str(BASH), "--norc", "-c", script], capture_output=True, text=True, check=True, env=environment
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    # Two commands, so that bash does not replace itself by the last one: the program looks at its parent process.
+    assert "bash completion installed" in run("lgckpt --install-completion; true")
+    assert "complete " in run("lgckpt --show-completion; true")
+
+    def completions(*words: str) -> list[str]:
+        script = (
+            f'source "$HOME/.bashrc"; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; '
+            "$(complete -p lgckpt | sed 's/.*-F \\([^ ]*\\).*/\\1/') lgckpt; printf '%s\\n' \"${COMPREPLY[@]}\""
+        )
+        return run(script).split()
+
+    assert completions("lgckpt", "thr") == ["threads"]
+    assert set(completions("lgckpt", "l")) == {"label", "labels"}
+    assert "--older-than" in completions("lgckpt", "sweep", "--o")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("checkpoints.db", "sqlite:///checkpoints.db"),
+        ("/var/lib/my app?.sqlite", "sqlite:////var/lib/my%20app%3F.sqlite"),
+        ("data/store", "sqlite:///data/store"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql://me@host/app.db", "postgresql://me@host/app.db"),
+        ("host=a password=/b.db", "host=a password=/b.db"),
+        ("me:secret@host/app.db", "me:secret@host/app.db"),
+        ("localhost", "localhost"),
+    ],
+)
+def test_a_path_names_a_sqlite_file(text: str, url: str) -> None:
+    assert url_of(text) == url
+
+
+def test_commands_take_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output(capsys, "setup", "--url", "100% mine.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["100% mine.db"]
+    Path("100% mine.db").rename("store")
+    assert output(capsys, "threads", "--url", "store", "--json").startswith('{\n  "threads": []')
+    monkeypatch.setenv("CHECKPOINT_URL", "store")
+    output(capsys, "verify")
+    output(capsys, "migrate", "--from", "store", "--url", "other.db")
+    with SqliteSaver("other.db") as saver:
+        assert list(saver.list(None)) == []
+    capsys.readouterr()
+    assert main(["threads", "--url", "nothing.db"]) == 1
+    assert "no file 'nothing.db'" in capsys.readouterr().err
+    assert not Path("nothing.db").exists()
