@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0; 1 after an error, which is one line on stderr, or if a command has found a problem; 2 if the
-        arguments are invalid or the extra `cli` is missing; 130 after Ctrl-C.
+        The exit code: 0; 1 after an error, or if a command has found a problem; 2 if the arguments or settings are
+        invalid, or an extra is missing; 130 after Ctrl-C. An error is one line on stderr.
     """
     try:
         import rich  # noqa: F401  # Imported here so that no command fails for lack of it after it has begun.

@@ -14,9 +14,9 @@ import typer
 import typer.core
 
 from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, sweeping, tables, trying
-from langgraph_checkpoint_custom.cli.common import PROGRAM, Refused
-from langgraph_checkpoint_custom.cli.output import complain, say
-from langgraph_checkpoint_custom.errors import CheckpointError, CorruptCheckpoint
+from langgraph_checkpoint_custom.cli.common import PROGRAM, Declined
+from langgraph_checkpoint_custom.cli.output import complain, decline, logs_as_notes, say, show_bug, show_source
+from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.settings import KEYS, SERVERS_KEY
 
 # psycopg's pool logs each failed attempt to connect. The command's own error reports it once, so the log is silenced.
@@ -78,7 +78,7 @@ def _program(
         say(f"langgraph-checkpoint-custom {metadata.version('langgraph-checkpoint-custom')}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
-        print(ctx.get_help())
+        show_source(ctx.get_help())
 
 
 def run(argv: Sequence[str]) -> int:
@@ -87,31 +87,40 @@ def run(argv: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    with logs_as_notes():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str]) -> int:
     try:
         code = app(list(argv), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         if code == 130:  # typer's code for Ctrl-C.
             raise KeyboardInterrupt
         return int(code or 0)
-    except KeyboardInterrupt:
-        complain("interrupted")
-        return 130
-    except typer.Abort:  # Older versions of typer raise this for Ctrl-C.
+    except (KeyboardInterrupt, typer.Abort):  # Older versions of typer raise Abort for Ctrl-C.
         complain("interrupted")
         return 130
     except BrokenPipeError:
         # The reading process has ended, for example `head`. Without this, Python's flush at exit would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (
-        CheckpointError,
-        ImportError,
-        OSError,
-    ) as error:  # ImportError: an extra is missing; the message says which.
-        encrypted = isinstance(error, CorruptCheckpoint) and "+" in (error.type or "")
-        complain(f"{error}. {_KEYS}" if encrypted else str(error))
-        return 2 if isinstance(error, Refused) else 1
+    except Declined as answer:
+        decline(str(answer))
+        return 1
+    except (ConfigError, ImportError) as error:  # ImportError: an extra is missing; the message says which.
+        complain(str(error))
+        return 2
+    except CorruptCheckpoint as error:
+        complain(f"{error}. {_KEYS}" if "+" in (error.type or "") else str(error))
+        return 1
+    except (CheckpointError, OSError) as error:
+        complain(str(error))
+        return 1
     except _Refusal as error:
         # Whatever may be a URL is removed, since a URL can contain a password.
         complain(re.sub(r"\S*(://|=)\S*", "(a URL)", error.format_message()))
         return 2
+    except Exception:  # A bug; the traceback helps to find it.
+        show_bug()
+        return 1

@@ -7,6 +7,7 @@ so it reports exactly what would happen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -17,7 +18,7 @@ from langgraph_checkpoint_custom.cli.common import (
     Json,
     Namespace,
     NoTenants,
-    Refused,
+    NotPossible,
     Tenant,
     Thread,
     Url,
@@ -36,7 +37,13 @@ from langgraph_checkpoint_custom.model.keys import KIND_MARK, MAX_ID, Key, confi
 from langgraph_checkpoint_custom.model.namespaced_ids import check_kind
 from langgraph_checkpoint_custom.operations.delete import delete_thread, prune_thread
 from langgraph_checkpoint_custom.operations.delete import rollback as rollback_thread
-from langgraph_checkpoint_custom.operations.sizes import DryRunResult, ThreadSize, dry_run_of, sizes_of_threads
+from langgraph_checkpoint_custom.operations.sizes import (
+    DryRunResult,
+    ThreadSize,
+    counted_change,
+    dry_run_of,
+    sizes_of_threads,
+)
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 
 commands = typer.Typer()
@@ -111,6 +118,7 @@ def prune(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
         lambda saver, one: prune_thread(saver.backend.dialect, one, keep),
         "Delete the history of {}?",
+        "Pruned",
         but=KIND_MARK,
     )
 
@@ -131,6 +139,7 @@ def delete(
         _Asked(threads, every, dry_run, yes, url, tenant, no_tenants, as_json),
         lambda saver, one: delete_thread(saver.backend.dialect, one),
         "Delete {} for good?",
+        "Deleted",
     )
 
 
@@ -151,6 +160,7 @@ def rollback(
         _Asked([thread], False, dry_run, yes, url, tenant, False, as_json),
         lambda saver, one: rollback_thread(saver.backend.dialect, key),
         f"Delete everything after checkpoint {checkpoint} of {{}}?",
+        "Rolled back",
     )
 
 
@@ -168,7 +178,12 @@ class _Asked(NamedTuple):
 
 
 def _on_threads(
-    asked: _Asked, operation: Callable[[CheckpointSaver, str], Operation[Any]], question: str, *, but: str | None = None
+    asked: _Asked,
+    operation: Callable[[CheckpointSaver, str], Operation[Any]],
+    question: str,
+    verb: str,
+    *,
+    but: str | None = None,
 ) -> None:
     """Run an operation on each thread, or report what it would do.
 
@@ -176,11 +191,12 @@ def _on_threads(
         asked: The options.
         operation: Makes the operation for a saver and a thread id.
         question: What to ask before; {} is where the threads are named.
+        verb: What was done, such as "Deleted".
         but: With --all, threads whose ids begin with this are left out.
     """
     named = asked.threads or []
     if asked.every == bool(named):
-        raise Refused("name threads, or use --all")
+        raise ConfigError("name threads, or use --all")
     tenants = whether_all(asked.tenant, asked.no_tenants) and asked.every
     with opened(asked.url, asked.tenant) as saver:
         for one in named:
@@ -209,12 +225,35 @@ def _on_threads(
             return
         if not asked.yes:
             confirm(question.format(_named(named, total())), yes=False)
-        done = 0
+        done = _Deleted()
         with progress("threads", total) as report:
-            for done, (own, one) in enumerate(found(), 1):
-                own.backend.driver.run(operation(own, thread_text(one)))
-                report(done, "work")
-    _done({"threads": done}, f"Done with {counted(done, 'thread')}.", asked.as_json)
+            for own, one in found():
+                thread_id, dialect = thread_text(one), own.backend.dialect
+                change = counted_change(dialect, thread_id, operation(own, thread_id))
+                done.add(*own.backend.driver.run(change))
+                report(done.threads, verb.lower())
+    _done(asdict(done), f"{verb} {counted(done.threads, 'thread')}: {done}.", asked.as_json)
+
+
+@dataclass
+class _Deleted:
+    """What was deleted in some threads. Checkpoints that others need are hidden, and count as deleted."""
+
+    threads: int = 0
+    deleted_checkpoints: int = 0
+    deleted_writes: int = 0
+    freed_bytes: int = 0
+
+    def add(self, before: ThreadSize, after: ThreadSize) -> None:
+        """Add the sizes of a thread before and after."""
+        self.threads += 1
+        self.deleted_checkpoints += max(0, before.checkpoints - after.checkpoints)
+        self.deleted_writes += max(0, before.writes - after.writes)
+        self.freed_bytes += max(0, before.bytes - after.bytes)
+
+    def __str__(self) -> str:
+        checkpoints, writes = counted(self.deleted_checkpoints, "checkpoint"), counted(self.deleted_writes, "write")
+        return f"{checkpoints}, {writes} and {size(self.freed_bytes)} of values"
 
 
 class _Thread(NamedTuple):
@@ -236,6 +275,7 @@ def _dry_run(
     as_json: bool,
 ) -> None:
     sizes: list[tuple[str | None, ThreadSize, ThreadSize]] = []
+    done = _Deleted()
     with progress("threads", total) as report:
         for number, one in enumerate(threads, 1):
             thread_id = thread_text(one.thread_id)
@@ -245,6 +285,7 @@ def _dry_run(
                 )
             except DryRunResult as result:
                 sizes.append((one.tenant, result.before, result.after))
+                done.add(result.before, result.after)
             report(number, "dry run")
     if as_json:
         rows = [
@@ -261,7 +302,7 @@ def _dry_run(
         ),
         right=("checkpoints", "writes", "size", "would be"),
     )
-    say("Nothing was changed.")
+    say(f"In {counted(done.threads, 'thread')}, {done} would be deleted. Nothing was changed.")
 
 
 def _all_threads(saver: CheckpointSaver) -> Iterator[str]:
@@ -313,7 +354,7 @@ def unlabel(
     """Remove a name from its checkpoint, so that a prune may delete the checkpoint."""
     with opened(url, tenant) as saver:
         if not saver.unlabel(thread, name):
-            raise ConfigError(f"no checkpoint of thread {thread!r} has the label {name!r}")
+            raise NotPossible(f"no checkpoint of thread {thread!r} has the label {name!r}")
     _done({"label": name}, f"No checkpoint of {thread} has the label {name} any more.", as_json)
 
 

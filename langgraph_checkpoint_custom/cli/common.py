@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 import typer
 
+from langgraph_checkpoint_custom.cli.output import ask, counted, note
 from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
@@ -80,8 +81,15 @@ Namespace = Annotated[
 ]
 
 
-class Refused(CheckpointError):
-    """The arguments contradict each other or are not enough; nothing was done. The exit code is 2."""
+class NotPossible(CheckpointError):
+    """Something that the command needs does not exist, or something that exists prevents it. The exit code is 1.
+
+    Invalid arguments are a ConfigError, and its exit code is 2.
+    """
+
+
+class Declined(CheckpointError):
+    """The answer to the question was no. That is not an error, but the exit code is 1."""
 
 
 S = TypeVar("S", bound=CheckpointSaver)
@@ -137,10 +145,10 @@ def opened(
 
 
 def must_exist(url: str) -> None:
-    """Raise ConfigError if the URL names a SQLite file that does not exist; opening it would create it."""
+    """Raise NotPossible if the URL names a SQLite file that does not exist; opening it would create it."""
     path = unquote(url[len(_FILE) :])
     if url.lower().startswith(_FILE) and path != ":memory:" and not Path(path).exists():
-        raise ConfigError(f"there is no file {path!r}; setup creates one")
+        raise NotPossible(f"there is no file {path!r}; setup creates one")
 
 
 def must_have_tables(saver: CheckpointSaver) -> None:
@@ -155,7 +163,7 @@ def must_have_tables(saver: CheckpointSaver) -> None:
 def whether_all(tenant: str | None, no_tenants: bool) -> bool:
     """Return whether a command includes the threads of all tenants."""
     if tenant is not None and no_tenants:
-        raise Refused("--tenant and --no-tenants cannot be combined")
+        raise ConfigError("--tenant and --no-tenants cannot be combined")
     return tenant is None and not no_tenants
 
 
@@ -167,8 +175,6 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
         tenant: The value of `--tenant`.
         are_in: Whether the command includes all tenants.
     """
-    from langgraph_checkpoint_custom.cli.output import counted, note
-
     if tenant is not None and saver.backend.driver.run(next_thread(saver.backend.dialect, "")) is None:
         note(f"tenant {tenant!r} has no threads")
     if tenant is None and not are_in and (names := saver.tenants()):
@@ -203,13 +209,15 @@ def rows_of(saver: CheckpointSaver, *, tenants: bool = False) -> int:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on the terminal, unless `--yes` was given; raise an error if the answer is no or there is no terminal."""
-    from langgraph_checkpoint_custom.cli.output import safe
+    """Ask on the terminal, unless `--yes` was given.
 
+    Raises:
+        Declined: The answer is not yes.
+        ConfigError: There is no terminal.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("cannot ask for confirmation, because stdin is not a terminal; use --yes")
-    print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise ConfigError("nothing was changed")
+        raise ConfigError("cannot ask for confirmation, because stdin is not a terminal; use --yes")
+    if not ask(question):
+        raise Declined("Nothing was changed.")

@@ -16,6 +16,7 @@ from langgraph_checkpoint_custom.cli.common import (
     DryRun,
     Json,
     NoTenants,
+    NotPossible,
     Tenant,
     Url,
     count_all,
@@ -54,6 +55,8 @@ def export(
     from langgraph_checkpoint_custom.tools.exchange import export_file
 
     tenants = whether_all(tenant, no_tenants)
+    if file.exists():
+        raise NotPossible(f"{file} already exists; move it away, or choose another name")
     with opened(url, tenant) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
         done = export_file(saver, file, progress=lambda threads: report(threads, "export"), tenants=tenants)
         mention_tenants(saver, tenant, are_in=tenants)
@@ -74,7 +77,7 @@ def import_(
     from langgraph_checkpoint_custom.tools.exchange import count_exported, import_file
 
     if not file.exists():
-        raise ConfigError(f"there is no file {str(file)!r}")
+        raise NotPossible(f"there is no file {str(file)!r}")
     with opened(url, tenant, may_be_new=True) as saver, progress("threads", lambda: count_exported(file)) as report:
         saver.setup()
         done = import_file(saver, file, progress=lambda threads: report(threads, "import"))
@@ -138,13 +141,17 @@ def migrate(
         result = {"tables": kind, **moved, "problems": problems}
         tell({"dry_run": True, **result, "missing_classes": missing} if dry_run else result)
     else:
-        numbers = ", ".join(f"{number:,} {what}" for what, number in moved.items())
+        numbers = ", ".join(_number(what, number) for what, number in moved.items())
         say(f"{numbers}, in a dry run. Nothing was changed." if dry_run else f"{numbers}.")
     for name in missing:
         complain(f"{name} cannot be found here; reading it raises CorruptCheckpoint")
     _end(problems)
     if missing:
         raise typer.Exit(1)
+
+
+def _number(what: str, number: int) -> str:
+    return f"{number:,} verified" if what == "verified" else counted(number, what.removesuffix("s"))
 
 
 @contextmanager
@@ -217,7 +224,7 @@ def _kind(source: str, target: CheckpointSaver, target_url: str) -> str:
     if ours and official:
         raise ConfigError("the source has LangGraph's own tables and ours; choose with --tables official or own")
     if not ours and not official:
-        raise ConfigError("the source has neither LangGraph's own tables nor ours")
+        raise NotPossible("the source has neither LangGraph's own tables nor ours")
     return "official" if official else "own"
 
 

@@ -1,13 +1,16 @@
-"""Prints tables, JSON and progress. Text from the database is never sent to a terminal unchecked.
+"""Prints tables, JSON and progress: the only module of the command line that writes to stdout or stderr.
 
-Characters that are not printable, such as control characters and marks that change the direction of text, are printed
-as Python's escapes. Nothing is interpreted as markup.
+Text from the database is never sent to a terminal unchecked. Characters that are not printable, such as control
+characters and marks that change the direction of text, are printed as Python's escapes. Nothing is interpreted as
+markup.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,6 +42,47 @@ def note(message: str) -> None:
 def say(text: str) -> None:
     """Print a line for people."""
     print(safe(text))
+
+
+def show_source(text: str) -> None:
+    """Print SQL or Python of several lines, or a help."""
+    print("\n".join(map(safe, text.split("\n"))))
+
+
+def decline(message: str) -> None:
+    """Print to stderr that the user's answer was no."""
+    print(safe(message), file=sys.stderr)
+
+
+def ask(question: str) -> bool:
+    """Ask a question on stderr, and return whether the answer on stdin is yes."""
+    print(f"{safe(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def show_bug() -> None:
+    """Print the traceback of the exception that is handled, which may contain text from the database."""
+    print("\n".join(map(safe, traceback.format_exc().rstrip("\n").split("\n"))), file=sys.stderr)
+
+
+class _Notes(logging.Handler):
+    """Prints warnings of loggers as notes; without a handler, Python prints them as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+@contextmanager
+def logs_as_notes() -> Iterator[None]:
+    """Print what is logged, and Python's warnings, as notes."""
+    handler, root = _Notes(logging.WARNING), logging.getLogger()
+    logging.captureWarnings(True)
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        logging.captureWarnings(False)
 
 
 def tell(what: Any) -> None:

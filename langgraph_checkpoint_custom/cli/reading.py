@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom.cli.common import (
     thread_as_typed,
     without_classes,
 )
-from langgraph_checkpoint_custom.cli.output import Style, counted, progress, safe, say, size, table, tell
+from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, show_source, size, table, tell
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
@@ -422,7 +422,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
     for what, count in unseen.items():
         say(f"{counted(count, 'value')} not examined: {what}")
     if allow:
-        print("allow=[\n" + "".join(f"    ({safe(repr(m))}, {safe(repr(n))}),\n" for m, n in allow) + "]")
+        show_source("allow=[\n" + "".join(f"    ({m!r}, {n!r}),\n" for m, n in allow) + "]")
         say("CHECKPOINT_ALLOW=" + ",".join(f"{m}.{n}" for m, n in allow))
 
 

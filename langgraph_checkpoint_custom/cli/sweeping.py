@@ -14,7 +14,6 @@ from langgraph_checkpoint_custom.cli.common import (
     DryRun,
     Json,
     NoTenants,
-    Refused,
     Url,
     Yes,
     confirm,
@@ -26,6 +25,7 @@ from langgraph_checkpoint_custom.cli.common import (
 from langgraph_checkpoint_custom.cli.output import counted, progress, say, size, tell
 from langgraph_checkpoint_custom.cli.reading import Where, wanted_of
 from langgraph_checkpoint_custom.engine.operation import Operation, follow
+from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.retention import Retention, now, sweep_operations
 
 commands = typer.Typer()
@@ -64,7 +64,7 @@ def sweep(
 ) -> None:
     """Delete idle threads, all but the newest checkpoints, or what exceeds a size, while runs go on."""
     if older_than is None and keep_last is None and max_bytes is None:
-        raise Refused("say what to delete: --older-than, --keep-last or --max-bytes")
+        raise ConfigError("say what to delete: --older-than, --keep-last or --max-bytes")
     keep = Retention(
         older_than=None if older_than is None else _time(older_than),
         keep_last=keep_last,
@@ -105,12 +105,12 @@ def sweep(
 def _time(text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if found is None:
-        raise Refused(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
+        raise ConfigError(f"{text!r} is not a time; write a number and s, m, h, d or w, such as 30d")
     return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
 
 
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text, re.IGNORECASE)
     if found is None:
-        raise Refused(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
+        raise ConfigError(f"{text!r} is not a size; write a number and B, KB, MB, GB or TB, such as 10GB")
     return int(float(found[1]) * _BYTES[found[2].upper()])

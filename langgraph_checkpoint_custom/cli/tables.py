@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import typer
 
-from langgraph_checkpoint_custom.cli.common import Json, Url, given, opened
-from langgraph_checkpoint_custom.cli.output import Style, say, table, tell
+from langgraph_checkpoint_custom.cli.common import Json, NotPossible, Url, given, opened
+from langgraph_checkpoint_custom.cli.output import Style, say, show_source, table, tell
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import script
 from langgraph_checkpoint_custom.operations.verify import Privilege, Verified
@@ -62,7 +62,10 @@ def setup(
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
-            saver.setup(partitions=partitions, searchable=searchable or ())
+            try:
+                saver.setup(partitions=partitions, searchable=searchable or ())
+            except ConfigError as error:  # The tables exist with another number of partitions.
+                raise NotPossible(str(error)) from error
         else:
             raise ConfigError("--partitions is for PostgreSQL")
         version = len(saver.backend.dialect.migrations)
@@ -187,4 +190,4 @@ def schema(
     if as_json:
         tell({"database": database, "version": version, "after": after, "sql": sql})
     else:
-        print(sql)
+        show_source(sql)

@@ -311,7 +311,7 @@ def make(name: str) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise ConfigError(
+        raise DemoFailed(
             f"no file can be created in this folder ({error.strerror}); change to a folder of yours, or use --url"
         ) from error
     return True

@@ -115,6 +115,19 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
     )
 
 
+@operation("exclusive", locks=["thread_id"])
+def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[tuple[ThreadSize, ThreadSize]]:
+    """Run a write, and return the sizes of a thread before and after it. No other operation has changed it in between.
+
+    Round trips: those of the write, and 2.
+    Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
+    """
+    ((before,),) = yield d.sizes_of_threads([thread_id])
+    yield from op.start()
+    ((after,),) = yield d.sizes_of_threads([thread_id])
+    return ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:])
+
+
 class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
     """The sizes of a thread before and after an operation that was rolled back."""
 

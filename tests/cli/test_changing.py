@@ -54,12 +54,20 @@ def test_a_dry_run_shows_what_the_command_then_does(command: list[str], cli: Cli
     argv = [ids[1] if each == "ID" else each for each in command]
     before = read_tables(cli.store)
     (report,) = cli.json(*argv, "--dry-run")["threads"]
-    assert "Nothing was changed." in cli(*argv, "--dry-run")
+    assert "would be deleted. Nothing was changed." in cli(*argv, "--dry-run")
     assert "--yes" in cli.fail(*argv, code=2)
     assert read_tables(cli.store) == before
-    assert cli.json(*argv, "--yes") == {"threads": 1}
+    done = cli.json(*argv, "--yes")
     left = {"prune": 1, "delete": 0, "rollback": 2}[command[0]]
     assert (report["before"]["checkpoints"], report["after"]["checkpoints"]) == (3, left)
+    assert done == {
+        "threads": 1,
+        **{
+            f"{'freed' if what == 'bytes' else 'deleted'}_{what}": report["before"][what] - report["after"][what]
+            for what in ("checkpoints", "writes", "bytes")
+        },
+    }
+    assert min(done.values()) > 0
     assert threads(cli) == {"2": 3, **({"1": left} if left else {})}
     assert "no thread" in cli.fail(*[each.replace("1", "9") if each == "1" else each for each in argv], "--yes")
 
@@ -82,12 +90,17 @@ def test_all_threads_of_a_tenant(cli: Cli) -> None:
     assert [(one["tenant"], one["thread_id"]) for one in report] == [
         (who, name) for who in (None, "acme") for name in "012"
     ]
-    assert cli("prune", "--all", "--yes", "--tenant", "acne") == "Done with 0 threads.\n"
+    assert (
+        cli("prune", "--all", "--yes", "--tenant", "acne")
+        == "Pruned 0 threads: 0 checkpoints, 0 writes and 0 B of values.\n"
+    )
     assert cli.error == "note: tenant 'acne' has no threads\n"
-    assert cli("prune", "--all", "--yes", "--tenant", "acme") == "Done with 3 threads.\n"
+    assert cli("prune", "--all", "--yes", "--tenant", "acme").startswith(
+        "Pruned 3 threads: 6 checkpoints, 6 writes and "
+    )
     assert cli.error == ""
     assert threads(cli) == {"0": 3, "1": 3, "2": 3}
-    assert cli.json("delete", "--all", "--yes", "--no-tenants") == {"threads": 3}
+    assert cli.json("delete", "--all", "--yes", "--no-tenants")["threads"] == 3
     assert cli.error == "note: 1 tenant not included: acme; --tenant NAME selects one\n"
     assert threads(cli) == {}
     assert {one["checkpoints"] for one in cli.json("threads", "--tenant", "acme")["threads"]} == {1}
@@ -98,12 +111,12 @@ def test_all_means_the_threads_of_all_tenants(cli: Cli) -> None:
     with cli.store.open() as saver:
         for one in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
             chain(one, "1")
-    assert cli("prune", "--all", "--yes") == "Done with 3 threads.\n"
+    assert cli("prune", "--all", "--yes").startswith("Pruned 3 threads: 6 checkpoints, 6 writes and ")
     for whose in ((), ("--tenant", "acme"), ("--tenant", "other")):
         assert {one["checkpoints"] for one in cli.json("threads", *whose)["threads"]} == {1}
-    assert cli.json("delete", "1", "--yes") == {"threads": 1}
+    assert cli("delete", "1", "--yes").startswith("Deleted 1 thread: 1 checkpoint, 1 write and ")
     assert cli.json("tenants") == {"tenants": ["acme", "other"]}
-    assert cli.json("delete", "--all", "--yes") == {"threads": 2}
+    assert cli.json("delete", "--all", "--yes")["threads"] == 2
     assert cli.json("tenants") == {"tenants": []}
 
 
@@ -123,7 +136,7 @@ def test_all_threads_of_a_tenant_at_once(cli: Cli) -> None:
 def test_a_rollback_changes_the_state_and_is_final(cli: Cli) -> None:
     with cli.store.open() as saver:
         ids = chain(saver, "1")
-        assert cli("rollback", "1", ids[0], "--yes") == "Done with 1 thread.\n"
+        assert cli("rollback", "1", ids[0], "--yes").startswith("Rolled back 1 thread: 2 checkpoints, ")
         found = saver.get_tuple(config("1"))
         assert found is not None
         assert found.checkpoint["channel_values"] == {"values": [0], "number": 0}
@@ -163,6 +176,6 @@ def test_on_a_terminal_it_asks_for_confirmation(answer: str, code: int, left: di
     output, error = child.communicate()
     os.close(ours)
     assert child.returncode == code, output + error
-    assert "Delete thread '1' for good? [y/N]" in error
+    assert error == "Delete thread '1' for good? [y/N] " + ("" if code == 0 else "Nothing was changed.\n")
     assert SECRET not in output + error
     assert threads(cli) == left

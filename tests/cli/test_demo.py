@@ -44,10 +44,10 @@ def succeed(command: Sequence[str] | str, folder: Path, **variables: str) -> str
     return done.stdout
 
 
-def fail(command: Sequence[str], folder: Path, **variables: str) -> str:
-    """The error of a command that ends with exit code 1 and one line on stderr."""
+def fail(command: Sequence[str], folder: Path, code: int = 1, **variables: str) -> str:
+    """The error of a command that fails with one line on stderr."""
     done = run(command, folder, **variables)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -183,7 +183,7 @@ def test_any_difference_between_states_is_reported(expected: Mapping[str, Any], 
 
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///%3Amemory%3A", "sqlite:///"])
 def test_demo_refuses_a_database_in_memory(url: str, tmp_path: Path) -> None:
-    assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path)
+    assert "several processes" in fail([*PROGRAM, "demo", "--url", url], tmp_path, 2)
 
 
 def test_demo_without_langgraph(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_demo_without_langgraph(tmp_path: Path) -> None:
         "import sys; sys.modules['langgraph.graph'] = None; "
         "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
     )
-    assert "pip install langgraph" in fail([sys.executable, "-c", code], tmp_path)
+    assert "pip install langgraph" in fail([sys.executable, "-c", code], tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,7 +227,7 @@ def test_setup_imports_no_graph(tmp_path: Path) -> None:
 
 
 def test_setup_without_a_database(tmp_path: Path) -> None:
-    error = fail([*PROGRAM, "setup"], tmp_path)
+    error = fail([*PROGRAM, "setup"], tmp_path, 2)
     assert "--url" in error
     assert "CHECKPOINT_URL" in error
 
@@ -237,33 +237,34 @@ def test_setup_on_postgres_without_psycopg(tmp_path: Path) -> None:
         "import sys; sys.modules['psycopg'] = None; from langgraph_checkpoint_custom.cli import main; "
         "sys.exit(main(['setup', '--url', 'postgresql://me:s3cret@localhost/db']))"
     )
-    error = fail([sys.executable, "-c", code], tmp_path)
+    error = fail([sys.executable, "-c", code], tmp_path, 2)
     assert "pip install" in error
     assert "s3cret" not in error
 
 
 @pytest.mark.parametrize("command", ["demo", "setup"])
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "reason", "code"),
     [
-        ("mysql://me:s3cret@localhost/db", "starts with 'mysql'"),
-        ("me:s3cret@localhost", "starts with 'me'"),
-        ("sqlite://s3cret.db", "three slashes"),
-        pytest.param("sqlite:///no/such/folder/a.db", "cannot be opened", marks=needs_error_codes),
-        pytest.param("sqlite:///text.db", "not a SQLite database", marks=needs_error_codes),
+        ("mysql://me:s3cret@localhost/db", "starts with 'mysql'", 2),
+        ("me:s3cret@localhost", "starts with 'me'", 2),
+        ("sqlite://s3cret.db", "three slashes", 2),
+        pytest.param("sqlite:///no/such/folder/a.db", "cannot be opened", 1, marks=needs_error_codes),
+        pytest.param("sqlite:///text.db", "not a SQLite database", 1, marks=needs_error_codes),
     ],
 )
 def test_an_error_is_one_line_without_a_password(
     command: str,
     url: str,
     reason: str,
+    code: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.db").write_text("not a database " * 100)
-    assert main([command, "--url", url]) == 1
+    assert main([command, "--url", url]) == code
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert reason in error

@@ -89,8 +89,8 @@ def test_threads_by_page_and_by_metadata(cli: Cli) -> None:
     output = cli("threads", "--limit", "2")
     assert "t4-copy" in output
     assert "More with --before" in output
-    assert "--where" in cli.fail("threads", "--where", "nothing")
-    assert "--before" in cli.fail("threads", "--before", "nothing")
+    assert "--where" in cli.fail("threads", "--where", "nothing", code=2)
+    assert "--before" in cli.fail("threads", "--before", "nothing", code=2)
 
 
 def test_a_slow_search_says_how_to_make_it_fast(own_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_rows_without_encryption_are_encrypted_on_request(store: Store, tmp_path
 def test_an_invalid_key_is_named_and_not_printed(keys: dict[str, str], tmp_path: Path) -> None:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'a.db'}")
     done = rekey(store, "--old-key", "OLD_KEY", folder=tmp_path, keys=keys)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "_KEY must contain an AES key of 16, 24 or 32 bytes" in done.stderr
     assert "s3cret" not in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -48,4 +48,4 @@ def test_impossible_options_are_refused(cli: Cli, options: list[str], words: str
 
 
 def test_zero_is_no_number_of_checkpoints_to_keep(cli: Cli) -> None:
-    assert "keep_last must be an int of 1" in cli.fail("sweep", "--keep-last", "0", "--yes")
+    assert "keep_last must be an int of 1" in cli.fail("sweep", "--keep-last", "0", "--yes", code=2)

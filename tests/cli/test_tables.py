@@ -80,7 +80,7 @@ def test_tables_in_partitions_are_as_shipped(cli: Cli, empty_postgres_url: str) 
     assert (found["missing"], found["added"], found["ok"]) == ([], [], True)
     assert cli.json("doctor", "--url", empty_postgres_url)["ok"] is True
     assert "3 partitions" in cli.fail("setup", "--partitions", "4", "--url", empty_postgres_url)
-    assert "for PostgreSQL" in cli.fail("setup", "--partitions", "4", "--url", f"sqlite:///{__file__}")
+    assert "for PostgreSQL" in cli.fail("setup", "--partitions", "4", "--url", f"sqlite:///{__file__}", code=2)
 
 
 def test_searchable_keys_are_no_drift(own_cli: Cli) -> None:
@@ -198,4 +198,4 @@ def test_the_schema_after_a_version(cli: Cli) -> None:
     assert complete["database"] == {"sqlite": "sqlite", "postgres": "postgresql"}[cli.store.kind]
     rest = cli.json("schema", "--after", str(complete["version"]))["sql"]
     assert rest.split() == ["BEGIN;", "COMMIT;"]
-    assert "postgresql or sqlite" in cli.fail("schema", "--database", "oracle")
+    assert "postgresql or sqlite" in cli.fail("schema", "--database", "oracle", code=2)
