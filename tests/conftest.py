@@ -49,7 +49,7 @@ LONG = {
     "upstream/test_suites.py",
 }
 
-needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 tells no error codes")
+needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,8 +139,8 @@ def running_postgres() -> Iterator[str]:
         return
     # Not below pytest's own folder: if root runs the tests, the server runs as another user, who may not read there.
     folder = tempfile.mkdtemp(prefix="checkpoint-postgres-")
-    # When it is imported, the package looks for a folder for its lock file. No other user may be able to write to it,
-    # and some folders for temporary files can be written to by all users.
+    # When it is imported, the package looks for a folder for its lock file. Other users must not be able to write to
+    # that folder, but all users can write to some folders for temporary files.
     private = None
     if "XDG_RUNTIME_DIR" not in os.environ:
         private = os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix=".checkpoint-tests-", dir=Path.home())
@@ -302,8 +302,8 @@ def made_database(dsn: str, template: str = "template1", options: LiteralString 
 
 
 @contextmanager
-def folder_of_nobody() -> Iterator[Path]:
-    """A folder of a user without root's right to write everywhere; not below pytest's own."""
+def unprivileged_folder() -> Iterator[Path]:
+    """A folder of a user who, unlike root, may not write everywhere; not below pytest's own folder."""
     folder = Path(tempfile.mkdtemp())
     root = os.geteuid() == 0
     if root:

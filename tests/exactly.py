@@ -1,4 +1,4 @@
-"""Whether two values are the same: in type and content, all the way down, with all that they hold."""
+"""Whether two values are the same: in type and content, with everything that they contain."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 _NOT_STATE = ("__dict__", "__weakref__")
-# Where pydantic keeps which fields its constructor was given.
+# Where pydantic stores which fields its constructor was given.
 _GIVEN = ("__pydantic_fields_set__", "__fields_set__")
 GIVEN = "which fields were given"
 
 
 def same(one: Any, two: Any) -> bool:
-    """Whether nothing tells one value from the other, but that they are two objects."""
+    """Whether two values differ only in that they are two objects."""
     return not difference(one, two)
 
 
 def difference(one: Any, two: Any) -> str:
-    """A difference between two values, in short, or nothing; `GIVEN` only if there is no other.
+    """A difference between two values, in short, or an empty text; `GIVEN` only if there is no other.
 
     `1` is not `True`, `0.0` not `-0.0`, a tuple not a list; NaN is NaN. Objects have their attributes compared, private
-    ones too, and models which fields were given. Zones are compared by kind and name, arrays by type, bytes and order.
-    A cached property is not: it is computed again.
+    ones too, and of models also the given fields. Zones are compared by type and name, arrays by type, bytes and order.
+    A cached property is not compared: it is computed again.
     """
     given = ""
     for found in _differences(one, two):
@@ -59,11 +59,11 @@ def _differences(one: Any, two: Any) -> Iterator[str]:
 
 
 def _of_others(one: Any, two: Any) -> Iterator[str]:
-    first, second = _itself(one), _itself(two)
+    first, second = _without_contents(one), _without_contents(two)
     if first != second:
         yield f"{first} → {second}" if len(f"{first}{second}") < 40 else "another value"
         return
-    held, other = _held(one), _held(two)
+    held, other = _contents(one), _contents(two)
     if not held and first is None and not _equal(one, two):
         yield "another value"
     yield from (f"without {name}" for name in held if name not in other)
@@ -87,8 +87,8 @@ def _paired(one: Iterable[Any], two: Iterable[Any]) -> bool:
     return not left
 
 
-def _itself(value: Any) -> Any:
-    """What a value is besides what it holds, where that is known; to be compared with `==`."""
+def _without_contents(value: Any) -> Any:
+    """The value without its contents, to be compared with `==`; None if that is unknown."""
     if isinstance(value, (datetime, time)):
         return value.replace(tzinfo=None, fold=0).isoformat()
     if isinstance(value, (float, complex, Decimal, timezone)):
@@ -107,8 +107,8 @@ def _itself(value: Any) -> Any:
     return f"length {len(value)}" if isinstance(value, (list, tuple, dict, deque)) else None
 
 
-def _held(value: Any) -> dict[Any, Any]:
-    """What a value holds, by the place where it does."""
+def _contents(value: Any) -> dict[Any, Any]:
+    """The contents of a value, by attribute, key or index."""
     kind = type(value)
     found: dict[Any, Any] = {}
     if isinstance(value, PurePath):  # Its attributes are caches.
@@ -136,7 +136,7 @@ def _held(value: Any) -> dict[Any, Any]:
 
 
 def _slots(kind: type) -> Iterable[str]:
-    """Among them those where pydantic keeps what is no field."""
+    """Including those where pydantic stores what is not a field."""
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
         yield from (name for name in ([slots] if isinstance(slots, str) else slots) if name not in _NOT_STATE)
@@ -147,7 +147,7 @@ def _equal(one: Any, two: Any) -> bool:
         return bool(one == two)
     try:
         return pickle.dumps(one) == pickle.dumps(two)
-    except Exception:  # It is all that can be said of it.
+    except Exception:  # Nothing more can be said of it.
         return repr(one) == repr(two)
 
 
@@ -155,8 +155,8 @@ def _of_arrays(one: Any, two: Any) -> Iterator[str]:
     import numpy as np
 
     if isinstance(one, np.ma.MaskedArray):
-        parts = [[each.data, np.ma.getmask(each), each.fill_value, each.hardmask] for each in (one, two)]
-        yield from _differences(*parts)
+        contents = [[each.data, np.ma.getmask(each), each.fill_value, each.hardmask] for each in (one, two)]
+        yield from _differences(*contents)
     elif isinstance(one, (np.ndarray, np.generic)) and one.dtype != two.dtype:
         yield "another dtype"
     elif isinstance(one, np.ndarray):
@@ -166,7 +166,7 @@ def _of_arrays(one: Any, two: Any) -> Iterator[str]:
             yield f"{one.shape} → {two.shape}"
         elif one.flags.forc and one.flags.fnc != two.flags.fnc:
             yield "another order in memory"
-        elif one.dtype.hasobject or one.dtype.names:  # Between fields there may be bytes that mean nothing.
+        elif one.dtype.hasobject or one.dtype.names:  # Between fields there may be padding bytes.
             yield from _differences(one.tolist(), two.tolist())
         elif one.tobytes() != two.tobytes():
             yield "another value"

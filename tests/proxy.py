@@ -1,6 +1,6 @@
 """A proxy in front of PostgreSQL that counts round trips, cuts connections and can look like a pooler.
 
-A client waits for an answer exactly where it has sent `Query` or `Sync`, so those messages are the round trips.
+A client waits for a reply exactly where it has sent `Query` or `Sync`, so those messages are the round trips.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Client:
 
 
 def runs_alone(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Turn a coroutine into a plain test with an event loop of its own, which ends before the test returns."""
+    """Turn a coroutine into a plain test with its own event loop, which ends before the test returns."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""The rules that keep the package readable, read from its source."""
+"""Rules about the source of the package, such as which module may import which."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.sql.files import FILES, load_statements, read_f
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
 
-# What each part may import of the package. The pure ones may import nothing that knows the outside world either.
+# What each module may import from the package. The pure ones may not import anything that does I/O either.
 PURE = ("engine", "model", "encoding", "sql", "operations")
 BELOW = {"errors", "migrations", *PURE}
 MAY_IMPORT = {
@@ -52,10 +52,10 @@ OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool",
 
 
 def modules() -> dict[str, list[Path]]:
-    parts: dict[str, list[Path]] = {}
+    found: dict[str, list[Path]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        parts.setdefault(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), []).append(path)
-    return parts
+        found.setdefault(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), []).append(path)
+    return found
 
 
 def imports(path: Path) -> set[str]:
@@ -69,33 +69,33 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("part", MAY_IMPORT)
-def test_imports_go_one_way(part: str) -> None:
-    paths = modules()[part]
+@pytest.mark.parametrize("module", MAY_IMPORT)
+def test_imports_go_one_way(module: str) -> None:
+    paths = modules()[module]
     assert paths
     for path in paths:
         ours = {name.split(".")[1] for name in imports(path) if name.startswith(f"{NAME}.")}
-        assert ours - {part} <= MAY_IMPORT[part], path
+        assert ours - {module} <= MAY_IMPORT[module], path
 
 
-@pytest.mark.parametrize("part", PURE)
-def test_what_is_pure_knows_no_clock_thread_loop_or_database(part: str) -> None:
-    for path in modules()[part]:
+@pytest.mark.parametrize("module", PURE)
+def test_pure_modules_import_no_clock_thread_loop_or_database(module: str) -> None:
+    for path in modules()[module]:
         assert {name.split(".")[0] for name in imports(path)} & OUTSIDE == set(), path
         called = {node.attr for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Attribute)}
         assert called & {"now", "utcnow", "today"} == set(), path
 
 
 def test_the_two_drivers_and_dialects_do_not_know_each_other() -> None:
-    for part in ("drivers", "sql"):
-        for path in modules()[part]:
+    for module in ("drivers", "sql"):
+        for path in modules()[module]:
             other = "postgres" if "sqlite" in path.name else "sqlite"
-            assert not any(f".{part}.{other}" in name for name in imports(path)), path
+            assert not any(f".{module}.{other}" in name for name in imports(path)), path
 
 
 def test_nothing_imports_the_command_line() -> None:
-    for part, paths in modules().items():
-        if part not in ("cli", "demo", "__main__"):
+    for module, paths in modules().items():
+        if module not in ("cli", "demo", "__main__"):
             for path in paths:
                 assert not imports(path) & {f"{NAME}.cli", f"{NAME}.demo"}, path
 
@@ -104,7 +104,7 @@ BLOCK = "-- (?:name|fragment): "
 
 
 def test_both_dialects_have_the_same_statements_and_fragments_in_the_same_order() -> None:
-    """Where one has a statement that the other has not, or a different way, it says why."""
+    """A block that only one file has, or that differs, says why."""
     for name in FILES:
         texts = {database: read_files(database).get(name, "") for database in ("postgres", "sqlite")}
         names = {database: re.findall(rf"^{BLOCK}(\w+)$", text, re.MULTILINE) for database, text in texts.items()}
@@ -138,7 +138,7 @@ def test_every_fragment_is_included_and_every_statement_is_named_in_python(datab
     ] == []
 
 
-# Statements that go through many threads, and so into all partitions. `docs/scaling.md` names them.
+# Statements that read many threads, and so all partitions. `docs/scaling.md` names them.
 ACROSS_THREADS = {
     "page_of_store",
     "records_of_store",
@@ -153,19 +153,19 @@ ACROSS_THREADS = {
     "threads_of_runs",
     "claim_sweep",
 }
-# What goes on with the thread of the statement before it, or names its threads otherwise.
-GOES_ON = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
-GOING_ON = {"select_fork_point", "limit_waiting"}
-# What only the command line sends (`verify`, `stats` and `doctor` look at everything), and what asks for the role's
-# rights when a saver opens.
-LOOKING_AROUND = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
+# Statements that use the thread of the previous statement, or name their threads in another way.
+CONTINUING_PREFIXES = ("schema_", "searchable_", "enter_", "leave_", "purge_", "copy_", "fork_", "store_fork_")
+CONTINUING = {"select_fork_point", "limit_waiting"}
+# Statements that only the command line sends (`verify`, `stats` and `doctor` read everything), and the one that reads
+# the role's rights when a saver opens.
+INSPECTING = ("catalog_", "sizes_", "doctor_", "repair_", "hides_tenants")
 
 
 def test_every_key_column_of_a_hot_statement_is_bound() -> None:
     """No statement that a run sends reads rows of more than one thread."""
     for database in ("postgres", "sqlite"):
         for name, body in load_statements(database).items():
-            if name not in ACROSS_THREADS | GOING_ON and not name.startswith(GOES_ON + LOOKING_AROUND):
+            if name not in ACROSS_THREADS | CONTINUING and not name.startswith(CONTINUING_PREFIXES + INSPECTING):
                 # By name, or by position.
                 bound = re.search(
                     r"(?::|%\()thread_ids?\b|\bthread_id = \?\s|\(\s*thread_id,[^)]*\)\s*(SELECT |VALUES \()\?", body
@@ -173,14 +173,14 @@ def test_every_key_column_of_a_hot_statement_is_bound() -> None:
                 assert bound, f"{name} of {database}"
 
 
-def test_what_goes_into_all_partitions_is_named() -> None:
+def test_statements_that_read_all_partitions_are_documented() -> None:
     text = (PACKAGE.parent / "docs" / "scaling.md").read_text("utf-8")
     assert {name for name in ACROSS_THREADS if f"`{name}`" not in text} == set()
 
 
 METHODS = [
     name
-    for name, member in inspect.getmembers(BaseCheckpointSaver, inspect.isfunction)
+    for name, function in inspect.getmembers(BaseCheckpointSaver, inspect.isfunction)
     if not name.startswith("_") and name not in ("get", "aget", "with_allowlist")
 ]
 

@@ -1,4 +1,4 @@
-"""What the documents show works as it stands there."""
+"""The examples of the documents work as they are written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _blocks(text: str, kind: str = "python") -> list[str]:
 
 
 def _run(code: str, folder: Path, *arguments: str, **environment: str) -> None:
-    """Run a document's code in a fresh process and an empty folder; it must say nothing on stderr."""
+    """Run a document's code in a new process and an empty folder; it must write nothing to stderr."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         check=False,
@@ -51,7 +51,7 @@ def _run(code: str, folder: Path, *arguments: str, **environment: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# What a notebook's kernel does with its cells: one event loop, and an await where it stands.
+# A notebook's kernel runs its cells so: one event loop, with `await` at the top level.
 KERNEL = """
 import ast, asyncio, inspect, json, sys
 
@@ -81,7 +81,7 @@ def test_the_readmes_examples_run(number: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Those of one document one after the other; where they ask for CHECKPOINT_URL, it is an empty database."""
+    """The examples of one document run one after the other; CHECKPOINT_URL is an empty database."""
     for package in NEEDED.get(name, ()):
         pytest.importorskip(package, reason=f"docs/{name} needs {package}")
     code = "\n".join(_blocks((ROOT / "docs" / name).read_text("utf-8")))
@@ -91,7 +91,7 @@ def test_the_documents_examples_run(name: str, tmp_path: Path, request: pytest.F
         _run(code, tmp_path)
 
 
-# Behind FastAPI's block: one request waits in its node until another has gone on with the thread.
+# After FastAPI's block: one request waits in its node until another has continued the thread.
 CONFLICT = """
 import threading
 import time
@@ -115,15 +115,18 @@ with TestClient(app) as client, ThreadPoolExecutor() as pool:
     # Its node runs while its input is still being stored (durability "async"): before that, the quick one would lose.
     stored = app.state.saver.for_tenant("ann")
     while (last := stored.get_tuple({"configurable": {"thread_id": "1"}})) is None or last.metadata["step"] < 0:
-        time.sleep(0.01)  # Between two looks: nothing outside the saver is told when a checkpoint is stored.
+        time.sleep(0.01)  # Nothing outside the saver announces that a checkpoint is stored.
     quick = client.post("/ann/threads/1", params={"said": "quick"})
     go_on.set()
     assert (quick.status_code, quick.json()["heard"]) == (200, ["quick"])
-    assert (slow.result().status_code, slow.result().json()["detail"]) == (409, "this thread has gone on meanwhile")
+    assert slow.result().status_code == 409
+    assert slow.result().json()["detail"] == "another request has changed this thread"
 """
 
 
-def test_fastapi_tells_a_request_whose_thread_has_gone_on(tmp_path: Path, empty_postgres_url: str) -> None:
+def test_fastapi_answers_409_if_another_request_has_continued_the_thread(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
     graph, app, *_ = _blocks((ROOT / "docs" / "frameworks.md").read_text("utf-8"))
     _run("\n".join((graph, app, CONFLICT)), tmp_path, CHECKPOINT_URL=empty_postgres_url)
 
@@ -139,7 +142,7 @@ def test_the_readme_has_the_two_commands() -> None:
         assert f"\npython -m pip install -e '.[dev]' && {command}\n" in README
 
 
-def test_the_documents_numbers_are_the_codes() -> None:
+def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:
     assert f"1 per page of {PAGE}" in (ROOT / "docs" / "guarantees.md").read_text("utf-8")
     limits = f"{model.MAX_THREAD_ID:,} bytes (threads, namespaces), {model.MAX_CHANNEL} (channels) and {model.MAX_ID}"
     assert limits in README
@@ -159,7 +162,7 @@ def test_every_option_is_documented_with_its_default(saver: type) -> None:
 
 
 def _texts_of_the_source() -> list[str]:
-    """Every text in the package, with … where a formatted one has a value."""
+    """Every text in the package; … replaces the values of formatted texts."""
     found = []
     for path in sorted((ROOT / "langgraph_checkpoint_custom").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -205,7 +208,7 @@ def test_the_storage_format_has_every_table_and_column() -> None:
 
 
 @pytest.mark.parametrize("name", ["storage-format.md"])
-def test_the_documents_questions_are_sql(name: str, postgres_url: str) -> None:
+def test_the_documents_queries_run(name: str, postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         for question in _blocks((ROOT / "docs" / name).read_text("utf-8"), "sql"):
             assert connection.execute(question.encode()).fetchall() == []
@@ -222,7 +225,7 @@ def test_the_documents_questions_are_sql(name: str, postgres_url: str) -> None:
     ],
 )
 def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpointSaver[str]]) -> None:
-    """Of those that are installed here; the rest was looked up in the versions that the page names."""
+    """Covers the savers that are installed here; the others were looked up in the versions that the page names."""
     page = (ROOT / "docs" / "comparison.md").read_text("utf-8")
     (head,) = re.findall(r"^\| package (\| `delete_thread` .*) \|$", page, re.MULTILINE)
     (said,) = re.findall(rf"^\| {row} (\| (?:yes|no)\b.*) \|$", page, re.MULTILINE)
@@ -232,7 +235,7 @@ def test_the_comparison_says_what_savers_have(row: str, saver: type[BaseCheckpoi
         assert has == word.strip().startswith("yes"), method
 
 
-# A line of a block, or code in a line: what begins with the program's name and goes on with a command.
+# A line of a block, or code in a line, that begins with the program's name and a command.
 PROGRAM = r"(?:lgckpt|python -m langgraph_checkpoint_custom) (?=[a-z])"
 COMMANDS = sorted(
     {
@@ -248,7 +251,7 @@ CHECKPOINTS = ("1f0c4a52-7d5c-6f0e-8003-5d0b7a1c2e44", "1f0c4a53-0a10-6b1a-8004-
 
 
 def _prepare(name: str, arguments: list[str], serde: Any) -> None:
-    """A store with what the command is about."""
+    """A store with the data that the command needs."""
     with open_saver(os.environ["CHECKPOINT_URL"], serde=serde) as saver:
         for thread in ("1", "2", "3"):
             where: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
@@ -272,7 +275,7 @@ def _prepare(name: str, arguments: list[str], serde: Any) -> None:
 def test_the_documents_commands_run(
     document: str, command: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each on a store of its own; what would ask is told yes, and a PostgreSQL URL is that of an empty database."""
+    """Each command runs on its own store, with prompts confirmed; a PostgreSQL URL is that of an empty database."""
     name, *arguments = shlex.split(command)
     if name == "demo":
         pytest.skip("tests/cli/test_demo.py runs it")

@@ -1,4 +1,4 @@
-"""The built wheel, in a virtual environment without any extra, runs on SQLite and holds what it needs."""
+"""The built wheel works on SQLite in a virtual environment without extras, and contains the files that it needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_holds_schema_and_migrations(wheel: Path) -> None:
+def test_the_wheel_contains_schema_and_migrations(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = "langgraph_checkpoint_custom"
     assert f"{package}/schema.sql" in names
@@ -83,7 +83,7 @@ def test_sqlite_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("works\n", "")
 
 
-def test_importing_the_package_changes_nothing_of_psycopgs_log() -> None:
+def test_importing_the_package_does_not_change_psycopgs_logger() -> None:
     program = (
         "import logging, langgraph_checkpoint_custom as package; package.PostgresSaver;"
         "assert logging.getLogger('psycopg.pool').filters == []"

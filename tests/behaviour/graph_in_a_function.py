@@ -1,4 +1,4 @@
-"""A graph whose state's class is defined in a function; without `annotations`, which LangGraph could not resolve."""
+"""A graph whose state class is defined in a function. Annotations are objects, since LangGraph must resolve them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 
 def local_graph(checkpointer: Any) -> Any:
-    """A graph whose state's class, and those in it, are defined in a function."""
+    """A graph whose state class, and the classes in it, are defined in a function."""
 
     class Step(BaseModel):
         name: str

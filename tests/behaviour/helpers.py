@@ -1,4 +1,4 @@
-"""Checkpoints in one line, and the database seen without the saver."""
+"""Functions that make checkpoints, and access to the database without the saver."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ LONG = "long " * 300
 
 
 def next_uuid() -> str:
-    """LangGraph's own ids: each is greater than the one before."""
+    """LangGraph's own ids: each is greater than the previous one."""
     return str(uuid6(clock_seq=-1))
 
 
 def next_ulids() -> NextId:
-    """ULIDs that grow, a millisecond apart: within one, their order is random."""
+    """Increasing ULIDs, a millisecond apart: within one millisecond, their order is random."""
     milliseconds = iter(range(1_700_000_000_000, 1_800_000_000_000))
     return lambda: str(ULID.from_timestamp(next(milliseconds)))
 
 
 def config(thread_id: Any = "thread", checkpoint_id: Any = None, ns: Any = "") -> RunnableConfig:
     """The config of a checkpoint, or of the newest one of a namespace."""
-    part = {"thread_id": thread_id, "checkpoint_ns": ns}
-    return {"configurable": part if checkpoint_id is None else part | {"checkpoint_id": checkpoint_id}}
+    location = {"thread_id": thread_id, "checkpoint_ns": ns}
+    return {"configurable": location if checkpoint_id is None else location | {"checkpoint_id": checkpoint_id}}
 
 
 def anywhere(thread_id: str = "thread") -> RunnableConfig:
-    """The config of all namespaces of a thread, for a list."""
+    """The config of all namespaces of a thread, for `list`."""
     return {"configurable": {"thread_id": thread_id}}
 
 
@@ -81,7 +81,7 @@ def checkpoint(
 
 
 def new_versions(channels: Iterable[str]) -> dict[str, Any]:
-    """A version for each channel that nothing else has."""
+    """A new, unique version for each channel."""
     return {channel: f"{1:032d}.{next_uuid()}" for channel in channels}
 
 
@@ -106,7 +106,7 @@ async def put(
 
 
 async def put_chain(client: Client, next_id: NextId, length: int, **options: Any) -> list[RunnableConfig]:
-    """A thread of that many checkpoints, each the parent of the next one; `step` counts them."""
+    """A thread of `length` checkpoints, each the parent of the next one; `step` counts them."""
     configs: list[RunnableConfig] = []
     for step in range(length):
         parent = configs[-1] if configs else None
@@ -115,7 +115,7 @@ async def put_chain(client: Client, next_id: NextId, length: int, **options: Any
 
 
 async def get(client: Client, where: RunnableConfig) -> CheckpointTuple:
-    """The checkpoint, which has to be there."""
+    """The checkpoint, which has to exist."""
     found = await client.get_tuple(where)
     assert found is not None, f"there is no checkpoint {where}"
     return found
@@ -151,7 +151,7 @@ class CountingSerializer(JsonPlusSerializer):
 
 
 class Database:
-    """The tables of a store, without the saver; parameters are written `:name`."""
+    """The tables of a store, without the saver. Parameters are written `:name`."""
 
     def __init__(self, store: Store) -> None:
         self.kind = store.kind
@@ -165,7 +165,7 @@ class Database:
         return psycopg.connect(self.url, options="-c search_path=langgraph_checkpoint")
 
     def run(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-        """One statement; its rows, if it has any. It has to touch some row."""
+        """Run one statement and return its rows, if it has any. It must affect a row."""
         if self.kind == "postgres":
             sql = re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
         with closing(self.connect()) as connection:
@@ -176,11 +176,11 @@ class Database:
         return rows
 
     def count(self, table: str) -> int:
-        """The rows of a table."""
+        """The number of rows of a table."""
         return cast(int, self.run(f"SELECT count(*) FROM {table}")[0][0])
 
     def counts(self) -> dict[str, int]:
-        """The rows of every table; none where the tables are not made yet."""
+        """The number of rows of every table; zeros if the tables do not exist yet."""
         try:
             return {table: self.count(table) for table in TABLES}
         except (sqlite3.OperationalError, psycopg.errors.UndefinedTable):
@@ -197,7 +197,7 @@ class Database:
 
     @contextmanager
     def locked(self) -> Iterator[Callable[[], None]]:
-        """Make every write of others wait until the block ends or the function that it gives is called."""
+        """Block every write of others until the block ends or the yielded function is called."""
         with closing(self.connect()) as connection:
             if self.kind == "sqlite":
                 connection.execute("BEGIN IMMEDIATE")
@@ -209,9 +209,9 @@ class Database:
 async def put_delta_chain(
     client: Client, next_id: NextId, length: int, snapshots: Collection[int], *, thread_id: str = "thread", ns: str = ""
 ) -> list[RunnableConfig]:
-    """A thread whose channel `delta` is stored at some steps only; the writes of step 3 are 3, and so on.
+    """A thread whose channel `delta` is stored at some steps only; the write of step 3 is 3, and so on.
 
-    Each step also has a value of its own in the channel `plain`.
+    Each step also has its own value in the channel `plain`.
     """
     configs: list[RunnableConfig] = []
     for step in range(length):

@@ -1,4 +1,4 @@
-"""What comes back is what was stored."""
+"""What is read is what was stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 from tests.stores import Client
 
 
-async def test_a_checkpoint_comes_back_whole(client: Client) -> None:
+async def test_a_checkpoint_is_read_complete(client: Client) -> None:
     values = {"messages": [{"role": "user", "content": "a\0b" * 200}], "count": 3, "text": "x" * 1000, "none": None}
     versions: ChannelVersions = {channel: client.saver.get_next_version(None, None) for channel in values}
     checkpoint = generate_checkpoint(channel_values=values, channel_versions=versions)

@@ -1,4 +1,4 @@
-"""A call that is cancelled in its middle leaves nothing half-written, and the saver goes on."""
+"""A call that is cancelled halfway stores all or nothing, and the saver still works."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANNELS = [f"channel {number}" for number in range(5)]
 
 @pytest.fixture
 def saver(store: Store) -> Iterator[CheckpointSaver]:
-    """A saver with one connection, where it has a pool: if that is lost, the next call fails."""
+    """A saver with one connection, if it has a pool: if that connection is lost, the next call fails."""
     options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 5.0}
     with store.open(**options) as opened:
         yield opened
@@ -29,7 +29,7 @@ def client(saver: CheckpointSaver) -> Client:
 
 
 async def cancel_after(call: Coroutine[Any, Any, object], turns: int) -> bool:
-    """Cancel a call after that many turns of the loop; whether that was in time."""
+    """Cancel a call after `turns` iterations of the event loop; returns whether that was in time."""
     task = asyncio.create_task(call)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -45,8 +45,8 @@ def values(step: int) -> dict[str, Any]:
     return {channel: [step, LONG] for channel in CHANNELS}
 
 
-async def is_whole(client: Client, thread_id: str, step: int) -> bool:
-    """Whether a checkpoint is there; if it is, it is complete."""
+async def is_complete(client: Client, thread_id: str, step: int) -> bool:
+    """Whether a checkpoint exists; if it does, it is complete."""
     found = await client.get_tuple(config(thread_id, str(step)))
     if found is None:
         return False
@@ -55,7 +55,7 @@ async def is_whole(client: Client, thread_id: str, step: int) -> bool:
     return True
 
 
-async def test_a_put_is_stored_whole_or_not_at_all(client: Client, database: Database) -> None:
+async def test_a_put_is_stored_completely_or_not_at_all(client: Client, database: Database) -> None:
     await put(client, "x")
     in_time = []
     for step in range(30):
@@ -63,13 +63,13 @@ async def test_a_put_is_stored_whole_or_not_at_all(client: Client, database: Dat
         call = client.put(config(f"t {step}"), document, metadata(step), dict(document["channel_versions"]))
         in_time.append(await cancel_after(call, step))
     await put(client, "y")
-    there = [await is_whole(client, f"t {step}", step) for step in range(30)]
+    there = [await is_complete(client, f"t {step}", step) for step in range(30)]
     assert in_time[0], "at least the first call is cancelled in time"
     assert sum(there) >= in_time.count(False)
     assert database.count("blobs") == len(CHANNELS) * sum(there)
 
 
-async def test_a_put_that_waits_for_the_database_is_stored_whole_or_not_at_all(
+async def test_a_put_that_waits_for_the_database_is_stored_completely_or_not_at_all(
     client: Client, database: Database
 ) -> None:
     await put(client, "x")
@@ -82,7 +82,7 @@ async def test_a_put_that_waits_for_the_database_is_stored_whole_or_not_at_all(
             await task
         unlock()
     await put(client, "y")
-    there = await is_whole(client, "t", 1)
+    there = await is_complete(client, "t", 1)
     assert database.count("blobs") == (len(CHANNELS) if there else 0)
 
 
@@ -100,7 +100,7 @@ async def test_writes_are_stored_all_or_none(client: Client, database: Database)
 
 
 @pytest.mark.parametrize("operation", ["delete_thread", "prune", "delete_for_runs", "copy_thread"])
-async def test_an_operation_of_several_statements_is_done_whole_or_not_at_all(
+async def test_an_operation_of_several_statements_is_done_completely_or_not_at_all(
     client: Client, database: Database, operation: str
 ) -> None:
     where = None
@@ -149,7 +149,7 @@ async def test_reads_that_are_cancelled_do_no_harm(client: Client) -> None:
     assert len(await client.all(config())) == 3
 
 
-async def test_many_calls_cancelled_at_once_lose_no_connection(client: Client) -> None:
+async def test_cancelling_many_calls_at_once_loses_no_connection(client: Client) -> None:
     await put(client, "x")
     tasks = [asyncio.create_task(put(client, str(step), values(step), thread_id=f"t {step}")) for step in range(30)]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +161,7 @@ async def test_many_calls_cancelled_at_once_lose_no_connection(client: Client) -
         assert (await get(client, config(f"t {step}"))).checkpoint["channel_values"] == values(step)
 
 
-async def test_a_timeout_is_a_cancellation_like_any_other(client: Client, database: Database) -> None:
+async def test_a_timeout_cancels_like_any_other_cancellation(client: Client, database: Database) -> None:
     await put(client, "1")
     with database.locked(), pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(put(client, "2"), timeout=0.02)
@@ -170,7 +170,7 @@ async def test_a_timeout_is_a_cancellation_like_any_other(client: Client, databa
 
 
 async def wait_until_it_waits(task: asyncio.Task[Any]) -> None:
-    """Turn the loop long enough for a call to have come to the lock of the database."""
+    """Let the loop run long enough for a call to reach the lock of the database."""
     for _ in range(20):
         await asyncio.sleep(0.002)
     assert not task.done(), "the call was to wait for the lock"

@@ -1,4 +1,4 @@
-"""An answer to a question that is no longer open can be told before it answers another one."""
+"""`check_interrupt` detects that an interrupt is no longer open, before it answers another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def check(client: Client, where: Any, interrupt_id: str) -> None:
 
 
 async def invoke(client: Client, graph: Any, given: Any) -> dict[str, str]:
-    """Run, and return the ids of the open questions by what they ask."""
+    """Run the graph, and return the ids of the open interrupts by their questions."""
     if client.api == "async":
         result = await graph.ainvoke(given, THREAD)
     else:
@@ -41,7 +41,7 @@ async def invoke(client: Client, graph: Any, given: Any) -> dict[str, str]:
     return {one.value: one.id for one in result.get("__interrupt__", ())}
 
 
-async def test_only_the_question_that_waits_may_be_answered(client: Client) -> None:
+async def test_only_the_open_interrupt_may_be_answered(client: Client) -> None:
     inner = chain(Log, ask=ask).compile()
     builder = chain(Log, one=says("one"), inner=inner)
     builder.add_node("twice", ask_twice)
@@ -66,7 +66,7 @@ async def test_only_the_question_that_waits_may_be_answered(client: Client) -> N
         await check(client, THREAD, third["second?"])
 
 
-async def test_an_older_checkpoint_in_the_config_does_not_matter(client: Client) -> None:
+async def test_an_older_checkpoint_in_the_config_changes_nothing(client: Client) -> None:
     graph = chain(Log, ask=ask, two=says("two")).compile(checkpointer=client.saver)
     (interrupt_id,) = (await invoke(client, graph, {"log": ["in"]})).values()
     waiting = (await client.all(THREAD))[0].config
@@ -76,7 +76,7 @@ async def test_an_older_checkpoint_in_the_config_does_not_matter(client: Client)
         await check(client, waiting, interrupt_id)
 
 
-async def test_a_thread_without_questions(client: Client) -> None:
+async def test_a_thread_without_interrupts_raises_stale_interrupt(client: Client) -> None:
     with pytest.raises(StaleInterrupt, match="not waiting for an answer"):
         await check(client, THREAD, "x")
     await put(client, "1")

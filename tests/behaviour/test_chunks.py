@@ -1,4 +1,4 @@
-"""Large lists and dicts are stored in parts, which versions share, and nobody who reads can tell."""
+"""Large lists and dicts are stored in chunks that versions share. Readers see no difference."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.stores import Client, Store
 
 KEY = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
 OTHER = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
-DICE = random.Random(5)
+RANDOM = random.Random(5)
 
 
 def text(size: int = 900) -> str:
-    return "".join(DICE.choices("abcdefghijklmnop ", k=size))
+    return "".join(RANDOM.choices("abcdefghijklmnop ", k=size))
 
 
 def messages(count: int) -> list[BaseMessage]:
-    kinds = (HumanMessage, AIMessage)
-    return [kinds[n % 2](text(), id=f"{n}") for n in range(count)]
+    classes = (HumanMessage, AIMessage)
+    return [classes[n % 2](text(), id=f"{n}") for n in range(count)]
 
 
 @pytest.fixture(autouse=True)
-def same_dice() -> None:
-    """Each test throws what it throws by itself, whichever ran before: where values are cut depends on them."""
-    DICE.seed(6)
+def same_random_numbers() -> None:
+    """Each test uses the same random numbers, whatever ran before: they decide where values are cut."""
+    RANDOM.seed(6)
 
 
 LONG = messages(150)
@@ -43,7 +43,7 @@ FILES = {f"/src/{n}.py": text(3000) for n in range(60)}
 
 
 class Thread:
-    """A thread with one channel, to which checkpoint after checkpoint is added, and what each of them has to hold."""
+    """A thread with one channel that gets one checkpoint after another, and the values that they must have."""
 
     def __init__(self, thread_id: str = "thread") -> None:
         self.thread_id = thread_id
@@ -58,18 +58,20 @@ class Thread:
         self.values.append(value)
         return where
 
-    async def check(self, client: Client, *gone: int) -> None:
-        """Every checkpoint is as it was stored, but for those that are gone."""
-        gone = tuple(number % len(self.configs) for number in gone)
-        stored = [pair for number, pair in enumerate(zip(self.configs, self.values, strict=True)) if number not in gone]
+    async def check(self, client: Client, *deleted: int) -> None:
+        """Every checkpoint is as it was stored, except the deleted ones."""
+        deleted = tuple(number % len(self.configs) for number in deleted)
+        stored = [
+            pair for number, pair in enumerate(zip(self.configs, self.values, strict=True)) if number not in deleted
+        ]
         for where, value in stored:
             assert (await get(client, where)).checkpoint["channel_values"] == {"log": value}
         listed = [found.checkpoint["channel_values"]["log"] for found in await client.all(config(self.thread_id))]
         assert listed == [value for _, value in reversed(stored)]
 
 
-def parts(database: Database, thread_id: str = "thread") -> int:
-    """How many parts there are."""
+def chunks(database: Database, thread_id: str = "thread") -> int:
+    """How many chunks there are."""
     sql = "SELECT count(*) FROM blobs WHERE thread_id = :thread_id AND version LIKE :mark"
     return int(database.run(sql, thread_id=thread_id, mark=f"{NAME_MARK}%")[0][0])
 
@@ -78,22 +80,24 @@ async def test_a_list_that_grows_is_stored_once(client: Client, database: Databa
     thread = Thread()
     for length in range(50, 150, 2):
         await thread.put(client, LONG[:length])
-    assert 20 <= parts(database) <= 120  # Not 50 times as many as the value has.
+    assert 20 <= chunks(database) <= 120  # Not 50 times as many as the value has.
     await thread.check(client)
 
 
-async def test_what_is_written_once_or_replaced_has_no_parts_until_it_grows(client: Client, database: Database) -> None:
+async def test_a_value_written_once_or_replaced_has_no_chunks_until_it_grows(
+    client: Client, database: Database
+) -> None:
     thread = Thread()
     await thread.put(client, messages(60))
     for _ in range(3):
         await thread.put(client, messages(60))
-        assert parts(database) == 0
+        assert chunks(database) == 0
     last = thread.values[-1]
     await thread.put(client, [*last, *messages(2)])
-    grown = parts(database)
+    grown = chunks(database)
     assert grown > 1
     await thread.put(client, [*thread.values[-1], *messages(2)])
-    assert grown < parts(database) <= grown + 2
+    assert grown < chunks(database) <= grown + 2
     await thread.check(client)
     await client.prune(["thread"])
     await thread.check(client, *range(5))
@@ -107,21 +111,21 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "a dict in another order": [dict(sorted(FILES.items(), key=lambda pair: pair[0][n:])) for n in range(4, 8)],
     "small and large": [LONG, LONG[:3], LONG, [], LONG[:100]],
     "other types": [LONG, FILES, [text() for _ in range(100)], None, "text", {"a": LONG}, LONG],
-    "parts that are alike": [["x" * 9000] * 5, [{"a": "y" * 9000}] * 3 + LONG, {str(n): "z" * 9000 for n in range(9)}],
+    "chunks that are alike": [["x" * 9000] * 5, [{"a": "y" * 9000}] * 3 + LONG, {str(n): "z" * 9000 for n in range(9)}],
     "the same": [LONG, LONG, list(LONG), FILES, FILES],
     "a key with half a character": [FILES, FILES | {"a": text()}, FILES | {"r\udce9sum\udce9.txt": text()}, FILES],
 }
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-async def test_whatever_changes_each_version_is_what_was_stored(client: Client, values: Sequence[Any]) -> None:
+async def test_each_version_is_what_was_stored_whatever_changes(client: Client, values: Sequence[Any]) -> None:
     thread = Thread()
     for value in values:
         await thread.put(client, value)
     await thread.check(client)
 
 
-async def test_another_process_shares_what_it_has_read(store: Store, database: Database, api: str) -> None:
+async def test_another_process_shares_the_chunks_that_it_has_read(store: Store, database: Database, api: str) -> None:
     thread = Thread()
     for length in range(100, 150, 10):
         with store.open() as saver:
@@ -133,15 +137,15 @@ async def test_another_process_shares_what_it_has_read(store: Store, database: D
                 saver.setup()
                 values = LONG[:length]
             await thread.put(client, values)
-    assert 10 <= parts(database) <= 50
+    assert 10 <= chunks(database) <= 50
     with store.open() as saver:
         await thread.check(Client(saver, api))
 
 
-async def test_parts_are_shared_only_while_the_version_has_all_of_them(
+async def test_chunks_are_shared_only_while_the_version_has_all_of_them(
     store: Store, database: Database, api: str
 ) -> None:
-    """Another saver may have stored the same checkpoint, as a client does that tries again; its parts are others."""
+    """Another saver may have stored the same checkpoint, as a client that retries does, with other chunks."""
     thread = Thread()
     with store.open() as saver, store.open() as other:
         saver.setup()
@@ -154,17 +158,17 @@ async def test_parts_are_shared_only_while_the_version_has_all_of_them(
             await put(each, checkpoint_id, {"log": LONG[:140]}, parent=parent, versions={"log": "9"})
         named = "".join(names for (names,) in database.run("SELECT chunks FROM blobs WHERE chunks IS NOT NULL"))
         left = [name for (name,) in database.run("SELECT version FROM blobs WHERE chunks IS NULL") if NAME_MARK in name]
-        gone = [name for name in left if name not in named]
-        assert gone
-        for name in gone:  # As the command `doctor --fix` does.
+        deleted = [name for name in left if name not in named]
+        assert deleted
+        for name in deleted:  # As the command `doctor --fix` does.
             database.run("DELETE FROM blobs WHERE version = :version", version=name)
         last = await put(client, next_uuid(), {"log": LONG}, parent=config("thread", checkpoint_id))
         for each in (client, others):
             assert (await get(each, last)).checkpoint["channel_values"] == {"log": LONG}
 
 
-async def test_what_is_changed_while_its_parts_are_gone_is_refused(store: Store, database: Database) -> None:
-    """Only parts that are new were encoded when the call began."""
+async def test_a_change_to_a_value_whose_chunks_are_missing_is_refused(store: Store, database: Database) -> None:
+    """Only new chunks were encoded when the call began."""
     thread, value = Thread(), messages(100)
     with store.open() as saver, store.open() as other:
         saver.setup()
@@ -185,7 +189,7 @@ async def test_what_is_changed_while_its_parts_are_gone_is_refused(store: Store,
 
 
 @pytest.mark.parametrize("change", [list.clear, lambda values: values.append(lambda: None)], ids=["empty", "a lambda"])
-async def test_what_becomes_of_a_value_that_was_read_changes_nothing(
+async def test_changing_a_value_after_reading_it_changes_nothing(
     store: Store, api: str, change: Callable[[list[Any]], None]
 ) -> None:
     thread = Thread()
@@ -202,7 +206,7 @@ async def test_what_becomes_of_a_value_that_was_read_changes_nothing(
         await thread.check(client)
 
 
-async def test_a_message_changed_in_place_is_another_value_from_then_on(client: Client) -> None:
+async def test_a_message_changed_in_place_is_a_new_value(client: Client) -> None:
     thread = Thread()
     values = [message.model_copy(deep=True) for message in LONG]
     await thread.put(client, list(values))
@@ -214,19 +218,21 @@ async def test_a_message_changed_in_place_is_another_value_from_then_on(client: 
     await thread.check(client)
 
 
-async def test_branches_share_with_the_checkpoint_that_they_begin_at(client: Client, database: Database) -> None:
+async def test_branches_share_chunks_with_the_checkpoint_that_they_start_from(
+    client: Client, database: Database
+) -> None:
     thread = Thread()
     for length in (90, 100, 110, 120):
         await thread.put(client, LONG[:length])
-    there = parts(database)
+    there = chunks(database)
     for _ in range(3):
         await get(client, thread.configs[1])
         await thread.put(client, [*LONG[:100], HumanMessage(text(), id="branch")], parent=1)
-    assert parts(database) <= there + 6
+    assert chunks(database) <= there + 6
     await thread.check(client)
 
 
-async def test_prune_keeps_exactly_the_parts_in_use(client: Client, database: Database) -> None:
+async def test_prune_keeps_exactly_the_chunks_in_use(client: Client, database: Database) -> None:
     thread = Thread()
     for length in range(60, 150, 10):
         await thread.put(client, LONG[:length])
@@ -235,13 +241,13 @@ async def test_prune_keeps_exactly_the_parts_in_use(client: Client, database: Da
     other = Thread("other")
     for _ in range(2):
         await other.put(client, LONG[40:])
-    assert parts(database) == parts(database, "other") > 5
+    assert chunks(database) == chunks(database, "other") > 5
     await thread.check(client, *range(-len(thread.configs), -1))
     await thread.put(client, LONG[30:])
     await thread.check(client, *range(-len(thread.configs), -2))
 
 
-async def test_delete_for_runs_leaves_the_parts_that_others_share(client: Client) -> None:
+async def test_delete_for_runs_keeps_the_chunks_that_others_share(client: Client) -> None:
     thread = Thread()
     for number, length in enumerate(range(60, 150, 10)):
         await thread.put(client, LONG[:length], run_id=f"{number}")
@@ -249,7 +255,7 @@ async def test_delete_for_runs_leaves_the_parts_that_others_share(client: Client
     await thread.check(client, 0, 3, 4, 8)
 
 
-async def test_a_copy_has_parts_of_its_own(client: Client, database: Database) -> None:
+async def test_a_copy_has_its_own_chunks(client: Client, database: Database) -> None:
     thread = Thread()
     for length in (70, 80, 120):
         await thread.put(client, LONG[:length])
@@ -264,8 +270,8 @@ async def test_a_copy_has_parts_of_its_own(client: Client, database: Database) -
     await copy.check(client)
 
 
-async def test_a_thread_that_was_stored_anew_by_others_is_not_built_on(store: Store, api: str) -> None:
-    """As by a server that moves threads: the same ids and versions, but other parts."""
+async def test_chunks_of_a_thread_that_others_stored_again_are_not_reused(store: Store, api: str) -> None:
+    """As by a server that moves threads: the same ids and versions, but other chunks."""
     thread = Thread()
     versions = [{"log": f"{number}"} for number in range(3)]
 
@@ -288,7 +294,7 @@ async def test_a_thread_that_was_stored_anew_by_others_is_not_built_on(store: St
 
 
 @pytest.mark.parametrize("how", ["prune", "delete_thread"])
-async def test_parts_that_are_gone_are_stored_again(store: Store, api: str, how: str) -> None:
+async def test_missing_chunks_are_stored_again(store: Store, api: str, how: str) -> None:
     thread = Thread()
     with store.open() as mine, store.open() as other:
         mine.setup()
@@ -299,8 +305,8 @@ async def test_parts_that_are_gone_are_stored_again(store: Store, api: str, how:
         await thread.check(Client(mine, api), *((0, 1) if how == "prune" else (0, 1, 2)))
 
 
-@pytest.mark.leaves_damage("swaps parts")
-async def test_with_a_key_parts_are_bound_to_their_place_and_order(store: Store, database: Database, api: str) -> None:
+@pytest.mark.leaves_damage("swaps chunks")
+async def test_encryption_binds_chunks_to_their_location_and_order(store: Store, database: Database, api: str) -> None:
     with store.open(serde=KEY) as saver:
         saver.setup()
         client = Client(saver, api)
@@ -327,7 +333,7 @@ async def test_with_a_key_parts_are_bound_to_their_place_and_order(store: Store,
             await get(client, newest)
 
 
-async def test_another_key_shares_no_parts_and_reencrypts_them(store: Store, database: Database, api: str) -> None:
+async def test_another_key_shares_no_chunks_and_reencrypts_them(store: Store, database: Database, api: str) -> None:
     thread = Thread()
     with store.open(serde=KEY) as saver:
         saver.setup()
@@ -345,8 +351,8 @@ async def test_another_key_shares_no_parts_and_reencrypts_them(store: Store, dat
 
 
 DAMAGES: Mapping[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
-    "a part is gone": lambda name: ("DELETE FROM blobs WHERE version = :name", {"name": name}),
-    "a part is another": lambda name: (
+    "a chunk is missing": lambda name: ("DELETE FROM blobs WHERE version = :name", {"name": name}),
+    "a chunk is another": lambda name: (
         "UPDATE blobs SET type = 'null', value = :empty WHERE version = :name",
         {"name": name, "empty": b""},
     ),
@@ -355,9 +361,9 @@ DAMAGES: Mapping[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.leaves_damage("takes parts away")
+@pytest.mark.leaves_damage("takes chunks away")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_damaged_parts_are_named(
+async def test_an_error_names_damaged_chunks(
     client: Client, database: Database, damage: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> None:
     thread = Thread()
@@ -371,9 +377,11 @@ async def test_damaged_parts_are_named(
             await read()
 
 
-@pytest.mark.leaves_damage("names no parts")
+@pytest.mark.leaves_damage("names no chunks")
 @pytest.mark.parametrize("names", ["[1]", "5", '"text"', '{"a": 1}', "no JSON", '["a'])
-async def test_what_names_no_parts_is_corrupt(client: Client, database: Database, names: str) -> None:
+async def test_a_value_with_an_invalid_list_of_chunks_is_corrupt(
+    client: Client, database: Database, names: str
+) -> None:
     thread = Thread()
     for count in (100, 120, 150):
         await thread.put(client, LONG[:count])
@@ -393,10 +401,10 @@ async def test_a_large_seed_of_a_history(client: Client) -> None:
 
 
 class Mine(list[Any]):
-    """Not just any list."""
+    """A subclass of list."""
 
 
-async def test_what_is_not_exactly_a_list_or_dict_is_left_whole(client: Client, database: Database) -> None:
+async def test_only_plain_lists_and_dicts_are_stored_in_chunks(client: Client, database: Database) -> None:
     values = [Mine(LONG), {n: text() for n in range(100)}, [n / 7 for n in range(10_000)], text(100_000)]
     for number, value in enumerate(values):
         where = await put(client, f"{number}", {"log": value})

@@ -1,4 +1,4 @@
-"""A claimed thread is written by its owner alone, and an owner that slept too long stores nothing any more."""
+"""Only its owner writes to a claimed thread. An owner whose claim has expired stores nothing any more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREAD: Any = {"configurable": {"thread_id": "thread"}}
 async def claimed(
     client: Client, thread_id: str = "thread", *, lost: bool = False, **options: Any
 ) -> AsyncIterator[Lease]:
-    """A claim in either api, which is `lost` when the block ends or is not."""
+    """A claim, sync or async. `lost` says whether it must be lost when the block ends."""
     lease = client.saver.claim(thread_id, **options)  # type: ignore[attr-defined]
     enter, leave = lease.__aenter__, lease.__aexit__
     if client.api == "sync":
@@ -64,12 +64,12 @@ def takes_over(database: Database, thread_id: str = "thread") -> None:
 
 def at(lease: Lease, checkpoint_id: str | None = None) -> RunnableConfig:
     """The config of a checkpoint that carries the claim."""
-    part = config(checkpoint_id=checkpoint_id)["configurable"]
-    return {"configurable": {**lease.config["configurable"], **part}}
+    location = config(checkpoint_id=checkpoint_id)["configurable"]
+    return {"configurable": {**lease.config["configurable"], **location}}
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_a_run_with_a_claim_is_a_run(client: Client, database: Database, durability: str) -> None:
+async def test_a_run_with_a_claim_works_like_any_run(client: Client, database: Database, durability: str) -> None:
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=client.saver)
     async with claimed(client, owner="me") as lease:
         state = await run(client, graph, {"log": ["x"]}, lease.config, durability=durability)
@@ -82,8 +82,8 @@ async def test_a_run_with_a_claim_is_a_run(client: Client, database: Database, d
     assert all(token.encode() not in cell for cell in database.cells())
 
 
-async def test_questions_and_subgraphs_keep_the_claim(client: Client, database: Database) -> None:
-    """In the namespaces of subgraphs it is the thread's claim, too."""
+async def test_interrupts_and_subgraphs_keep_the_claim(client: Client, database: Database) -> None:
+    """In the namespaces of subgraphs, too, it is the thread's claim."""
 
     def ask(state: Log) -> Any:
         return {"log": [interrupt("who?")]}
@@ -102,7 +102,7 @@ async def test_questions_and_subgraphs_keep_the_claim(client: Client, database: 
     assert sorted(database.cells()) == before
 
 
-async def test_others_are_told_who_has_it_and_until_when(client: Client) -> None:
+async def test_the_error_names_the_owner_and_the_end_of_the_claim(client: Client) -> None:
     async with claimed(client, owner="worker 1", ttl_seconds=100) as lease:
         assert lease.owner == "worker 1"
         with pytest.raises(ThreadBusy, match="'thread' is claimed by 'worker 1' until 20") as caught:
@@ -116,8 +116,8 @@ async def test_others_are_told_who_has_it_and_until_when(client: Client) -> None
         assert mine.owner.endswith(f":{os.getpid()}")
 
 
-async def test_the_heart_beats_as_long_as_the_block_lasts(client: Client) -> None:
-    async with claimed(client, ttl_seconds=1.5):  # A beat may be a second late, on a busy machine.
+async def test_the_claim_is_renewed_as_long_as_the_block_lasts(client: Client) -> None:
+    async with claimed(client, ttl_seconds=1.5):  # A renewal may be a second late, on a busy machine.
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
             with pytest.raises(ThreadBusy):
@@ -126,7 +126,7 @@ async def test_the_heart_beats_as_long_as_the_block_lasts(client: Client) -> Non
             await asyncio.sleep(0.05)
 
 
-async def test_what_comes_with_a_lost_claim_is_not_stored(client: Client, database: Database) -> None:
+async def test_a_write_with_a_lost_claim_is_not_stored(client: Client, database: Database) -> None:
     async with claimed(client, lost=True) as lease:
         await put(client, "1", {"a": ["x"]})
         await client.put_writes(at(lease, "1"), [("a", 1)], "task")
@@ -143,13 +143,13 @@ async def test_what_comes_with_a_lost_claim_is_not_stored(client: Client, databa
     assert ids_of(await client.all(config())) == ["1"]
 
 
-async def test_the_claim_of_one_thread_is_none_on_another(client: Client) -> None:
+async def test_the_claim_of_one_thread_does_not_count_on_another(client: Client) -> None:
     async with claimed(client, "another") as lease:
         with pytest.raises(ClaimLost):
             await client.put_writes(at(lease, "1"), [("a", 1)], "task")
 
 
-async def test_whoever_claims_nothing_is_not_held_up(client: Client) -> None:
+async def test_a_run_without_a_claim_is_not_blocked(client: Client) -> None:
     async with claimed(client):
         await put(client, "1")
 
@@ -164,7 +164,7 @@ async def test_an_error_in_the_block_is_not_hidden_by_the_lost_claim(client: Cli
         await fails()
 
 
-async def test_a_heart_that_finds_the_claim_gone_says_so(client: Client, database: Database) -> None:
+async def test_a_renewal_that_finds_the_claim_lost_raises(client: Client, database: Database) -> None:
     async with claimed(client, lost=True, ttl_seconds=0.3) as lease:
         takes_over(database)
         for _ in range(200):
@@ -175,7 +175,7 @@ async def test_a_heart_that_finds_the_claim_gone_says_so(client: Client, databas
 
 
 async def test_a_write_waits_for_a_takeover_that_is_going_on(client: Client, database: Database) -> None:
-    """And so it is stored before it or refused, never stored after it."""
+    """It is stored before the takeover or refused, never stored after it."""
     async with claimed(client, lost=True) as lease:
         with closing(database.connect()) as other:
             if database.kind == "postgres":
@@ -190,10 +190,8 @@ async def test_a_write_waits_for_a_takeover_that_is_going_on(client: Client, dat
             await writing
 
 
-async def test_a_run_that_outlives_the_deletion_of_its_thread_brings_nothing_back(
-    client: Client, database: Database
-) -> None:
-    """If the run has a claim, and whoever deletes takes one."""
+async def test_a_claimed_run_does_not_bring_its_deleted_thread_back(client: Client, database: Database) -> None:
+    """If the run has a claim, and the deletion takes one."""
     async with claimed(client, lost=True, ttl_seconds=1000) as lease:
         where = at(lease)
         document = checkpoint("1", {"a": LONG, "b": [1]})
@@ -213,7 +211,7 @@ async def test_a_run_that_outlives_the_deletion_of_its_thread_brings_nothing_bac
     assert set(database.counts().values()) == {0}
 
 
-async def test_what_dead_owners_left_is_cleared_away(client: Client, database: Database) -> None:
+async def test_expired_claims_are_deleted(client: Client, database: Database) -> None:
     async with claimed(client, "old", lost=True, ttl_seconds=1000):
         long_ago = "0" if database.kind == "sqlite" else "to_timestamp(0)"
         database.run(f"UPDATE claims SET expires_at = {long_ago}")
@@ -244,7 +242,7 @@ with open_saver(sys.argv[1]) as saver:
 
 @contextmanager
 def owner(store: Store, durability: str, signal_name: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that stops itself in the middle of a run; it does not outlive the block."""
+    """A process that stops itself in the middle of a run. It does not outlive the block."""
     command = [sys.executable, "-c", OWNER, store.url, durability, signal_name]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
@@ -260,11 +258,11 @@ def take_over(saver: CheckpointSaver) -> Lease:
         try:
             return saver.claim("thread", owner="second").__enter__()
         except ThreadBusy:
-            time.sleep(0.05)  # Nobody is told when a claim expires.
+            time.sleep(0.05)  # Nothing announces that a claim expires.
     raise AssertionError("the claim does not expire")
 
 
-def test_a_dead_owners_claim_expires(store: Store) -> None:
+def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
         with owner(store, "sync", "SIGKILL") as worker:
@@ -278,7 +276,7 @@ def test_a_dead_owners_claim_expires(store: Store) -> None:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_paused_owner_that_wakes_up_stores_nothing(store: Store, durability: str) -> None:
+def test_an_owner_that_was_paused_until_its_claim_expired_stores_nothing(store: Store, durability: str) -> None:
     with store.open() as saver:
         saver.setup()
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)
@@ -298,12 +296,12 @@ def test_a_paused_owner_that_wakes_up_stores_nothing(store: Store, durability: s
 
 
 @pytest.mark.parametrize(("thread_id", "options"), [("t", {"ttl_seconds": 0}), ("t", {"ttl_seconds": -1.0}), ({}, {})])
-def test_what_cannot_be_claimed(saver: CheckpointSaver, thread_id: Any, options: Any) -> None:
+def test_impossible_claims_are_refused(saver: CheckpointSaver, thread_id: Any, options: Any) -> None:
     with pytest.raises(ConfigError):
         saver.claim(thread_id, **options)
 
 
-async def test_an_empty_token_is_no_claim(client: Client) -> None:
+async def test_an_empty_token_is_not_a_claim(client: Client) -> None:
     nobodys: RunnableConfig = {"configurable": {**config("thread", "1")["configurable"], CLAIM_KEY: ""}}
     async with claimed(client):
         with pytest.raises(ConfigError, match="token of the claim is empty"):
@@ -320,7 +318,7 @@ async def test_an_empty_token_is_no_claim(client: Client) -> None:
 async def test_an_owner_that_is_interrupted_leaves_no_claim(
     client: Client, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is Ctrl-C, or the task is cancelled, before what was asked for is done, or before the answer comes."""
+    """Ctrl-C or a cancellation comes before the request is executed, or before its answer arrives."""
     lease = client.saver.claim("thread", ttl_seconds=3600)  # type: ignore[attr-defined]
     driver = lease._driver
     run, arun = driver.run, driver.arun
@@ -380,7 +378,7 @@ async def test_owners_that_are_cancelled_at_any_moment_leave_no_claim(saver: Che
             leaves.set()
         for _ in range(number // 2 % 10):
             await asyncio.sleep(0)
-        await asyncio.sleep(0.0005 * (number // 20))  # Whatever moment that is.
+        await asyncio.sleep(0.0005 * (number // 20))  # A different moment for each.
         task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         assert ended is None or isinstance(ended, asyncio.CancelledError)
@@ -388,7 +386,7 @@ async def test_owners_that_are_cancelled_at_any_moment_leave_no_claim(saver: Che
             pass
 
 
-async def test_a_claim_whose_heart_cannot_be_started_is_none(
+async def test_a_claim_whose_renewal_cannot_start_is_released(
     saver: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(self: threading.Thread) -> None:
@@ -402,8 +400,8 @@ async def test_a_claim_whose_heart_cannot_be_started_is_none(
         pass
 
 
-async def test_a_claim_ends_even_if_the_cancellation_of_its_heart_is_lost(store: Store) -> None:
-    """Before Python 3.12 `asyncio.wait_for`, by which a pool waits for a connection, may lose one."""
+async def test_a_claim_ends_even_if_the_cancellation_of_its_renewal_is_lost(store: Store) -> None:
+    """Before Python 3.12, `asyncio.wait_for`, with which a pool waits for a connection, may lose a cancellation."""
     async with store.open() as saver:
         await saver.asetup()
         driver: Any = saver._driver

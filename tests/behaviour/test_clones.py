@@ -1,4 +1,4 @@
-"""A saver survives being copied: LangGraph does so to read with another serializer."""
+"""A saver can be copied, as LangGraph does to read with another serializer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = b"0123456789abcdef"
 
 @dataclass
 class Mine:
-    """A type that is nobody's but this test's."""
+    """A type that only this test knows."""
 
     value: int
 
@@ -35,7 +35,7 @@ async def test_a_copy_sees_what_the_original_sees(client: Client) -> None:
 
 
 async def test_a_copy_of_an_unused_saver_shares_what_is_opened_later(store: Store) -> None:
-    """Also where nothing was opened yet, as in `:memory:`."""
+    """Also if nothing was opened yet, as with `:memory:`."""
     path = "sqlite:///:memory:" if store.kind == "sqlite" else store.url
     with Store(store.kind, path).open() as original:
         clone = copy.copy(original)
@@ -43,7 +43,7 @@ async def test_a_copy_of_an_unused_saver_shares_what_is_opened_later(store: Stor
         assert (await get(Client(original, "async"), config())).checkpoint["channel_values"] == {"a": [1]}
 
 
-async def test_each_copy_has_a_serializer_of_its_own(client: Client) -> None:
+async def test_each_copy_has_its_own_serializer(client: Client) -> None:
     clone_saver = copy.copy(client.saver)
     clone = Client(clone_saver, client.api)
     clone_saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=KEY)
@@ -81,7 +81,7 @@ async def test_an_allowlist_makes_a_clone_that_knows_more_types(store: Store, ap
         assert type(allowing) is type(strict)
         read = (await get(Client(allowing, api), config())).checkpoint["channel_values"]
         assert read == {"a": [Mine(1)]}
-        # As with LangGraph: what was stored of it, and its warning.
+        # As with LangGraph: the stored fields, and its warning.
         blocked = (await get(Client(strict, api), config())).checkpoint["channel_values"]
         assert type(blocked["a"][0]) is not Mine
 
@@ -106,8 +106,8 @@ async def test_closing_one_closes_all(store: Store, api: str) -> None:
             await Client(saver, api).get_tuple(config())
 
 
-async def test_a_serializer_without_types_will_do(store: Store, api: str) -> None:
-    """LangGraph wraps one that has only `dumps` and `loads`."""
+async def test_a_serializer_without_types_works(store: Store, api: str) -> None:
+    """LangGraph wraps a serializer that has only `dumps` and `loads`."""
 
     class Untyped:
         def dumps(self, obj: Any) -> bytes:
@@ -124,7 +124,7 @@ async def test_a_serializer_without_types_will_do(store: Store, api: str) -> Non
         assert len(await client.all(config(), filter={"source": "loop"})) == 1
 
 
-async def test_a_serializer_may_give_any_kind_of_bytes(store: Store, api: str) -> None:
+async def test_a_serializer_may_return_any_type_of_bytes(store: Store, api: str) -> None:
     class Views(JsonPlusSerializer):
         def dumps_typed(self, obj: Any) -> tuple[str, Any]:
             type_, data = super().dumps_typed(obj)
@@ -140,7 +140,7 @@ async def test_a_serializer_may_give_any_kind_of_bytes(store: Store, api: str) -
 
 
 async def test_a_serializer_may_be_a_dataclass_or_have_slots(store: Store, api: str) -> None:
-    """So that it can neither be hashed nor be referred to weakly."""
+    """So it can neither be hashed nor referenced weakly."""
 
     @dataclass
     class Comparable:

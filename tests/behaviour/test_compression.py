@@ -1,4 +1,4 @@
-"""Large values are compressed where that saves time, or where the saver is told to; all of them are read by all."""
+"""Large values are compressed by default where that saves time, or as an option says. Every saver reads both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = "the same words again and again, " * 40
 
 
 def state(turns: int) -> dict[str, Any]:
-    """A text, a list that is large enough for parts from 20 turns on, and bytes that get no smaller."""
+    """A text, a list that is stored in chunks from 20 turns on, and bytes that compression does not shrink."""
     return {
         "text": WORDS * 20,
         "messages": [HumanMessage(f"{turn}: {WORDS}", id=f"{turn}") for turn in range(turns)],
@@ -26,7 +26,7 @@ def state(turns: int) -> dict[str, Any]:
 
 
 def forms(database: Database) -> set[str]:
-    """What the types say of the form of values: the letters behind the bar."""
+    """The forms of values, as the letters after the bar in their types say them."""
     rows = database.run(
         "SELECT type, value FROM blobs UNION ALL SELECT type, value FROM writes"
         " UNION ALL SELECT checkpoint_type, checkpoint FROM checkpoints"
@@ -35,7 +35,7 @@ def forms(database: Database) -> set[str]:
 
 
 async def fill(client: Client, thread_id: str = "thread") -> list[Any]:
-    """Three checkpoints of a thread, the last of which has a large write; and their values."""
+    """Store three checkpoints of a thread, the last one with a large write; returns their values."""
     where, values = None, []
     for turns in (20, 30, 40):
         values.append(state(turns))
@@ -52,7 +52,9 @@ async def check(client: Client, values: list[Any], thread_id: str = "thread") ->
 
 
 @pytest.mark.parametrize("compress", CHOICES)
-async def test_what_is_chosen_is_stored(store: Store, database: Database, api: str, compress: bool | None) -> None:
+async def test_values_are_stored_as_the_option_says(
+    store: Store, database: Database, api: str, compress: bool | None
+) -> None:
     with store.open(compress=compress) as saver:
         client = Client(saver, api)
         await check(client, await fill(client))
@@ -61,25 +63,25 @@ async def test_what_is_chosen_is_stored(store: Store, database: Database, api: s
 
 
 @pytest.mark.parametrize("compress", [True, False])
-async def test_a_saver_with_another_choice_reads_and_goes_on(
+async def test_a_saver_with_another_option_reads_and_continues(
     store: Store, database: Database, api: str, compress: bool
 ) -> None:
     with store.open(compress=compress) as one, store.open(compress=not compress) as other:
         values = await fill(Client(one, api))
         await check(Client(other, api), values)
-        parts = database.count("blobs")
+        blobs = database.count("blobs")
         before = await get(Client(other, api), config())
         values.append(state(41))
         where = await put(Client(other, api), next_uuid(), values[-1], parent=before.config)
         await Client(other, api).put_writes(where, [("text", WORDS)], "task")
-        assert database.count("blobs") <= parts + 5  # The three channels' own, and the list's last part or two.
+        assert (
+            database.count("blobs") <= blobs + 5
+        )  # One blob for each of the three channels, and the last one or two chunks of the list.
         await check(Client(one, api), values)
     assert forms(database) == {"", "z", "p"}
 
 
-async def test_what_is_there_takes_the_other_form_when_it_is_stored_anew(
-    store: Store, database: Database, api: str
-) -> None:
+async def test_a_value_takes_the_other_form_when_it_is_stored_again(store: Store, database: Database, api: str) -> None:
     with store.open(compress=False) as saver:
         values = await fill(Client(saver, api))
     plain = sum(map(len, database.cells()))
@@ -94,8 +96,8 @@ async def test_what_is_there_takes_the_other_form_when_it_is_stored_anew(
         assert (await client.do("reencrypt")).renewed == 0
 
 
-async def test_what_is_encrypted_is_never_compressed(store: Store, database: Database, api: str) -> None:
-    """The length would tell something about the text."""
+async def test_encrypted_values_are_never_compressed(store: Store, database: Database, api: str) -> None:
+    """The length would reveal something about the text."""
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde, compress=True) as saver:
         client = Client(saver, api)
@@ -103,6 +105,6 @@ async def test_what_is_encrypted_is_never_compressed(store: Store, database: Dat
     assert forms(database) == {"b", "pb"}
 
 
-def test_what_is_no_choice_is_refused(store: Store) -> None:
+def test_an_invalid_option_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="compress must be True, False or None, not 'zstd'"):
         store.open(compress="zstd")

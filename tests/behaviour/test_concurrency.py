@@ -1,4 +1,4 @@
-"""One saver serves any number of tasks and OS threads at once."""
+"""One saver serves any number of tasks and OS threads at the same time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = 4
 
 
 async def run_thread(client: Client, thread_id: str) -> None:
-    """What a run does: put, writes, reads, a list with writes in its body, and a look back."""
+    """What a run does: put, writes, reads, a list with writes in its body, and the history."""
     where = None
     versions = new_versions(["shared", "own"])
     for step in range(STEPS):
@@ -64,14 +64,14 @@ async def run_thread(client: Client, thread_id: str) -> None:
     assert (await client.history(config(thread_id), ["shared"]))["shared"]["seed"] == [thread_id, LONG]
 
 
-async def test_64_tasks_at_once(saver: CheckpointSaver) -> None:
+async def test_64_tasks_run_concurrently(saver: CheckpointSaver) -> None:
     client = Client(saver, "async")
     await asyncio.gather(*(run_thread(client, f"t {number}") for number in range(TASKS)))
     assert len(await client.all(None)) == TASKS * STEPS
 
 
 def in_workers(work: Callable[[int], object], count: int = WORKERS) -> None:
-    """Run something in OS threads that begin together; one that never ends fails the test instead of stopping it."""
+    """Run a function in OS threads that start together. One that never ends fails the test instead of blocking it."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
 
@@ -92,7 +92,7 @@ def in_workers(work: Callable[[int], object], count: int = WORKERS) -> None:
 
 
 class Blocking(Client):
-    """Calls the sync methods where it stands, so that a coroutine of it runs in an OS thread of ours."""
+    """Calls the sync methods on the current OS thread, so that a test's own OS thread can run one of its coroutines."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
         super().__init__(saver, "sync")
@@ -102,13 +102,13 @@ class Blocking(Client):
 
 
 @pytest.mark.parametrize("way", ["sync", "a loop in each"])
-def test_16_workers_at_once(saver: CheckpointSaver, way: str) -> None:
+def test_16_os_threads_run_concurrently(saver: CheckpointSaver, way: str) -> None:
     client = Blocking(saver) if way == "sync" else Client(saver, "async")
     in_workers(lambda number: asyncio.run(run_thread(client, f"t {number}")))
     assert len(list(saver.list(None))) == WORKERS * STEPS
 
 
-def test_workers_and_tasks_at_once(saver: CheckpointSaver) -> None:
+def test_os_threads_and_tasks_run_concurrently(saver: CheckpointSaver) -> None:
     async def tasks(number: int) -> None:
         client = Client(saver, "async")
         await asyncio.gather(*(run_thread(client, f"t {number} {task}") for task in range(4)))
@@ -120,31 +120,31 @@ def test_workers_and_tasks_at_once(saver: CheckpointSaver) -> None:
     assert len(list(saver.list(None))) == (4 + 16) * STEPS
 
 
-class SlowToTell(asyncio.SelectorEventLoop):
-    """Lets other OS threads have a turn before it says that it is closed."""
+class SlowToSayClosed(asyncio.SelectorEventLoop):
+    """Lets other OS threads run before it says that it is closed."""
 
     def is_closed(self) -> bool:
         closed = super().is_closed()
         if closed:
-            time.sleep(0.001)  # The turn: whatever length gives up the GIL.
+            time.sleep(0.001)  # Any duration releases the GIL.
         return closed
 
 
-def test_loops_may_come_and_go_at_once(saver: CheckpointSaver) -> None:
-    """Each leaves what it had open to the next one that comes, from whatever OS thread."""
+def test_event_loops_may_start_and_end_concurrently(saver: CheckpointSaver) -> None:
+    """Each leaves its open connections to the next loop, on whatever OS thread."""
     saver.setup()
 
     def work(_: int) -> None:
         for _ in range(4):
-            with closing(SlowToTell()) as loop:
+            with closing(SlowToSayClosed()) as loop:
                 assert loop.run_until_complete(saver.aget_tuple(config())) is None
                 loop.run_until_complete(cancel_the_rest())
 
     in_workers(work, 8)
 
 
-async def test_the_first_use_may_come_from_everywhere_at_once(saver: CheckpointSaver) -> None:
-    """Opening, and on SQLite making the tables, happens once."""
+async def test_the_first_use_may_come_from_many_tasks_at_once(saver: CheckpointSaver) -> None:
+    """Opening and, on SQLite, creating the tables happens once."""
     client = Client(saver, "async")
     workers = asyncio.to_thread(in_workers, lambda number: asyncio.run(put(Blocking(saver), f"sync {number}")))
     await asyncio.gather(workers, *(put(client, f"async {number}") for number in range(WORKERS)))
@@ -152,7 +152,7 @@ async def test_the_first_use_may_come_from_everywhere_at_once(saver: CheckpointS
 
 
 async def test_writers_of_one_thread_lose_nothing(client: Client) -> None:
-    """The tasks of a superstep save their writes at once, and each write has one winner."""
+    """The tasks of a superstep save their writes at the same time, and each write has one winner."""
     where = await put(client, "1")
     calls = [client.put_writes(where, [("a", task), ("b", task)], f"task {task}") for task in range(32)]
     calls += [client.put_writes(where, [("a", rival)], "contended") for rival in range(32)]
@@ -165,8 +165,8 @@ async def test_writers_of_one_thread_lose_nothing(client: Client) -> None:
     assert sorted(channel for task, channel, _ in found if task == "contended") == ["__resume__", "a"]
 
 
-async def beside(work: Coroutine[Any, Any, None], other: Callable[[], Awaitable[None]]) -> int:
-    """Do other things again and again while some work is done; says how often."""
+async def while_running(work: Coroutine[Any, Any, None], other: Callable[[], Awaitable[None]]) -> int:
+    """Call `other` again and again while some work is in progress; returns how often."""
     task = asyncio.create_task(work)
     times = 0
     try:
@@ -198,10 +198,10 @@ async def test_readers_never_see_half_a_checkpoint(client: Client) -> None:
             step = found.metadata["step"]
             assert found.checkpoint["channel_values"] == values(step)
 
-    assert await beside(write(), read) > 0
+    assert await while_running(write(), read) > 0
 
 
-async def test_copies_and_deletions_are_seen_whole_or_not_at_all(client: Client) -> None:
+async def test_copies_and_deletions_are_seen_completely_or_not_at_all(client: Client) -> None:
     for step in range(5):
         await put(client, str(step), {"a": [step]})
 
@@ -217,11 +217,11 @@ async def test_copies_and_deletions_are_seen_whole_or_not_at_all(client: Client)
             found = await asyncio.to_thread(lambda: list(client.saver.list(config("copy"))))
         assert len(found) in (0, 5)
 
-    assert await beside(write(), read) > 0
+    assert await while_running(write(), read) > 0
 
 
 async def test_a_run_that_writes_during_prunes_loses_nothing(client: Client) -> None:
-    """A big value that does not change, and a delta channel with a snapshot now and then."""
+    """A big value that does not change, and a delta channel with an occasional snapshot."""
 
     async def run() -> None:
         versions = new_versions(["big"])
@@ -249,15 +249,15 @@ async def test_a_run_that_writes_during_prunes_loses_nothing(client: Client) -> 
     async def prune() -> None:
         await asyncio.gather(client.prune(["thread"]), client.prune(["thread"]))
 
-    assert await beside(run(), prune) > 0
+    assert await while_running(run(), prune) > 0
     await client.prune(["thread"])
     assert len(await client.all(config())) == 1
     assert (await get(client, config())).checkpoint["channel_values"]["big"] == [LONG]
 
 
 @pytest.mark.leaves_writes("they are for checkpoints that never come")
-async def test_prunes_copies_and_deletions_at_once_end(client: Client) -> None:
-    """No deadlock, whatever the order in which threads and runs are named."""
+async def test_concurrent_prunes_copies_and_deletions_do_not_deadlock(client: Client) -> None:
+    """Whatever the order in which threads and runs are named."""
     threads = ["a", "b", "c"]
     for thread_id in threads:
         where = None

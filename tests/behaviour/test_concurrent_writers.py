@@ -1,4 +1,4 @@
-"""With `concurrent_writers="reject"`, of two runs on one thread at the same time one wins and the other is told."""
+"""With `concurrent_writers="reject"`, one of two concurrent runs on a thread succeeds and the other raises."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DURABILITIES = ["sync", "async", "exit"]
 THREAD: Any = {"configurable": {"thread_id": "thread"}}
 
 
-class Here(Client):
-    """A client whose sync calls are made in the context of the caller, as those of a run are."""
+class InContext(Client):
+    """A client that makes sync calls in the caller's context, as a run does."""
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if self.api == "sync":
@@ -40,7 +40,7 @@ class Here(Client):
 @pytest.fixture(params=APIS)
 def rejecting(request: pytest.FixtureRequest, store: Store) -> Iterator[Client]:
     with store.open(concurrent_writers="reject") as saver:
-        yield Here(saver, request.param)
+        yield InContext(saver, request.param)
 
 
 async def run(client: Client, graph: Any, given: Any, where: Any = THREAD, **options: Any) -> Any:
@@ -50,7 +50,7 @@ async def run(client: Client, graph: Any, given: Any, where: Any = THREAD, **opt
 
 
 def meeting(saver: BaseCheckpointSaver[str]) -> Any:
-    """A graph whose next two runs go on only when both have read where they begin."""
+    """A graph whose next two runs continue only when both have read their checkpoint."""
     barrier = threading.Barrier(2)
     waiting = [None, None]
     together = copy.copy(saver)
@@ -77,7 +77,7 @@ def meeting(saver: BaseCheckpointSaver[str]) -> Any:
 @pytest.mark.leaves_writes("those of the loser for checkpoints that were refused")
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("begun", [True, False], ids=["a thread with a past", "a new thread"])
-async def test_of_two_runs_at_once_one_wins(rejecting: Client, durability: str, begun: bool) -> None:
+async def test_one_of_two_concurrent_runs_wins(rejecting: Client, durability: str, begun: bool) -> None:
     alone = chain(Log, one=says("one")).compile(checkpointer=rejecting.saver)
     past = (await run(rejecting, alone, {"log": ["past"]}))["log"] if begun else []
     graph = meeting(rejecting.saver)
@@ -98,8 +98,8 @@ async def test_of_two_runs_at_once_one_wins(rejecting: Client, durability: str, 
     assert again["log"] == [*won[0]["log"], "again", "one"]
 
 
-async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Client) -> None:
-    """What a run with an id has read in its first step is known in the next, whoever asks for that."""
+async def test_a_stream_may_run_each_step_in_its_own_context(rejecting: Client) -> None:
+    """What a run with an id has read in its first step is known in the next one, whoever asks for that."""
     graph: Any = chain(Log, one=says("one"), two=says("two"), three=says("three")).compile(checkpointer=rejecting.saver)
     where: Any = {"configurable": {"thread_id": "thread", "run_id": "a run"}}
 
@@ -128,14 +128,14 @@ async def test_a_stream_whose_steps_have_contexts_of_their_own(rejecting: Client
     assert await streamed(again) == ["one", "two", "three"]
 
 
-async def test_by_default_both_succeed_and_one_is_not_seen_again(client: Client) -> None:
+async def test_by_default_both_succeed_and_one_result_disappears(client: Client) -> None:
     graph = meeting(client.saver)
     results = await asyncio.gather(*(run(client, graph, {"log": [name]}, durability="exit") for name in "ab"))
     assert sorted(result["log"] for result in results) == [[name, "one", "two"] for name in "ab"]
     assert len(await client.all(THREAD)) == 2
 
 
-async def test_travelling_back_forks_on_purpose(rejecting: Client) -> None:
+async def test_time_travel_is_no_conflict(rejecting: Client) -> None:
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=rejecting.saver)
     for turn in range(2):
         await run(rejecting, graph, {"log": [f"turn {turn}"]})
@@ -151,9 +151,9 @@ async def test_travelling_back_forks_on_purpose(rejecting: Client) -> None:
     await run(rejecting, graph, {"log": ["on"]})
 
 
-async def test_a_run_that_was_told_to_begin_at_the_newest_must_find_it_so(rejecting: Client) -> None:
+async def test_a_run_that_starts_from_the_newest_checkpoint_conflicts_with_a_newer_one(rejecting: Client) -> None:
     first = await put(rejecting, "1")
-    assert await rejecting.get_tuple(first) is not None  # In the context of this test, as a run's own reading is.
+    assert await rejecting.get_tuple(first) is not None  # In this test's context, as a run reads it.
     await asyncio.create_task(put_by_another(rejecting, "2", first))
     await rejecting.put_writes(first, [("a", 1)], "task")
     with pytest.raises(CheckpointConflict, match="'2'"):
@@ -166,7 +166,7 @@ async def put_by_another(client: Client, checkpoint_id: str, parent: Any) -> Non
     await put(client, checkpoint_id, parent=parent)
 
 
-async def test_nothing_of_what_is_refused_is_stored(rejecting: Client, database: Database) -> None:
+async def test_a_refused_call_stores_nothing(rejecting: Client, database: Database) -> None:
     first = await put(rejecting, "1", {"a": ["x"]})
     await rejecting.get_tuple(config())
     await asyncio.create_task(put_by_another(rejecting, "2", first))
@@ -176,7 +176,7 @@ async def test_nothing_of_what_is_refused_is_stored(rejecting: Client, database:
     assert sorted(database.cells()) == before
 
 
-async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting: Client) -> None:
+async def test_consecutive_runs_and_repeats_are_no_conflict(rejecting: Client) -> None:
     parent = None
     for number in range(6):
         if number % 2 == 0:
@@ -187,7 +187,7 @@ async def test_a_run_after_another_goes_on_and_a_repeat_is_no_conflict(rejecting
     assert len(await rejecting.all(config())) == 6
 
 
-async def test_threads_and_namespaces_do_not_meet(rejecting: Client) -> None:
+async def test_threads_and_namespaces_do_not_conflict_with_each_other(rejecting: Client) -> None:
     for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
         await rejecting.get_tuple(config(thread_id, ns=ns))
     for thread_id, ns in (("t", ""), ("u", ""), ("t", "sub"), ("t", "sub:1")):
@@ -202,8 +202,8 @@ async def test_a_program_that_never_reads_is_not_refused(rejecting: Client) -> N
     assert ids_of(await rejecting.all(config())) == ["3", "2", "1"]
 
 
-async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Client, store: Store) -> None:
-    """Even if all of it is gone, and the next one is where it was in memory."""
+async def test_what_one_saver_has_read_does_not_count_for_the_next_one(rejecting: Client, store: Store) -> None:
+    """Even if the first one was deleted, and the next one is at its address in memory."""
     first = await put(rejecting, "1")
     await put(rejecting, "2", parent=first)
     for _ in range(20):
@@ -211,10 +211,10 @@ async def test_what_a_saver_has_read_is_nothing_to_the_next_one(rejecting: Clien
             assert saver.get_tuple(THREAD) is not None
     for number in range(20):
         with store.open(concurrent_writers="reject") as saver:
-            await put(Here(saver, rejecting.api), f"3 {number}", parent=first)
+            await put(InContext(saver, rejecting.api), f"3 {number}", parent=first)
 
 
-async def test_a_worker_may_go_from_thread_to_thread_in_one_context_for_ever(
+async def test_a_worker_may_serve_any_number_of_threads_in_one_context(
     rejecting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(starts, "PLACES", 5)
@@ -250,7 +250,7 @@ with open_saver(sys.argv[1], concurrent_writers="reject") as saver:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_worker_that_was_paused_finds_that_another_has_gone_on(store: Store, durability: str) -> None:
+def test_a_worker_that_was_paused_detects_that_another_has_continued(store: Store, durability: str) -> None:
     with store.open(concurrent_writers="reject") as saver:
         graph = chain(Log, one=says("one"), pause=says("quick")).compile(checkpointer=saver)
         graph.invoke({"log": ["past"]}, THREAD)
@@ -268,6 +268,6 @@ def test_a_worker_that_was_paused_finds_that_another_has_gone_on(store: Store, d
         assert graph.get_state(THREAD).values == state
 
 
-def test_another_word_is_refused(store: Store) -> None:
+def test_an_unknown_value_of_the_option_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="'allow' or 'reject', not 'lock'"):
         store.open(concurrent_writers="lock")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint, and are 
 
 
 async def make_thread(client: Client, next_id: NextId, thread_id: str = "thread") -> list[str]:
-    """Two namespaces, blobs that are shared, writes, and writes whose checkpoint has not come yet."""
+    """Two namespaces, shared blobs, writes, and writes whose checkpoint is not stored yet."""
     ids = [next_id() for _ in range(4)]
     versions = {"a": "1"}
     first = await put(
@@ -60,7 +60,7 @@ async def everything(client: Client, thread_id: str) -> list[CheckpointTuple]:
     return list(await client.all(anywhere(thread_id)))
 
 
-async def test_everything_is_copied_and_the_source_stays(client: Client, next_id: NextId) -> None:
+async def test_everything_is_copied_and_the_source_is_unchanged(client: Client, next_id: NextId) -> None:
     ids = await make_thread(client, next_id)
     source = await everything(client, "thread")
     await client.copy_thread("thread", "copy")
@@ -72,7 +72,7 @@ async def test_everything_is_copied_and_the_source_stays(client: Client, next_id
     assert (await get(client, config("copy"))).pending_writes == [("task", "a", [3])]
 
 
-async def test_the_two_go_on_apart(client: Client, next_id: NextId) -> None:
+async def test_source_and_copy_continue_independently(client: Client, next_id: NextId) -> None:
     await make_thread(client, next_id)
     await client.copy_thread("thread", "copy")
     source = await everything(client, "thread")
@@ -88,7 +88,7 @@ async def test_the_two_go_on_apart(client: Client, next_id: NextId) -> None:
     assert await everything(client, "copy") == copy
 
 
-async def test_a_target_with_checkpoints_of_its_own_is_refused(client: Client, database: Database) -> None:
+async def test_a_target_with_its_own_checkpoints_is_refused(client: Client, database: Database) -> None:
     await make_thread(client, next_uuid)
     await put(client, next_uuid(), {"a": [LONG]}, thread_id="other")
     before = sorted(database.cells())
@@ -96,11 +96,11 @@ async def test_a_target_with_checkpoints_of_its_own_is_refused(client: Client, d
         await client.copy_thread("thread", "other")
     assert sorted(database.cells()) == before
     with pytest.raises(ThreadExists, match="'other'"):
-        await client.copy_thread("nobody", "other")
+        await client.copy_thread("missing", "other")
     assert sorted(database.cells()) == before
 
 
-async def test_the_same_id_in_another_namespace_is_a_checkpoint_of_its_own(client: Client) -> None:
+async def test_the_same_id_in_another_namespace_is_a_different_checkpoint(client: Client) -> None:
     ids = await make_thread(client, next_uuid)
     await put(client, ids[0], thread_id="other", ns="elsewhere")
     with pytest.raises(ThreadExists):
@@ -116,7 +116,7 @@ async def test_a_repeat_changes_nothing(client: Client, database: Database) -> N
     assert sorted(database.cells()) == before
 
 
-async def test_a_copy_that_went_on_is_refused(client: Client, database: Database) -> None:
+async def test_a_copy_that_has_new_checkpoints_is_refused(client: Client, database: Database) -> None:
     await make_thread(client, next_uuid)
     await client.copy_thread("thread", "copy")
     await put(client, next_uuid(), thread_id="copy")
@@ -127,7 +127,7 @@ async def test_a_copy_that_went_on_is_refused(client: Client, database: Database
 
 
 @pytest.mark.parametrize("delta", [False, True])
-async def test_a_fork_is_no_copy(client: Client, next_id: NextId, *, delta: bool) -> None:
+async def test_a_fork_is_not_taken_for_a_copy(client: Client, next_id: NextId, *, delta: bool) -> None:
     counters: dict[str, Any] = {"counters_since_delta_snapshot": {"d": (1, 1)}} if delta else {}
     location = await put(client, next_id(), versions={"d": "1"}, meta=metadata(**counters))
     await client.put_writes(location, [("d", [1])], "task")
@@ -147,12 +147,12 @@ async def test_a_copy_onto_itself_changes_nothing(client: Client, database: Data
     assert sorted(database.cells()) == before
 
 
-async def test_a_copy_of_nothing_is_nothing(client: Client, database: Database) -> None:
-    await client.copy_thread("nobody", "copy")
+async def test_copying_an_empty_thread_does_nothing(client: Client, database: Database) -> None:
+    await client.copy_thread("missing", "copy")
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
-async def test_a_thread_id_in_the_metadata_becomes_the_targets(client: Client) -> None:
+async def test_the_thread_id_in_the_metadata_becomes_that_of_the_target(client: Client) -> None:
     await put(client, "1", meta=metadata(thread_id="thread"))
     await put(client, "2", meta=metadata(thread_id="somebody else's"))
     await put(client, "3", meta=metadata(mine="thread"))
@@ -182,7 +182,7 @@ async def test_a_thread_id_of_any_length_can_be_filtered_after_a_copy(client: Cl
     assert ids_of(await client.all(config(source), filter={"thread_id": source})) == ["1"]
 
 
-async def test_the_copy_has_a_delta_channels_history(client: Client) -> None:
+async def test_a_copy_has_the_history_of_a_delta_channel(client: Client) -> None:
     first = await put(client, "1", {"delta": _DeltaSnapshot([0])})
     await client.put_writes(first, [("delta", 1)], "task")
     counted = metadata(counters_since_delta_snapshot={"delta": (1, 1)})
@@ -195,7 +195,7 @@ async def test_the_copy_has_a_delta_channels_history(client: Client) -> None:
     assert ids_of(await client.all(config("copy"))) == ["2"]
 
 
-async def test_the_copy_can_be_deleted_by_its_run(client: Client) -> None:
+async def test_a_copy_can_be_deleted_by_its_run(client: Client) -> None:
     ids = await make_thread(client, next_uuid)
     await client.copy_thread("thread", "copy")
     await client.delete_for_runs(["run"])
@@ -203,9 +203,7 @@ async def test_the_copy_can_be_deleted_by_its_run(client: Client) -> None:
         assert ids_of(await everything(client, thread_id)) == ids[2:0:-1]
 
 
-async def test_a_question_that_was_answered_since_is_not_mixed_with_the_next_one(
-    client: Client, database: Database
-) -> None:
+async def test_an_answered_interrupt_is_not_mixed_with_the_next_one(client: Client, database: Database) -> None:
     graph = chain(Log, ask=asks("name", "town")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
     await client.copy_thread("thread", "copy")

@@ -1,4 +1,4 @@
-"""Stored data that cannot be turned back raises `CorruptCheckpoint`, which says where it is."""
+"""Stored data that cannot be decoded raises `CorruptCheckpoint`, which says where it is."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def expect(
         error = raised.value
         assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("t", "sub", checkpoint_id), name
         assert (error.channel, error.type) == (channel, type), name
-        for part in ("'t'", "'sub'", repr(checkpoint_id), repr(channel), repr(type)):
-            assert part in str(error), name
+        for word in ("'t'", "'sub'", repr(checkpoint_id), repr(channel), repr(type)):
+            assert word in str(error), name
         assert isinstance(error, CheckpointError)
     return error
 
@@ -49,7 +49,7 @@ NEWEST = "thread_id = 't' AND checkpoint_ns = 'sub' AND checkpoint_id = '2'"
 
 
 @pytest.mark.leaves_damage("a value is deleted by hand")
-async def test_a_value_that_is_gone(client: Client, database: Database) -> None:
+async def test_a_missing_value_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     versions = (await get(client, config("t", ns="sub"))).checkpoint["channel_versions"]
     database.run("DELETE FROM blobs WHERE channel = 'a' AND version = :version", version=versions["a"])
@@ -58,7 +58,7 @@ async def test_a_value_that_is_gone(client: Client, database: Database) -> None:
     assert (await get(client, config("t", "1", "sub"))).checkpoint["channel_values"]["a"] == [LONG]
 
 
-async def test_a_value_that_was_overwritten(client: Client, database: Database) -> None:
+async def test_an_overwritten_value_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     versions = (await get(client, config("t", ns="sub"))).checkpoint["channel_versions"]
     where = "channel = 'a' AND version = :version"
@@ -73,7 +73,7 @@ async def test_a_value_that_was_overwritten(client: Client, database: Database) 
     await expect(client, READS, channel="a", type="pickle")
 
 
-async def test_a_write_that_was_overwritten(client: Client, database: Database) -> None:
+async def test_an_overwritten_write_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     database.run(f"UPDATE writes SET value = :data WHERE {NEWEST}", data=b"\xc1")
     await expect(client, READS, channel="d", type="msgpack")
@@ -88,10 +88,10 @@ async def test_a_write_that_was_overwritten(client: Client, database: Database) 
         pytest.param({"2": b"\xa2h", "3": b"i\x03"}, id="one that ends in the next"),
     ],
 )
-async def test_one_write_of_a_history_that_was_overwritten(
+async def test_an_overwritten_write_of_a_history_is_named(
     client: Client, database: Database, damage: dict[str, bytes]
 ) -> None:
-    """Though they are decoded together, the damaged one is named, and none is taken for a part of another."""
+    """Writes are decoded together, but the error names the damaged one, and other writes keep their own bytes."""
     chain = [await put(client, "0", thread_id="t", ns="sub")]
     for number in range(1, 6):
         await client.put_writes(chain[-1], [("w", number)], "task")
@@ -107,20 +107,20 @@ async def test_one_write_of_a_history_that_was_overwritten(
     await expect(client, reads, channel="w", type="msgpack")
 
 
-@pytest.mark.parametrize("part", ["checkpoint", "metadata"])
-async def test_a_document_that_was_overwritten(client: Client, database: Database, part: str) -> None:
+@pytest.mark.parametrize("column", ["checkpoint", "metadata"])
+async def test_an_overwritten_document_raises(client: Client, database: Database, column: str) -> None:
     await put_thread(client)
     for data in (b"\xc1", b""):
-        database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=data)
-        await expect(client, READS, channel=part, type="msgpack")
-    # A text, where a dict should be.
-    database.run(f"UPDATE checkpoints SET {part} = :data WHERE {NEWEST}", data=b"\xa1a")
-    await expect(client, READS, channel=part, type="msgpack")
-    database.run(f"UPDATE checkpoints SET {part}_type = 'null' WHERE {NEWEST}")
-    await expect(client, READS, channel=part, type="null")
+        database.run(f"UPDATE checkpoints SET {column} = :data WHERE {NEWEST}", data=data)
+        await expect(client, READS, channel=column, type="msgpack")
+    # Text instead of a dict.
+    database.run(f"UPDATE checkpoints SET {column} = :data WHERE {NEWEST}", data=b"\xa1a")
+    await expect(client, READS, channel=column, type="msgpack")
+    database.run(f"UPDATE checkpoints SET {column}_type = 'null' WHERE {NEWEST}")
+    await expect(client, READS, channel=column, type="null")
 
 
-async def test_a_document_that_lost_its_values(client: Client, database: Database) -> None:
+async def test_a_document_without_values_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     # {"v": 4}
     database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\x81\xa1v\x04")
@@ -133,13 +133,13 @@ HISTORY: dict[str, Callable[[Client], Awaitable[object]]] = {
 
 
 @pytest.mark.leaves_damage("a value is deleted by hand")
-async def test_a_seed_that_is_gone(client: Client, database: Database) -> None:
+async def test_a_missing_seed_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     database.run("DELETE FROM blobs WHERE channel = 'b'")
     await expect(client, HISTORY, channel="b", type=None, checkpoint_id="1")
 
 
-async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(client: Client, database: Database) -> None:
+async def test_an_overwritten_seed_or_write_of_the_history_raises(client: Client, database: Database) -> None:
     await put_thread(client)
     database.run("UPDATE blobs SET value = :data, type = 'msgpack' WHERE channel = 'b'", data=b"\xc1")
     await expect(client, HISTORY, channel="b", type="msgpack", checkpoint_id="1")
@@ -147,7 +147,7 @@ async def test_a_seed_or_a_write_of_the_history_that_was_overwritten(client: Cli
     await expect(client, HISTORY, channel="b", type="odd", checkpoint_id="1")
 
 
-async def test_a_send_of_an_old_checkpoint_that_was_overwritten(client: Client, database: Database) -> None:
+async def test_an_overwritten_send_of_an_old_checkpoint_raises(client: Client, database: Database) -> None:
     parent = await put(client, "1", thread_id="t", ns="sub", v=1)
     await client.put_writes(parent, [(TASKS, Send("a", 1))], "task")
     await put(client, "2", thread_id="t", ns="sub", parent=parent, v=1)
@@ -155,7 +155,7 @@ async def test_a_send_of_an_old_checkpoint_that_was_overwritten(client: Client, 
     await expect(client, {"newest": READS["newest"]}, channel=TASKS, type="msgpack")
 
 
-async def test_a_serializer_that_did_not_write_it(store: Store, client: Client) -> None:
+async def test_the_wrong_serializer_raises(store: Store, client: Client) -> None:
     key = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
     with open_saver(store.url, serde=key) as encrypting:
@@ -166,7 +166,7 @@ async def test_a_serializer_that_did_not_write_it(store: Store, client: Client) 
         await expect(Client(other, client.api), READS, channel="metadata", type="msgpack+aes|b")
 
 
-async def test_the_rest_of_the_store_stays_readable(client: Client, database: Database) -> None:
+async def test_the_rest_of_the_store_remains_readable(client: Client, database: Database) -> None:
     await put_thread(client)
     await put(client, "1", {"a": [1]}, meta=metadata(mine="yes"))
     database.run(f"UPDATE checkpoints SET checkpoint = :data WHERE {NEWEST}", data=b"\xc1")

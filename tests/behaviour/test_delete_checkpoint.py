@@ -1,4 +1,4 @@
-"""One checkpoint can be deleted; what a descendant needs of it stays, hidden."""
+"""One checkpoint can be deleted. Ancestors that a descendant needs stay, hidden."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from tests.graphs.scenarios.subgraphs import Outer
 from tests.stores import Client
 
 
-async def test_a_checkpoint_goes_with_what_it_has_alone(client: Client, database: Database, next_id: NextId) -> None:
+async def test_a_checkpoint_is_deleted_with_the_values_that_no_other_uses(
+    client: Client, database: Database, next_id: NextId
+) -> None:
     configs = await put_chain(client, next_id, 3, values={"v": [LONG]})
     for where in configs:
         await client.put_writes(where, [("v", 1)], "task")
@@ -43,20 +45,20 @@ async def test_a_checkpoint_goes_with_what_it_has_alone(client: Client, database
     newest = await get(client, configs[2])
     assert (newest.checkpoint["channel_values"], newest.parent_config) == ({"v": [LONG]}, None)
     assert await client.do("delete_checkpoint", configs[1]) is False
-    assert await client.do("delete_checkpoint", config("nobody", "nothing")) is False
+    assert await client.do("delete_checkpoint", config("missing", "nothing")) is False
     assert await client.do("delete_checkpoint", configs[2]) is True
     assert await client.do("delete_checkpoint", configs[0]) is True
     assert set(database.counts().values()) == {0}
 
 
-async def test_the_newest_is_not_deleted_by_chance(client: Client, next_id: NextId) -> None:
+async def test_the_newest_checkpoint_is_deleted_only_on_request(client: Client, next_id: NextId) -> None:
     await put(client, next_id())
     with pytest.raises(ConfigError, match="no checkpoint_id"):
         await client.do("delete_checkpoint", config())
     assert len(await client.all(anywhere())) == 1
 
 
-async def test_what_a_descendant_needs_is_hidden(client: Client, next_id: NextId) -> None:
+async def test_a_checkpoint_that_a_descendant_needs_is_hidden(client: Client, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 6, {1})
     for position in (3, 1):
         assert await client.do("delete_checkpoint", configs[position]) is True
@@ -64,16 +66,16 @@ async def test_what_a_descendant_needs_is_hidden(client: Client, next_id: NextId
     assert ids_of(await client.all(anywhere())) == ids_of([configs[number] for number in (5, 4, 2, 0)])
     assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(1, 5)}
     assert (await get(client, configs[3])).pending_writes
-    # The first one is needed by nobody: the snapshot came behind it.
+    # No checkpoint needs the first one: the snapshot came after it.
     assert await client.do("delete_checkpoint", configs[0]) is True
     assert await client.get_tuple(configs[0]) is None
-    # Those that were hidden go with the last ones that need them.
+    # Hidden checkpoints are deleted with the last ones that need them.
     for position in (5, 4, 2):
         assert await client.do("delete_checkpoint", configs[position]) is True
     assert [await client.get_tuple(where) for where in configs] == [None] * 6
 
 
-async def test_a_labelled_one_is_refused(client: Client, database: Database, next_id: NextId) -> None:
+async def test_deleting_a_labelled_checkpoint_is_refused(client: Client, database: Database, next_id: NextId) -> None:
     root = await put(client, next_id())
     inner = await put(client, next_id(), ns="call:1", meta=metadata(parents={"": id_of(root)}))
     await client.do("label", inner, "inside")
@@ -87,7 +89,7 @@ async def test_a_labelled_one_is_refused(client: Client, database: Database, nex
     assert await client.all(anywhere()) == []
 
 
-async def test_the_thread_goes_on_from_the_parent_of_the_newest(client: Client) -> None:
+async def test_the_thread_continues_from_the_parent_of_the_newest(client: Client) -> None:
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
     graph = chain(Outer, one=says("one", calls), call=call).compile(checkpointer=client.saver)
@@ -96,9 +98,9 @@ async def test_the_thread_goes_on_from_the_parent_of_the_newest(client: Client) 
     newest, before, first, _ = await states_of(client, graph, anywhere())
     assert await client.do("delete_checkpoint", newest.config) is True
     state = await state_of(client, graph, anywhere())
-    # Neither the answer nor what came of it is taken for what the task has done.
+    # Neither the answer nor its result is taken for the task's output.
     assert (state.config, state.next, state.interrupts, state.values) == (before.config, ("call",), (), before.values)
-    # With the root's checkpoint that called a subgraph goes the call.
+    # The subgraph call of a deleted root checkpoint is deleted too.
     assert await client.do("delete_checkpoint", before.config) is True
     assert {found.config["configurable"]["checkpoint_ns"] for found in await client.all(anywhere())} == {""}
     calls.clear()
@@ -111,7 +113,7 @@ async def test_the_thread_goes_on_from_the_parent_of_the_newest(client: Client) 
 
 
 async def branch_and_take_it_back(client: Client, graph: Any) -> None:
-    """Run a graph that asks, and once more from its start; what that has stored is deleted."""
+    """Run a graph that asks, and again from its start; then delete what the second run has stored."""
     await run_graph(client, graph, {"log": []}, anywhere())
     asking = await state_of(client, graph, anywhere())
     start = (await states_of(client, graph, anywhere()))[-1]
@@ -121,7 +123,7 @@ async def branch_and_take_it_back(client: Client, graph: Any) -> None:
     assert newest.interrupts == asking.interrupts
 
 
-async def test_what_another_branch_waits_for_stays(client: Client) -> None:
+async def test_an_interrupt_of_another_branch_stays(client: Client) -> None:
     graph = chain(Log, ask=asks("name")).compile(checkpointer=client.saver)
     await branch_and_take_it_back(client, graph)
     await run_graph(client, graph, Command(resume="Ada"), anywhere())
@@ -129,8 +131,8 @@ async def test_what_another_branch_waits_for_stays(client: Client) -> None:
 
 
 @pytest.mark.parametrize("memory", [False, True])
-async def test_what_the_tasks_that_run_again_have_called_goes_too(client: Client, *, memory: bool) -> None:
-    """Or a question that a human has answered would be taken for answered again."""
+async def test_the_subgraph_calls_of_tasks_that_run_again_are_deleted(client: Client, *, memory: bool) -> None:
+    """Otherwise an interrupt that a human has answered would count as answered again."""
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile(checkpointer=memory or None)
     graph = chain(Outer, one=says("one"), call=call, two=says("two")).compile(checkpointer=client.saver)

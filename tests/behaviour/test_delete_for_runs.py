@@ -1,4 +1,4 @@
-"""`delete_for_runs` deletes what runs stored, in all threads, and leaves no hole in what stays."""
+"""`delete_for_runs` deletes what runs stored, in all threads, and leaves no gap in what stays."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.behaviour.helpers import (
     state_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, side_by_side
+from tests.graphs.scenarios.parts import Log, parallel
 from tests.stores import Client
 
 UID = UUID("12345678-1234-5678-1234-567812345678")
 
 
 async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: Any) -> list[RunnableConfig]:
-    """A thread with a checkpoint of each run, in that order, each with a blob and a write."""
+    """A thread with a checkpoint of each run, in the given order, each with a blob and a write."""
     chain: list[RunnableConfig] = []
     for step, run in enumerate(runs):
         parent = chain[-1] if chain else None
@@ -46,9 +46,11 @@ async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: 
     return chain
 
 
-async def test_the_runs_go_and_the_others_stay(client: Client, database: Database, next_id: NextId) -> None:
+async def test_the_named_runs_are_deleted_and_the_others_stay(
+    client: Client, database: Database, next_id: NextId
+) -> None:
     chain = await put_runs(client, next_id, ["x", "y", "x", "z", "y"])
-    await client.delete_for_runs(["x", "z", "nobody"])
+    await client.delete_for_runs(["x", "z", "missing"])
     assert ids_of(await client.all(config())) == ids_of([chain[4], chain[1]])
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
     for step in (1, 4):
@@ -60,7 +62,7 @@ async def test_the_runs_go_and_the_others_stay(client: Client, database: Databas
         assert await client.get_tuple(chain[step]) is None
 
 
-async def test_they_go_in_all_threads_and_namespaces(client: Client) -> None:
+async def test_runs_are_deleted_in_all_threads_and_namespaces(client: Client) -> None:
     for thread_id in ("t", "u"):
         for ns in ("", "sub:1"):
             await put_runs(client, next_uuid, ["x", "y"], thread_id=thread_id, ns=ns)
@@ -89,7 +91,7 @@ async def test_the_run_id_may_come_from_the_config(client: Client) -> None:
     assert await client.all(config()) == []
 
 
-async def test_a_uuid_is_its_text(client: Client) -> None:
+async def test_a_uuid_works_like_its_text(client: Client) -> None:
     given: Any = [UID]
     for stored, asked in ((UID, [str(UID)]), (str(UID), given), (UID, given)):
         where = await put(client, "1", meta=metadata(run_id=stored))
@@ -98,7 +100,7 @@ async def test_a_uuid_is_its_text(client: Client) -> None:
         assert await client.get_tuple(where) is None
 
 
-async def test_no_runs_are_nothing_and_a_repeat_too(client: Client, database: Database) -> None:
+async def test_no_runs_and_a_repeat_change_nothing(client: Client, database: Database) -> None:
     await put_runs(client, next_uuid, ["x", "y"])
     before = sorted(database.cells())
     await client.delete_for_runs([])
@@ -109,7 +111,7 @@ async def test_no_runs_are_nothing_and_a_repeat_too(client: Client, database: Da
     assert sorted(database.cells()) == after != before
 
 
-async def test_a_value_that_a_later_run_still_has_stays(client: Client, database: Database) -> None:
+async def test_a_value_that_a_later_run_uses_stays(client: Client, database: Database) -> None:
     versions = {"a": "1"}
     first = await put(client, "1", {"a": [LONG]}, versions=versions, meta=metadata(run_id="x"))
     second = await put(client, "2", {"a": [LONG]}, parent=first, versions=versions, new={}, meta=metadata(run_id="y"))
@@ -120,7 +122,7 @@ async def test_a_value_that_a_later_run_still_has_stays(client: Client, database
 
 
 async def delta_runs(client: Client, next_id: NextId, runs: str) -> list[RunnableConfig]:
-    """A delta channel with a snapshot in the first checkpoint; the run of each checkpoint is a letter."""
+    """A delta channel with a snapshot in the first checkpoint. Each letter is the run of a checkpoint."""
     chain: list[RunnableConfig] = []
     for step, run in enumerate(runs):
         values: dict[str, Any] = {} if step else {"delta": _DeltaSnapshot([])}
@@ -131,7 +133,7 @@ async def delta_runs(client: Client, next_id: NextId, runs: str) -> list[Runnabl
     return chain
 
 
-async def test_what_a_later_delta_channel_needs_is_hidden_instead(client: Client, next_id: NextId) -> None:
+async def test_a_checkpoint_that_a_later_delta_channel_needs_is_hidden(client: Client, next_id: NextId) -> None:
     chain = await delta_runs(client, next_id, "xxyxz")
     before = [await get(client, where) for where in chain]
     await client.delete_for_runs(["x"])
@@ -142,7 +144,7 @@ async def test_what_a_later_delta_channel_needs_is_hidden_instead(client: Client
         assert await default_walk(client, chain[head], ["delta"]) == {"delta": delta_history(0, head)}
 
 
-async def test_the_newest_goes_even_if_it_is_a_delta(client: Client) -> None:
+async def test_the_newest_checkpoint_is_deleted_even_if_it_is_a_delta(client: Client) -> None:
     chain = await delta_runs(client, next_uuid, "xyz")
     await client.delete_for_runs(["z"])
     assert id_of(await get(client, config())) == id_of(chain[1])
@@ -151,7 +153,9 @@ async def test_the_newest_goes_even_if_it_is_a_delta(client: Client) -> None:
     assert await client.all(None) == []
 
 
-async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(client: Client, database: Database) -> None:
+async def test_a_hidden_checkpoint_is_deleted_with_the_last_one_that_needs_it(
+    client: Client, database: Database
+) -> None:
     await delta_runs(client, next_uuid, "xxyz")
     await client.delete_for_runs(["x"])
     await client.delete_for_runs(["y"])
@@ -160,8 +164,8 @@ async def test_what_is_hidden_goes_with_the_last_one_that_needs_it(client: Clien
     assert database.counts() == {"checkpoints": 0, "writes": 0, "blobs": 0}
 
 
-async def test_what_is_hidden_is_not_the_newest_even_if_its_id_is_the_greatest(client: Client) -> None:
-    """The ids of a fork need not grow."""
+async def test_a_hidden_checkpoint_is_not_the_newest_even_with_the_greatest_id(client: Client) -> None:
+    """The ids of a fork need not increase."""
     counted = metadata(run_id="y", counters_since_delta_snapshot={"delta": [1, 1]})
     parent = await put(client, "9", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
     child = await put(client, "5", parent=parent, versions={"delta": "2"}, meta=counted)
@@ -184,22 +188,22 @@ async def test_a_prune_afterwards_keeps_what_is_needed(client: Client, next_id: 
     assert await client.history(config(), ["delta"]) == {"delta": delta_history(0, 4)}
 
 
-def in_run(where: RunnableConfig, run_id: Any, part: str = "metadata") -> RunnableConfig:
-    """A config as a run gives it to put_writes."""
+def in_run(where: RunnableConfig, run_id: Any, key: str = "metadata") -> RunnableConfig:
+    """A config as a run passes it to put_writes."""
     given: Any = {"metadata": {}, **where}
-    config_of_run: RunnableConfig = given | {part: given[part] | {"run_id": run_id}}
+    config_of_run: RunnableConfig = given | {key: given[key] | {"run_id": run_id}}
     return config_of_run
 
 
-async def test_what_a_run_wrote_beside_a_checkpoint_of_another_goes_too(client: Client) -> None:
-    """Such as the answer to an interrupt; its own checkpoints need not even have come to be."""
+async def test_writes_of_a_run_to_another_runs_checkpoint_are_deleted(client: Client) -> None:
+    """Such as the answer to an interrupt. The run need not have any checkpoints of its own."""
     where = await put(client, "1", meta=metadata(run_id="x"))
     later = config(checkpoint_id="2")
-    for part, run in (("metadata", "x"), ("metadata", "y"), ("configurable", "z")):
-        await client.put_writes(in_run(where, run, part), [("a", run), ("b", run)], f"task of {run}")
+    for key, run in (("metadata", "x"), ("metadata", "y"), ("configurable", "z")):
+        await client.put_writes(in_run(where, run, key), [("a", run), ("b", run)], f"task of {run}")
     await client.put_writes(in_run(later, "y"), [("a", 1)], "task")
     await client.put_writes(in_run(config("other", "1"), "y"), [("a", 1)], "task")
-    await client.delete_for_runs(["y", "nobody"])
+    await client.delete_for_runs(["y", "missing"])
     await put(client, "2", parent=where)
     await put(client, "1", thread_id="other")
     assert (await get(client, later)).pending_writes == []
@@ -210,8 +214,8 @@ async def test_what_a_run_wrote_beside_a_checkpoint_of_another_goes_too(client: 
     assert (await get(client, where)).pending_writes == left[:2]
 
 
-async def test_a_write_belongs_to_the_run_whose_value_it_has(client: Client) -> None:
-    """The first one of a regular write, the last one of a special write."""
+async def test_a_write_belongs_to_the_run_that_stored_its_value(client: Client) -> None:
+    """The first run for a regular write, the last one for a special write."""
     where = await put(client, "1")
     for run in ("x", "y"):
         await client.put_writes(in_run(where, run), [("a", run), (RESUME, run)], "task")
@@ -221,7 +225,7 @@ async def test_a_write_belongs_to_the_run_whose_value_it_has(client: Client) -> 
     assert (await get(client, where)).pending_writes == []
 
 
-async def test_a_uuid_of_the_config_is_no_run(client: Client) -> None:
+async def test_a_uuid_object_in_the_config_is_not_a_run(client: Client) -> None:
     """LangGraph merges text and numbers only."""
     where = await put(client, "1")
     await client.put_writes(in_run(where, UID), [("a", 1)], "a")
@@ -240,7 +244,7 @@ async def test_a_copy_keeps_what_each_run_wrote(client: Client) -> None:
 
 
 async def test_writes_that_a_child_is_rebuilt_from_stay(client: Client) -> None:
-    """Until that is deleted, or has a value of its own."""
+    """Until the child is deleted, or has its own value."""
     counted = metadata(run_id="x", counters_since_delta_snapshot={"delta": [1, 1]})
     parent = await put(client, "1", {"delta": _DeltaSnapshot([])}, meta=metadata(run_id="x"))
     child = await put(client, "2", parent=parent, versions={"delta": "2"}, meta=counted)
@@ -255,7 +259,7 @@ async def test_writes_that_a_child_is_rebuilt_from_stay(client: Client) -> None:
     assert (await get(client, parent)).pending_writes == []
 
 
-async def test_writes_of_what_is_hidden_stay(client: Client) -> None:
+async def test_writes_of_a_hidden_checkpoint_stay(client: Client) -> None:
     chain = await delta_runs(client, next_uuid, "xxy")
     await client.put_writes(in_run(chain[1], "x"), [(RESUME, 1)], "task")
     before = await get(client, chain[1])
@@ -264,8 +268,8 @@ async def test_writes_of_what_is_hidden_stay(client: Client) -> None:
 
 
 @pytest.mark.parametrize("answers", [False, True])
-async def test_a_question_that_another_run_has_asked_again_stays(client: Client, *, answers: bool) -> None:
-    graph = side_by_side(Log, ask=asks("name"), also=asks("town")).compile(checkpointer=client.saver)
+async def test_an_interrupt_that_another_run_has_raised_again_stays(client: Client, *, answers: bool) -> None:
+    graph = parallel(Log, ask=asks("name"), also=asks("town")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, in_run(anywhere(), "x"))
     asked = (await state_of(client, graph, anywhere())).interrupts
     answer: Any = Command(resume={next(each.id for each in asked if each.value == "name"): "Ada"})

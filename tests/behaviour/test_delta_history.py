@@ -41,8 +41,8 @@ async def test_the_targets_own_writes_and_value_are_left_out(client: Client) -> 
 
 async def test_no_seed_means_no_key(client: Client) -> None:
     chain = await put_delta_chain(client, next_uuid, 4, set())
-    history = await client.history(chain[-1], ["delta", "nobody"])
-    assert history == {"delta": delta_history(None, 3), "nobody": {"writes": []}}
+    history = await client.history(chain[-1], ["delta", "missing"])
+    assert history == {"delta": delta_history(None, 3), "missing": {"writes": []}}
 
 
 async def test_any_stored_value_is_a_seed(client: Client) -> None:
@@ -146,7 +146,7 @@ async def test_a_channel_asked_for_twice_is_answered_once(client: Client) -> Non
 async def test_an_unknown_checkpoint_has_an_empty_history(client: Client) -> None:
     await put(client, "1", {"a": [1]})
     await put(client, "2", parent=config(checkpoint_id="1"))
-    for where in (config("nobody"), config(ns="nowhere"), config(checkpoint_id="3")):
+    for where in (config("missing"), config(ns="nowhere"), config(checkpoint_id="3")):
         assert await client.history(where, ["a"]) == {"a": {"writes": []}}
 
 

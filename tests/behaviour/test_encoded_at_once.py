@@ -1,7 +1,7 @@
-"""What a step left is what is stored, whatever the graph does to its values while they are being saved.
+"""A checkpoint is stored as the step left it, whatever the graph does to its values while they are being saved.
 
-Each call is begun while the tables are locked; once it has encoded what it was given, all of that is changed, and only
-then the call can go on.
+Each call starts while the tables are locked. Once it has encoded its arguments, the test changes all of them, and only
+then lets the call continue.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def serde() -> CountingSerializer:
 @pytest.fixture
 def saver(store: Store, serde: CountingSerializer) -> Iterator[CheckpointSaver]:
     with store.open(serde=serde) as opened:
-        # Whatever a saver does once only is done before the values are counted.
+        # What a saver does only once is done before the values are counted.
         opened.put(config("warm-up"), checkpoint("1"), metadata(), {})
         yield opened
 
 
 class Meanwhile:
-    """Runs calls and changes things while they wait for the database."""
+    """Runs calls, and changes things while the calls wait for the database."""
 
     def __init__(self, client: Client, database: Database, serde: CountingSerializer) -> None:
         self.client = client
@@ -46,11 +46,11 @@ class Meanwhile:
         self._serde = serde
 
     async def __call__(self, call: Coroutine[Any, Any, T], change: Callable[[], object], *, encoded: int) -> T:
-        """Change something when `encoded` values of the call have been encoded."""
+        """Call `change` as soon as `encoded` values of the call are encoded."""
         before = self._serde.dumped
         with self._database.locked() as unlock:
             task = asyncio.create_task(call)
-            # One turn of the loop is all that the async api gets; the sync one runs beside us.
+            # An async call gets one iteration of the loop; a sync call runs concurrently.
             await asyncio.sleep(0)
             while self.client.api == "sync" and self._serde.dumped < before + encoded:
                 await asyncio.sleep(0.005)
@@ -97,7 +97,7 @@ async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
     assert found.metadata == metadata(1, mine={"list": [1]})
 
 
-async def test_a_value_that_has_to_be_stored_again_may_be_forgotten_by_the_graph(meanwhile: Meanwhile) -> None:
+async def test_the_graph_may_clear_a_value_that_has_to_be_stored_again(meanwhile: Meanwhile) -> None:
     """The checkpoint's dicts belong to the graph, which may empty them."""
     client = meanwhile.client
     versions = {"list": "1"}
@@ -137,7 +137,7 @@ SERDES: Mapping[str, SerializerProtocol | None] = {
 
 
 @pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
-async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_was(
+async def test_a_large_value_is_compressed_or_encrypted_on_a_worker_as_it_was(
     store: Store, serde: SerializerProtocol | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed_by: list[tuple[int, threading.Thread]] = []
@@ -174,7 +174,9 @@ async def test_what_is_large_is_compressed_or_encrypted_beside_the_loop_as_it_wa
         await saver.aput(config(), document, metadata(), {"list": "1", "short": "1"})
 
 
-async def test_the_ids_of_a_deletion_are_those_that_were_given(saver: CheckpointSaver, database: Database) -> None:
+async def test_changing_the_list_of_ids_does_not_change_a_running_deletion(
+    saver: CheckpointSaver, database: Database
+) -> None:
     client = Client(saver, "async")
     await client.delete_thread("warm-up")
     for thread_id in ("a", "b"):

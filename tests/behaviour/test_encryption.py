@@ -1,4 +1,4 @@
-"""With an encrypting serializer no value and no metadata is readable in the database, and filters still work."""
+"""With an encrypting serializer, no value and no metadata is readable in the database, and filters still work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 async def put_secrets(client: Client) -> None:
     values: dict[str, Any] = {"small": CANARY, "long": CANARY * 100, "list": [CANARY], "raw": CANARY.encode()}
-    versions = {"small": "1", "long": "1", "list": "1", "raw": "1"}  # And one that has no version.
+    versions = {"small": "1", "long": "1", "list": "1", "raw": "1"}  # And one without a version.
     first = await put(client, "1", values | {"loose": [CANARY]}, versions=versions)
     meta = metadata(1, **{"mine": CANARY, "nested": {CANARY: 1}, CANARY: "a key", "thread_id": CANARY})
     second = await put(client, "2", values, parent=first, versions=versions, new={}, meta=meta)
@@ -34,7 +34,7 @@ async def put_secrets(client: Client) -> None:
 
 
 def readable(database: Database) -> list[bytes]:
-    """Where the canary can be seen: cells of the tables and, on SQLite, the files themselves."""
+    """Where the canary can be read: cells of the tables and, on SQLite, the files themselves."""
     cells = database.cells()
     if database.kind == "sqlite":
         cells += [file.read_bytes() for file in Path(database.path).parent.glob(f"{Path(database.path).name}*")]
@@ -47,15 +47,15 @@ async def test_no_secret_is_readable_in_the_database(client: Client, database: D
     assert readable(database) == []
 
 
-async def test_without_encryption_it_would_be(store: Store, database: Database, api: str) -> None:
-    """The test above can fail."""
+async def test_without_encryption_the_secret_is_readable(store: Store, database: Database, api: str) -> None:
+    """Shows that the test above can fail."""
     with store.open() as plain:
         await put_secrets(Client(plain, api))
         assert len(readable(database)) >= 10
 
 
-class Around:
-    """An encrypting serializer in another, which counts or compresses, say."""
+class Wrapper:
+    """A serializer around an encrypting one, which counts or compresses, for example."""
 
     def __init__(self) -> None:
         self.inner = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
@@ -67,16 +67,16 @@ class Around:
         return self.inner.loads_typed(data)
 
 
-class Structures(Around):
-    """One that encrypts what has parts: state, messages, metadata. A plain text says nothing about anybody."""
+class ContainersOnly(Wrapper):
+    """A serializer that encrypts containers, such as state, messages and metadata, and leaves plain text readable."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         return super().dumps_typed(obj) if isinstance(obj, (dict, list)) else self.inner.serde.dumps_typed(obj)
 
 
-@pytest.mark.parametrize("kind", [Around, Structures])
-async def test_no_secret_of_the_metadata_is_readable_with_an_encrypting_serializer_of_ones_own(
-    store: Store, database: Database, kind: type[Around]
+@pytest.mark.parametrize("kind", [Wrapper, ContainersOnly])
+async def test_no_secret_of_the_metadata_is_readable_with_a_custom_encrypting_serializer(
+    store: Store, database: Database, kind: type[Wrapper]
 ) -> None:
     with store.open(serde=kind()) as saver:
         for api in ("sync", "async"):
@@ -89,7 +89,7 @@ async def test_no_secret_of_the_metadata_is_readable_with_an_encrypting_serializ
     assert all(CANARY not in row for row in found)
 
 
-async def test_everything_comes_back(client: Client) -> None:
+async def test_everything_is_read_as_it_was_stored(client: Client) -> None:
     await put_secrets(client)
     for thread_id in ("thread", "copy"):
         found = await get(client, config(thread_id))
@@ -110,7 +110,7 @@ async def test_everything_comes_back(client: Client) -> None:
     assert (await get(client, config(checkpoint_id="1"))).checkpoint["channel_values"]["loose"] == [CANARY]
 
 
-async def test_filters_work_on_keys_that_are_clear_and_on_those_that_are_not(client: Client) -> None:
+async def test_filters_work_on_plaintext_and_on_encrypted_keys(client: Client) -> None:
     for number in range(60):
         meta = metadata(number % 3, mine=f"{CANARY} {number % 2}", run_id=f"run {number % 5}")
         await put(client, f"{number:02}", meta=meta)
@@ -122,8 +122,8 @@ async def test_filters_work_on_keys_that_are_clear_and_on_those_that_are_not(cli
         {"mine": f"{CANARY} 1"},
         {"mine": f"{CANARY} 1", "step": 2},
         {"mine": None},
-        {"nobody": None},
-        {"nobody": None, "mine": f"{CANARY} 0", "run_id": "run 0"},
+        {"missing": None},
+        {"missing": None, "mine": f"{CANARY} 0", "run_id": "run 0"},
         {"step": None},
         {"mine": "another"},
     ):

@@ -1,4 +1,4 @@
-"""Async methods never block the event loop: while the database makes them wait, the loop goes on."""
+"""Async methods never block the event loop: it runs on while the database makes them wait."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ WRITES: dict[str, Callable[[CheckpointSaver], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("operation", WRITES)
-async def test_the_loop_goes_on_while_a_write_waits(saver: CheckpointSaver, database: Database, operation: str) -> None:
-    """The loop itself ends what the write waits for; if it could not, somebody else does so after a while."""
+async def test_the_loop_runs_on_while_a_write_waits(saver: CheckpointSaver, database: Database, operation: str) -> None:
+    """The loop itself ends what the write waits for. If the loop is blocked, a timer does so after a while."""
     await put(Client(saver, "async"), "0")
     await put(Client(saver, "async"), "1", {"a": [1]}, meta=metadata(run_id="run"))
     rescued = threading.Event()
@@ -57,7 +57,7 @@ async def test_the_loop_goes_on_while_a_write_waits(saver: CheckpointSaver, data
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """What blocks, as far as Python can see it, of the calls that this OS thread makes."""
+    """The blocking calls that this OS thread makes, as far as Python reports them."""
     seen: list[str] = []
 
     def watch(frame: FrameType, event: str, function: Any) -> None:
@@ -78,7 +78,7 @@ def watched() -> Iterator[list[str]]:
 
 
 async def use(saver: CheckpointSaver) -> None:
-    """Every async method, from the first use to the closing."""
+    """Call every async method, from the first use to the close."""
     await saver.asetup()
     await put(Client(saver, "async"), "1", {"a": ["x" * 200_000]}, meta=metadata(run_id="run"))
     await saver.aput_writes(config(checkpoint_id="1"), [("a", 1)], "task")
@@ -99,11 +99,11 @@ async def test_sqlite_is_never_called_on_the_loops_os_thread(tmp_path: Path) -> 
     assert seen == []
 
 
-async def test_such_a_call_would_be_seen(tmp_path: Path) -> None:
-    """The test above can fail."""
+async def test_a_blocking_call_is_noticed(tmp_path: Path) -> None:
+    """Shows that the test above can fail."""
     with watched() as seen, SqliteSaver(tmp_path / "a.db") as saver:
         saver.get_tuple(config())
-        time.sleep(0)  # noqa: ASYNC251  # Something that would block.
+        time.sleep(0)  # noqa: ASYNC251  # noqa: ASYNC251  # Something that would block.
         os.stat(tmp_path)
         os.close(os.open(tmp_path, os.O_RDONLY))
     assert {"sqlite3 connect", "sqlite3 execute", "time sleep", "posix open", "posix stat"} <= set(seen)

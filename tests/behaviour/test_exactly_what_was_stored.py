@@ -1,4 +1,4 @@
-"""What is stored comes back equal and of the same type, whatever it is made of and wherever it is put."""
+"""A value is read equal and of the same type, whatever it contains and wherever it is stored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Normalised:
-    """One whose initialisation would change what was stored."""
+    """A class whose initialisation would change the stored fields."""
 
     name: str
     calls: int = 0
@@ -61,8 +61,8 @@ class Normalised:
 
 
 @dataclasses.dataclass
-class FromMore:
-    """One that is made from more than its fields."""
+class FromOtherArguments:
+    """A class whose constructor takes something other than its fields."""
 
     total: int = dataclasses.field(init=False)
     parts: dataclasses.InitVar[list[int]]
@@ -88,7 +88,7 @@ class Model(BaseModel):
 
 
 class Aliased(BaseModel):
-    """One whose constructor wants other names than its dump has."""
+    """A model whose constructor takes other names than its dump has."""
 
     value: int = Field(alias="theValue")
     inner: Inner = Field(alias="theInner")
@@ -100,15 +100,15 @@ class Aliased(BaseModel):
 
 
 class Numbers(RootModel[list[int]]):
-    """One whose dump is no dict."""
+    """A model whose dump is not a dict."""
 
 
 class Named(RootModel[dict[str, Inner]]):
-    """One whose dump is a dict of anything."""
+    """A model whose dump is a dict with any keys."""
 
 
 class Shortened(BaseModel):
-    """One that decides itself what its dump looks like."""
+    """A model that defines its own dump."""
 
     text: str
 
@@ -165,7 +165,7 @@ scalars = st.one_of(
     st.builds(lambda number: Open.model_validate({"anything": number}), st.integers(0, 9)),
     st.builds(Old, name=text, numbers=st.lists(st.integers(0, 9), max_size=2)),
     st.builds(Normalised, name=text),
-    st.builds(lambda parts: FromMore(parts=parts), st.lists(st.integers(0, 9), max_size=3)),
+    st.builds(lambda parts: FromOtherArguments(parts=parts), st.lists(st.integers(0, 9), max_size=3)),
     st.builds(HumanMessage, content=text, id=text),
     st.builds(
         lambda args: AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "1"}]),
@@ -191,7 +191,7 @@ values = st.recursive(
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_as_a_value_as_a_write_in_an_interrupt_and_in_the_metadata(store: Store, api: str) -> None:
+def test_values_writes_interrupts_and_metadata_are_read_as_they_were_stored(store: Store, api: str) -> None:
     options: Any = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     loop = asyncio.new_event_loop()
     saver = open_saver(store.url, **options)
@@ -229,7 +229,7 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_can_not_be_stored_is_refused(client: Client, database: Database, name: str) -> None:
+async def test_a_value_that_cannot_be_stored_is_refused(client: Client, database: Database, name: str) -> None:
     where = await put(client, "1")
     before = sorted(database.cells())
     for value in (REFUSED[name], [REFUSED[name]], {"deep": Point(REFUSED[name])}):
@@ -242,8 +242,8 @@ async def test_what_can_not_be_stored_is_refused(client: Client, database: Datab
     assert sorted(database.cells()) == before
 
 
-async def test_an_error_of_a_task_is_its_text(client: Client) -> None:
-    """LangGraph stores exceptions so that people can read them, not to raise them again."""
+async def test_the_error_of_a_task_is_stored_as_text(client: Client) -> None:
+    """LangGraph stores exceptions for people to read, not to raise them again."""
     where = await put(client, "1")
     await client.put_writes(where, [("__error__", ValueError("no"))], "task")
     assert (await get(client, where)).pending_writes == [("task", "__error__", "ValueError('no')")]

@@ -1,4 +1,4 @@
-"""The stored value equals the given one as JSON; on PostgreSQL, a dict or list contains it."""
+"""A filter matches what equals the given value as JSON; on PostgreSQL, also a dict or list that contains it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ DIFFERENT = [
     Pair({1, 2}, [1, 2]),
     Pair(b"a", "a"),
 ]
-# Equal on neither database; what is stored contains what is given.
+# Equal on neither database, but the stored value contains the given one.
 CONTAINED = [
     Pair([1, 2], [2, 1]),
     Pair((1, 2), [2]),
@@ -137,14 +137,14 @@ async def test_equal_as_json_matches(client: Client) -> None:
             assert str(number) in ids_of(await client.all(config(), filter={f"key {number}": None}))
 
 
-async def test_different_as_json_does_not(client: Client) -> None:
+async def test_different_as_json_does_not_match(client: Client) -> None:
     for number, pair in enumerate(DIFFERENT):
         await put(client, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
     for number, pair in enumerate(DIFFERENT):
         assert str(number) not in ids_of(await client.all(config(), filter={f"key {number}": pair.given})), pair
 
 
-async def test_what_contains_it_matches_on_postgres(client: Client) -> None:
+async def test_a_containing_value_matches_on_postgres(client: Client) -> None:
     on_postgres = isinstance(client.saver, PostgresSaver)
     for number, pair in enumerate(CONTAINED):
         await put(client, str(number), meta=metadata(0, **{f"key {number}": pair.stored}))
@@ -155,7 +155,7 @@ async def test_what_contains_it_matches_on_postgres(client: Client) -> None:
         assert await client.all(config(), filter={f"key {number}": [pair.given]}) == [], pair
 
 
-async def test_half_a_character_matches_nothing(client: Client) -> None:
+async def test_a_lone_surrogate_matches_nothing(client: Client) -> None:
     """It cannot be stored."""
     await put(client, "1", meta=metadata(mine="half ?"))
     assert ids_of(await client.all(config(), filter={"mine": "half ?"})) == ["1"]
@@ -170,7 +170,7 @@ async def test_none_matches_a_missing_key_too(client: Client) -> None:
     assert ids_of(await client.all(config(), filter={"mine": None})) == ["2", "1"]
 
 
-async def test_any_text_is_a_key(client: Client) -> None:
+async def test_any_text_may_be_a_key(client: Client) -> None:
     for number, key in enumerate(KEYS):
         await put(client, f"{number:02}", meta=metadata(0, **{key: f"value of {number}"}))
     for number, key in enumerate(KEYS):
@@ -197,7 +197,7 @@ async def test_no_filter_matches_everything(client: Client, nothing: Any) -> Non
     assert ids_of(await client.all(config(), filter=nothing)) == ["1"]
 
 
-async def test_parents_and_other_nested_metadata_can_be_asked_for(client: Client) -> None:
+async def test_filters_work_on_parents_and_other_nested_metadata(client: Client) -> None:
     for number in ("1", "2"):
         await put(client, number, ns="sub", meta=metadata(parents={"": f"root {number}"}))
     assert ids_of(await client.all(config(ns="sub"), filter={"parents": {"": "root 1"}})) == ["1"]
@@ -218,7 +218,7 @@ async def test_a_key_that_is_not_text_is_refused(client: Client) -> None:
         await client.all(config(), filter=bad)
 
 
-async def test_metadata_that_json_cannot_hold_does_not_hide_the_rest(client: Client) -> None:
+async def test_metadata_that_json_cannot_represent_does_not_hide_the_rest(client: Client) -> None:
     odd: Any = {7: "int key", "mine": "yes", "nan": float("nan"), "when": datetime(2024, 1, 1), "raw": b"\0"}
     where = await put(client, "1", meta=odd)
     (found,) = await client.all(config(), filter={"mine": "yes"})
@@ -226,8 +226,8 @@ async def test_metadata_that_json_cannot_hold_does_not_hide_the_rest(client: Cli
     assert found.metadata[7] == "int key"  # type: ignore[literal-required]
 
 
-async def test_a_filter_that_the_database_cannot_decide_reads_by_the_page_too(postgres_url: str, api: str) -> None:
-    """A long value is compared here, not there; a small limit must not make a round trip of each checkpoint."""
+async def test_a_filter_that_the_database_cannot_decide_reads_full_pages(postgres_url: str, api: str) -> None:
+    """The client compares a long value. A small limit must not cost one round trip per checkpoint."""
     with proxied(postgres_url) as proxy, open_saver(proxy.url) as saver:
         client = Client(saver, api)
         for number in range(2 * PAGE):

@@ -1,4 +1,4 @@
-"""A SQLite file with somebody else's tables is refused, and stays byte for byte as it was."""
+"""A SQLite file with tables of another program is refused, and no byte of it changes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def official(path: Path) -> None:
         saver.put(config(), checkpoint("1", {"a": [1]}), metadata(), {})
 
 
-def somebodys(path: Path) -> None:
-    """Not in WAL mode, as files are by default."""
+def of_another_program(path: Path) -> None:
+    """A file that is not in WAL mode, which is the default."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE checkpoints (mine TEXT)")
         connection.execute("INSERT INTO checkpoints VALUES ('precious')")
         connection.commit()
 
 
-def somebodys_writes(path: Path) -> None:
+def writes_of_another_program(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE writes (mine TEXT)")
         connection.commit()
 
 
-@pytest.mark.parametrize("owner", [official, somebodys, somebodys_writes])
-async def test_it_is_refused_and_unchanged(tmp_path: Path, api: str, owner: object) -> None:
+@pytest.mark.parametrize("owner", [official, of_another_program, writes_of_another_program])
+async def test_the_file_is_refused_and_unchanged(tmp_path: Path, api: str, owner: object) -> None:
     path = tmp_path / "theirs.db"
     owner(path)  # type: ignore[operator]
     before = path.read_bytes()
@@ -53,7 +53,7 @@ async def test_it_is_refused_and_unchanged(tmp_path: Path, api: str, owner: obje
     assert [each.name for each in tmp_path.iterdir()] == ["theirs.db"]
 
 
-async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, api: str) -> None:
+async def test_the_official_saver_can_still_use_its_file(tmp_path: Path, api: str) -> None:
     path = tmp_path / "theirs.db"
     official(path)
     with SqliteSaver(path) as saver, pytest.raises(SchemaForeign):
@@ -65,7 +65,7 @@ async def test_the_official_saver_goes_on_with_its_file(tmp_path: Path, api: str
 
 
 @needs_error_codes
-async def test_a_file_that_is_no_database_is_unchanged(tmp_path: Path, api: str) -> None:
+async def test_a_file_that_is_not_a_database_is_unchanged(tmp_path: Path, api: str) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Sir or Madam, " * 500)
     before = path.read_bytes()
@@ -74,7 +74,7 @@ async def test_a_file_that_is_no_database_is_unchanged(tmp_path: Path, api: str)
     assert path.read_bytes() == before
 
 
-async def test_other_tables_in_the_same_file_do_no_harm(tmp_path: Path, api: str) -> None:
+async def test_other_tables_may_be_in_the_same_file(tmp_path: Path, api: str) -> None:
     path = tmp_path / "shared.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE customers (name TEXT)")

@@ -1,4 +1,4 @@
-"""A fork starts from a checkpoint of another thread, with everything that it needs and nothing after it."""
+"""A fork starts from a checkpoint of another thread, with everything that it needs and nothing newer."""
 
 from __future__ import annotations
 
@@ -73,13 +73,15 @@ async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) 
         assert (await state_of(client, graph, anywhere(f"fork {number}"))).values == state.values
 
 
-async def test_what_it_needs_comes_along_and_nothing_else(client: Client, database: Database, next_id: NextId) -> None:
+async def test_a_fork_copies_what_it_needs_and_nothing_more(
+    client: Client, database: Database, next_id: NextId
+) -> None:
     configs = await put_delta_chain(client, next_id, 8, {1, 5})
     await put_delta_chain(client, next_id, 3, {0}, ns="call:1")
     before = database.counts()
     await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[4]))
     after = database.counts()
-    # The checkpoint with its plain value, and the hidden ones down to the snapshot with theirs, and their writes.
+    # The checkpoint with its plain value, and the hidden ones down to the snapshot with their values and writes.
     assert {table: after[table] - before[table] for table in after} == {"checkpoints": 4, "writes": 6, "blobs": 5}
     forked = config("fork", id_of(configs[4]))
     assert ids_of(await client.all(anywhere("fork"))) == ids_of([configs[4]])
@@ -87,14 +89,14 @@ async def test_what_it_needs_comes_along_and_nothing_else(client: Client, databa
     assert await client.history(forked, ["delta"]) == history
     assert await default_walk(client, forked, ["delta"]) == history
     await client.delete_thread("fork")
-    # One that has a snapshot itself needs nothing.
+    # A checkpoint with its own snapshot needs no other.
     await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[5]))
     after = database.counts()
     assert {table: after[table] - before[table] for table in after} == {"checkpoints": 1, "writes": 0, "blobs": 2}
     assert (await get(client, anywhere("fork"))).parent_config is None
 
 
-async def test_of_a_pruned_thread(client: Client, next_id: NextId) -> None:
+async def test_a_pruned_thread_can_be_forked(client: Client, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 6, {1})
     await client.prune(["thread"])
     await client.do("fork_thread", "thread", "fork")
@@ -108,10 +110,10 @@ async def test_of_a_pruned_thread(client: Client, next_id: NextId) -> None:
     assert await client.history(anywhere("again"), ["delta"]) == {"delta": delta_history(1, 5)}
 
 
-async def test_large_values_come_with_their_parts(client: Client, next_id: NextId) -> None:
+async def test_large_values_are_copied_with_their_chunks(client: Client, next_id: NextId) -> None:
     chat = [f"message {number} {LONG}" for number in range(200)]
     first = await put(client, next_id(), {"chat": chat})
-    await get(client, first)  # So that the next one shares its parts.
+    await get(client, first)  # So that the next one shares its chunks.
     second = await put(client, next_id(), {"chat": [*chat, "more"]}, parent=first)
     for number, where in enumerate((first, second)):
         await client.do("fork_thread", "thread", f"fork {number}", checkpoint_id=id_of(where))
@@ -120,7 +122,7 @@ async def test_large_values_come_with_their_parts(client: Client, next_id: NextI
         assert (await get(client, anywhere(f"fork {number}"))).checkpoint["channel_values"] == {"chat": expected}
 
 
-async def test_the_metadata_says_where_it_comes_from(client: Client, next_id: NextId) -> None:
+async def test_the_metadata_names_the_source_of_a_fork(client: Client, next_id: NextId) -> None:
     meta = metadata(3, run_id="run", user="u", thread_id="thread", about="x" * 300)
     where = await put(client, next_id(), meta=meta)
     other = await put(client, next_id(), meta=metadata(4, thread_id="another"), parent=where)
@@ -142,7 +144,7 @@ async def test_the_metadata_says_where_it_comes_from(client: Client, next_id: Ne
     assert (await get(client, again)).metadata == {**meta, "thread_id": "again", **ancestor_rows, FROM_THREAD: "fork"}
 
 
-async def test_from_the_last_checkpoint_of_a_run(client: Client, next_id: NextId) -> None:
+async def test_a_fork_may_start_from_the_last_checkpoint_of_a_run(client: Client, next_id: NextId) -> None:
     runs = ["one", "one", "two", "one", "three"]
     configs = [await put(client, next_id(), meta=metadata(step, run_id=run)) for step, run in enumerate(runs)]
     for run, position in (("one", 3), ("two", 2), (None, 4)):
@@ -160,12 +162,12 @@ async def test_a_target_with_checkpoints_is_refused(client: Client, database: Da
     await put(client, next_id(), thread_id="sub", ns="inner")
     made = await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
     before = sorted(database.cells())
-    # Again, as after a lost answer.
+    # Again, as after a lost reply.
     assert await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1])) == made
     for target, checkpoint_id in (("fork", id_of(configs[2])), ("thread", id_of(configs[1])), ("sub", None)):
         with pytest.raises(ThreadExists, match=f"'{target}' has checkpoints of its own"):
             await client.do("fork_thread", "thread", target, checkpoint_id=checkpoint_id)
-    for source, point in (("nobody", None), ("thread", "nothing"), ("sub", None)):
+    for source, point in (("missing", None), ("thread", "nothing"), ("sub", None)):
         with pytest.raises(CheckpointNotFound, match=f"thread '{source}' has no checkpoint"):
             await client.do("fork_thread", source, "new", checkpoint_id=point)
     assert sorted(database.cells()) == before
@@ -174,7 +176,7 @@ async def test_a_target_with_checkpoints_is_refused(client: Client, database: Da
         await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(configs[1]))
 
 
-async def test_an_open_question_waits_in_the_fork_too(client: Client) -> None:
+async def test_an_open_interrupt_waits_in_the_fork_too(client: Client) -> None:
     call = chain(Log, low=says("low"), ask=asks("name")).compile()
     graph = chain(Outer, call=call, end=says("end")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": ["in"]}, anywhere())
@@ -187,18 +189,18 @@ async def test_an_open_question_waits_in_the_fork_too(client: Client) -> None:
         await run_graph(client, graph, Command(resume=name), anywhere(thread_id))
         values = (await state_of(client, graph, anywhere(thread_id))).values
         assert values["log"][-3:] == ["low", f"name: {name}", "end"]
-    # From where the question was answered since, it is asked anew.
-    await client.do("fork_thread", "thread", "anew", checkpoint_id=id_of(asking.config))
-    assert [found.config["configurable"]["checkpoint_ns"] for found in await client.all(anywhere("anew"))] == [""]
-    assert (await state_of(client, graph, anywhere("anew"))).interrupts == ()
-    await run_graph(client, graph, None, anywhere("anew"))
-    (question,) = (await state_of(client, graph, anywhere("anew"))).interrupts
+    # From before the answer, the interrupt is raised again.
+    await client.do("fork_thread", "thread", "unanswered", checkpoint_id=id_of(asking.config))
+    assert [found.config["configurable"]["checkpoint_ns"] for found in await client.all(anywhere("unanswered"))] == [""]
+    assert (await state_of(client, graph, anywhere("unanswered"))).interrupts == ()
+    await run_graph(client, graph, None, anywhere("unanswered"))
+    (question,) = (await state_of(client, graph, anywhere("unanswered"))).interrupts
     assert question.value == "name"
-    await run_graph(client, graph, Command(resume="Cy"), anywhere("anew"))
-    assert (await state_of(client, graph, anywhere("anew"))).values["log"][-2:] == ["name: Cy", "end"]
+    await run_graph(client, graph, Command(resume="Cy"), anywhere("unanswered"))
+    assert (await state_of(client, graph, anywhere("unanswered"))).values["log"][-2:] == ["name: Cy", "end"]
 
 
-async def test_a_subgraphs_memory_is_as_it_was(client: Client) -> None:
+async def test_a_fork_has_the_memory_of_a_subgraph_at_that_point(client: Client) -> None:
     memory = chain(Notes, one=says("one")).compile(checkpointer=True)
     counting = chain(Log, count=counts("count")).compile(checkpointer=True)
     builder = chain(Outer, memory=memory, counting=counting, end=says("end"))
@@ -208,7 +210,7 @@ async def test_a_subgraphs_memory_is_as_it_was(client: Client) -> None:
     (point,) = [state for state in (await states_of(client, graph, anywhere()))[5:10] if state.next == ("counting",)]
     await client.do("fork_thread", "thread", "fork", checkpoint_id=id_of(point.config))
     assert (await get(client, config("fork", ns="counting"))).checkpoint["channel_values"]["last"] == 1
-    # The same as in a thread that was stopped there.
+    # The same as in a thread that stopped there.
     await run_graph(client, graph, {"log": ["turn 0"]}, anywhere("stopped"))
     await run_graph(client, graph, {"log": ["turn 1"]}, anywhere("stopped"), interrupt_before=["counting"])
     found = []
@@ -225,7 +227,7 @@ async def test_a_subgraphs_memory_is_as_it_was(client: Client) -> None:
     assert found[0][1]["last"] == 2
 
 
-async def test_sends_of_old_checkpoints_come_along(client: Client, next_id: NextId) -> None:
+async def test_pending_sends_of_old_checkpoints_are_copied(client: Client, next_id: NextId) -> None:
     first = await put(client, next_id(), v=3)
     await client.put_writes(first, [(TASKS, Send("node", 1))], "task")
     second = await put(client, next_id(), {"a": 1}, parent=first, v=3)
@@ -249,7 +251,9 @@ async def test_tenants_fork_their_own_threads(client: Client, next_id: NextId) -
     assert await client.all(anywhere("fork")) == []
 
 
-async def test_with_encryption_the_lineage_is_encrypted_too(store: Store, api: str, database: Database) -> None:
+async def test_with_encryption_the_source_of_a_fork_is_encrypted_too(
+    store: Store, api: str, database: Database
+) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         saver.setup()
@@ -272,8 +276,8 @@ async def test_a_fork_of_a_labelled_point_has_no_label(client: Client, next_id: 
     assert await client.do("labels", "thread") == {"before-refactor": configs[1]}
 
 
-async def test_of_what_is_gone_nothing_comes_along(client: Client) -> None:
-    """A run goes on from a checkpoint that was deleted: neither that nor what was written beside it is forked."""
+async def test_a_fork_copies_nothing_of_deleted_checkpoints(client: Client) -> None:
+    """A run continues from a deleted checkpoint: neither the checkpoint nor its writes are copied."""
     counted = metadata(counters_since_delta_snapshot={"log": [1, 1]})
     await client.put(config("t", "1"), checkpoint("2", {"a": 1}, {"a": "1", "log": "1"}), counted, {"a": "1"})
     await client.put_writes(config("t", "1"), [("a", 1)], "task")
@@ -284,22 +288,22 @@ async def test_of_what_is_gone_nothing_comes_along(client: Client) -> None:
     await client.delete_thread("t")  # With the write that has no checkpoint.
 
 
-def test_beside_a_prune_the_newest_is_taken_anew(saver: CheckpointSaver) -> None:
-    """Between the two looks of a fork the newest may have become another one, and the first be gone."""
+def test_a_fork_during_a_prune_looks_up_the_newest_checkpoint_again(saver: CheckpointSaver) -> None:
+    """Between the two round trips of a fork, another checkpoint may become the newest, and the first be deleted."""
     where = saver.put(config(), checkpoint("1"), metadata(), {})
 
     def meanwhile() -> None:
         saver.put(where, checkpoint("2"), metadata(), {})
         saver.prune(["thread"])
 
-    made, round_trips = forked_beside(saver, "thread", meanwhile)
+    made, round_trips = forked_during(saver, "thread", meanwhile)
     assert made["configurable"]["checkpoint_id"] == "2"
     assert round_trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
 
 
 @pytest.mark.parametrize("run_id", [None, "run"])
-def test_beside_a_run_the_newest_is_forked_as_it_was_at_one_moment(saver: CheckpointSaver, run_id: str | None) -> None:
-    """With the writes beside it: those of the checkpoint before are of a superstep that has ended."""
+def test_a_fork_during_a_run_copies_one_consistent_state(saver: CheckpointSaver, run_id: str | None) -> None:
+    """With its own writes: those of the previous checkpoint belong to a superstep that has ended."""
     where = saver.put(config(), checkpoint("1"), metadata(run_id="run"), {})
     saver.put_writes(where, [("a", 1)], "task")
 
@@ -307,26 +311,26 @@ def test_beside_a_run_the_newest_is_forked_as_it_was_at_one_moment(saver: Checkp
         then = saver.put(where, checkpoint("2"), metadata(run_id="run"), {})
         saver.put_writes(then, [("a", 2)], "task")
 
-    made, _ = forked_beside(saver, "thread", meanwhile, run_id)
+    made, _ = forked_during(saver, "thread", meanwhile, run_id)
     found = saver.get_tuple(made)
     assert found is not None
     assert found.checkpoint["id"] == "2"
     assert found.pending_writes == [("task", "a", 2)]
 
 
-def test_beside_a_fork_of_another_thread_into_the_same_target_nothing_is_mixed(saver: CheckpointSaver) -> None:
-    """The one that comes second says so, and the target holds what the first has made."""
+def test_two_forks_into_the_same_target_are_not_mixed(saver: CheckpointSaver) -> None:
+    """The second fork raises, and the target has what the first one has copied."""
     for thread, checkpoint_id in (("one", "1"), ("two", "2")):
         saver.put(config(thread), checkpoint(checkpoint_id, {"a": thread}, {"a": "1"}), metadata(), {"a": "1"})
     with pytest.raises(ThreadExists):
-        forked_beside(saver, "one", lambda: saver.fork_thread("two", "fork"))
+        forked_during(saver, "one", lambda: saver.fork_thread("two", "fork"))
     assert [found.checkpoint["channel_values"] for found in saver.list(config("fork"))] == [{"a": "two"}]
 
 
-def forked_beside(
+def forked_during(
     saver: CheckpointSaver, source: str, meanwhile: Callable[[], object], run_id: str | None = None
 ) -> tuple[RunnableConfig, int]:
-    """Fork a thread, with something that happens before its second trip; also says how many trips that took."""
+    """Fork a thread, and call `meanwhile` before the second round trip. Also returns the number of round trips."""
     round_trips = 0
 
     def perform(request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`get_tuple` gives the newest checkpoint, or exactly the one that was asked for."""
+"""`get_tuple` returns the newest checkpoint, or exactly the requested one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_ids_are_compared_by_their_bytes(client: Client) -> None:
     assert id_of(await get(client, config())) == "\U0001f642"
 
 
-async def test_a_checkpoint_comes_back_by_its_id(client: Client, next_id: NextId) -> None:
+async def test_a_checkpoint_is_read_by_its_id(client: Client, next_id: NextId) -> None:
     ids = [next_id() for _ in range(5)]
     for number, checkpoint_id in enumerate(ids):
         where = await put(client, checkpoint_id, {"list": [number, LONG], "int": number}, meta=metadata(number))
@@ -41,10 +41,10 @@ async def test_an_unknown_checkpoint_is_none(client: Client, next_id: NextId) ->
     unknown = next_id()
     (known,) = await put_chain(client, next_id, 1)
     for where in (
-        config("nobody"),
+        config("missing"),
         config(ns="nowhere"),
         config(checkpoint_id=unknown),
-        config("nobody", id_of(known)),
+        config("missing", id_of(known)),
         config("thread", id_of(known), "nowhere"),
         config(checkpoint_id=id_of(known)[:-1]),
         config(checkpoint_id=id_of(known).swapcase() + "x"),
@@ -52,7 +52,7 @@ async def test_an_unknown_checkpoint_is_none(client: Client, next_id: NextId) ->
         assert await client.get_tuple(where) is None, where
 
 
-async def test_a_missing_namespace_is_that_of_the_root_graph(client: Client) -> None:
+async def test_a_missing_namespace_means_the_root_graph(client: Client) -> None:
     await put(client, "1")
     await put(client, "2", ns="sub")
     assert id_of(await get(client, {"configurable": {"thread_id": "thread"}})) == "1"
@@ -61,7 +61,7 @@ async def test_a_missing_namespace_is_that_of_the_root_graph(client: Client) -> 
     assert id_of(await get(client, config(ns=""))) == "3"
 
 
-async def test_a_checkpoint_id_of_none_is_the_newest(client: Client) -> None:
+async def test_a_checkpoint_id_of_none_means_the_newest(client: Client) -> None:
     await put(client, "1")
     await put(client, "2")
     for nothing in (None, ""):
@@ -70,7 +70,7 @@ async def test_a_checkpoint_id_of_none_is_the_newest(client: Client) -> None:
         assert id_of(await get(client, where)) == "2"
 
 
-async def test_configs_hold_the_three_keys_and_nothing_of_the_callers(client: Client) -> None:
+async def test_returned_configs_have_the_three_keys_only(client: Client) -> None:
     first, second = await put_chain(client, next_uuid, 2, ns="sub")
     for asked in (config(ns="sub"), second):
         given = {**asked, "tags": ["mine"], "configurable": {**asked["configurable"], "user": "me"}}
@@ -80,13 +80,13 @@ async def test_configs_hold_the_three_keys_and_nothing_of_the_callers(client: Cl
         assert found.parent_config == first
 
 
-async def test_a_checkpoint_without_a_parent_says_so(client: Client) -> None:
+async def test_a_checkpoint_without_a_parent_has_no_parent_config(client: Client) -> None:
     await put(client, "1")
     assert (await get(client, config())).parent_config is None
 
 
 async def test_two_reads_share_no_object(client: Client) -> None:
-    """A graph may change in place what it was given."""
+    """A graph may change its state in place."""
     values = {"list": [LONG, {"a": []}], "small": "x"}
     where = await put(client, "1", values, meta=metadata(nested={"a": [1]}))
     await client.put_writes(where, [("a", [1])], "task")
@@ -106,7 +106,7 @@ async def test_two_reads_share_no_object(client: Client) -> None:
 
 
 async def test_listed_checkpoints_share_no_object_either(client: Client) -> None:
-    """Also where the database holds their common value once."""
+    """Not even where one row holds a value of several checkpoints."""
     versions = {"list": "1"}
     first = await put(client, "1", {"list": [LONG]}, versions=versions)
     await put(client, "2", {"list": [LONG]}, parent=first, versions=versions, new={})

@@ -1,4 +1,4 @@
-"""Names and values from outside are data: they match what is equal to them and nothing else."""
+"""Names and values from outside are data: they match what is equal to them, and nothing else."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NASTY = list(dict.fromkeys(NASTY))
 WORDS = ("select", "insert", "delete", "update", "where", "from langgraph", "langgraph_checkpoint.")
 
 
-async def test_as_thread_namespace_and_checkpoint(client: Client) -> None:
+async def test_any_text_works_as_thread_namespace_and_checkpoint(client: Client) -> None:
     for name in NASTY:
         where = await put(client, name, {"c": [name]}, thread_id=name, ns=name, meta=metadata(run_id=name, mine=name))
         await client.put_writes(where, [(name, name)], name, name)
@@ -93,7 +93,7 @@ async def test_as_thread_namespace_and_checkpoint(client: Client) -> None:
     assert len(await client.all(None)) == len(NASTY)
 
 
-async def test_threads_that_look_alike_are_pruned_copied_and_deleted_alone(client: Client) -> None:
+async def test_threads_that_look_alike_are_pruned_copied_and_deleted_separately(client: Client) -> None:
     for name in NASTY:
         first = await put(client, "1", {"a": [1]}, thread_id=name)
         await put(client, "2", {"a": [2]}, thread_id=name, parent=first)
@@ -123,7 +123,7 @@ async def test_a_thread_and_a_namespace_are_never_read_as_one_name(client: Clien
     assert ids_of(await client.all(None)) == ["5", "3", "2", "0"]
 
 
-async def test_as_a_run(client: Client) -> None:
+async def test_any_text_works_as_a_run(client: Client) -> None:
     for name in NASTY:
         await put(client, "1", thread_id=f"t {name}", meta=metadata(run_id=name))
     for number, name in enumerate(NASTY, 1):
@@ -133,7 +133,7 @@ async def test_as_a_run(client: Client) -> None:
 
 
 @pytest.mark.leaves_writes("they are for a checkpoint that never comes")
-async def test_as_a_tenant_an_owner_and_an_interrupt(client: Client) -> None:
+async def test_any_text_works_as_tenant_owner_and_interrupt(client: Client) -> None:
     tenants = [name for name in NASTY if "\x1f" not in name and len(name) < 60]
     for number, name in enumerate(tenants):
         own = Client(client.saver.for_tenant(name), client.api)  # type: ignore[attr-defined]
@@ -147,15 +147,17 @@ async def test_as_a_tenant_an_owner_and_an_interrupt(client: Client) -> None:
             with pytest.raises(ThreadBusy) as busy:
                 own.saver.claim(name).__enter__()  # type: ignore[attr-defined]
             assert (busy.value.thread_id, busy.value.owner) == (name, name)
-            part = {"thread_id": name, "checkpoint_ns": name, "checkpoint_id": name}
-            await own.put_writes({"configurable": {**lease.config["configurable"], **part}}, [(name, name)], name, name)
-        stranger = {"configurable": {**part, "__langgraph_checkpoint_claim": name}}
+            location = {"thread_id": name, "checkpoint_ns": name, "checkpoint_id": name}
+            await own.put_writes(
+                {"configurable": {**lease.config["configurable"], **location}}, [(name, name)], name, name
+            )
+        stranger = {"configurable": {**location, "__langgraph_checkpoint_claim": name}}
         with pytest.raises(ClaimLost):
             await own.put_writes(stranger, [(name, "x")], name)  # type: ignore[arg-type]
     assert await client.all(None) == []
 
 
-async def test_as_a_channel(client: Client) -> None:
+async def test_any_text_works_as_a_channel(client: Client) -> None:
     values = {name: [name] for name in NASTY}
     first = await put(client, "1", {name: _DeltaSnapshot([name]) for name in NASTY})
     second = await put(client, "2", values, parent=first)
@@ -167,14 +169,14 @@ async def test_as_a_channel(client: Client) -> None:
 @pytest.mark.parametrize(
     "operator", [{"$gt": ""}, {"$ne": None}, {"$regex": ".*"}, {"or": []}, ["a"], {"a": {"$in": ["a"]}}]
 )
-async def test_operators_are_values(client: Client, operator: Any) -> None:
+async def test_operators_in_a_filter_are_plain_values(client: Client, operator: Any) -> None:
     await put(client, "1", meta=metadata(mine="a"))
     await put(client, "2", meta=metadata(mine=operator))
     assert ids_of(await client.all(config(), filter={"mine": operator})) == ["2"]
     assert await client.all(config(), filter={"mine": [operator]}) == []
 
 
-async def test_an_error_about_a_name_holds_no_sql(client: Client) -> None:
+async def test_an_error_about_a_name_contains_no_sql(client: Client) -> None:
     for bad in ("nul\0" + "'; DROP TABLE x; --", "x" * 10_000, "\ud800'"):
         for call in (
             client.get_tuple(config(bad)),
@@ -193,12 +195,12 @@ async def test_an_error_about_a_name_holds_no_sql(client: Client) -> None:
 
 @pytest.mark.leaves_damage("a column is renamed")
 @pytest.mark.parametrize("api", APIS)
-async def test_an_error_of_the_database_holds_no_sql(own_store: Store, api: str) -> None:
+async def test_an_error_of_the_database_contains_no_sql(own_store: Store, api: str) -> None:
     with own_store.open() as saver:
         client = Client(saver, api)
         saver.setup()
         await put(client, "1")
-        rename = "ALTER TABLE {}checkpoints RENAME COLUMN parent_id TO gone"
+        rename = "ALTER TABLE {}checkpoints RENAME COLUMN parent_id TO renamed"
         if own_store.kind == "sqlite":
             with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file:
                 file.execute(rename.format(""))
@@ -214,7 +216,7 @@ INPUTS = 20_000
 ALPHABET = "aA1 '\"\\%_$?{}[]().,:;-*/|&<>=\n\té🙂\u202e\x01"
 
 
-def test_many_names_at_random_match_only_themselves(store: Store) -> None:
+def test_random_names_match_only_themselves(store: Store) -> None:
     """As filter keys and values, threads, namespaces, checkpoints and runs."""
     seed = random.randrange(2**32)
     chance = random.Random(seed)
@@ -229,11 +231,11 @@ def test_many_names_at_random_match_only_themselves(store: Store) -> None:
         for number in range(100):
             key, value, thread_id = word(), word(), f"{word()} {number}"
             known[thread_id] = (key, value, str(number))
-            part = {"thread_id": thread_id, "checkpoint_ns": word()}
+            location = {"thread_id": thread_id, "checkpoint_ns": word()}
             document: Any = {"v": 4, "id": str(number), "ts": "", "channel_values": {}, "channel_versions": {}}
             document["versions_seen"] = {}
             meta: Any = {"source": "loop", "step": 1, "parents": {}, "mine": value, f"{key}!": value}
-            saver.put({"configurable": part}, document, meta, {})
+            saver.put({"configurable": location}, document, meta, {})
         threads = list(known)
         for number in range(INPUTS):
             thread_id = chance.choice(threads)

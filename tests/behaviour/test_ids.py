@@ -1,4 +1,4 @@
-"""Ids are text once at the edge, and what cannot be one is refused before anything is written."""
+"""Ids become text at the edge of the API, and an impossible id is refused before anything is written."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ METHODS: dict[str, Callable[[Client, Any], Awaitable[object]]] = {
     "delete_checkpoint": lambda client, bad: client.do("delete_checkpoint", config(bad, "1")),
     "rollback": lambda client, bad: client.do("rollback", bad, "1"),
 }
-# They are given no thread id, or only parts of one.
+# They take no thread id, or only a prefix of one.
 WITHOUT_THREAD = {"acount_threads", "ainterrupts", "asweep", "atenants"}
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_what_cannot_be_a_thread_id_is_refused_before_anything_is_written(
+async def test_an_impossible_thread_id_is_refused_before_anything_is_written(
     client: Client, database: Database, method: str
 ) -> None:
     first = await put(client, "1", {"a": [1]})
@@ -82,7 +82,7 @@ async def test_what_cannot_be_a_thread_id_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("bad", BAD_KEYS.values(), ids=BAD_KEYS)
-async def test_what_cannot_be_another_id_is_refused_before_anything_is_written(
+async def test_other_impossible_ids_are_refused_before_anything_is_written(
     client: Client, database: Database, bad: Any
 ) -> None:
     await put(client, "1", {"a": [1]})
@@ -107,7 +107,7 @@ async def test_what_cannot_be_another_id_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("bad", ["nul\0", "\ud800", "x" * (MAX_CHANNEL + 1)], ids=["nul", "surrogate", "long"])
-async def test_what_cannot_be_a_channel_is_refused_before_anything_is_written(
+async def test_an_impossible_channel_is_refused_before_anything_is_written(
     client: Client, database: Database, bad: str
 ) -> None:
     where = await put(client, "1")
@@ -123,7 +123,7 @@ async def test_what_cannot_be_a_channel_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("bad", [None, 5, 1.5, True, b"a", ("a",)], ids=repr)
-async def test_a_channel_that_is_no_text_is_refused_before_anything_is_written(
+async def test_a_channel_that_is_not_text_is_refused_before_anything_is_written(
     client: Client, database: Database, bad: Any
 ) -> None:
     where = await put(client, "1")
@@ -142,7 +142,7 @@ async def test_a_channel_that_is_no_text_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("bad", [b"1", 1j, {1}, Decimal(1), datetime(2026, 1, 1), object()], ids=type)
-async def test_a_version_that_is_none_is_refused_before_anything_is_written(
+async def test_an_impossible_version_is_refused_before_anything_is_written(
     client: Client, database: Database, bad: Any
 ) -> None:
     where = await put(client, "1")
@@ -156,7 +156,7 @@ async def test_a_version_that_is_none_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("bad", ["4", b"4", None, True, 3.5, math.nan, math.inf, -1, 2**31, 2**70], ids=repr)
-async def test_a_format_that_is_none_is_refused_before_anything_is_written(
+async def test_an_impossible_format_is_refused_before_anything_is_written(
     client: Client, database: Database, bad: Any
 ) -> None:
     where = await put(client, "1")
@@ -184,8 +184,8 @@ async def test_a_config_without_a_thread_is_refused(client: Client, database: Da
 
 
 @pytest.mark.parametrize("one", ["thread", b"thread"])
-async def test_one_id_where_several_belong_is_refused(client: Client, database: Database, one: Any) -> None:
-    """Text is a sequence of letters, and so would be read as ids of one letter each."""
+async def test_a_single_id_instead_of_a_list_is_refused(client: Client, database: Database, one: Any) -> None:
+    """Text is a sequence of letters, so it would be taken for ids of one letter each."""
     for thread_id in ("thread", "t", "h"):
         await put(client, "1", thread_id=thread_id, meta=metadata(run_id=thread_id))
     before = database.cells()
@@ -243,11 +243,11 @@ async def test_ids_that_look_alike_are_different(client: Client) -> None:
 
 
 def noise(length: int) -> str:
-    """Text that no database can store shorter."""
+    """Text that no database can compress."""
     return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
 
 
-async def test_the_longest_ids_of_all_kinds_fit_at_once(client: Client) -> None:
+async def test_the_longest_ids_of_all_types_fit_together(client: Client) -> None:
     """Every index entry of the tables has room for them."""
     thread_id, ns = noise(MAX_THREAD_ID), noise(MAX_NAMESPACE)
     channel, version, task_id = noise(MAX_CHANNEL), noise(MAX_ID), noise(MAX_ID)
@@ -278,13 +278,13 @@ async def test_the_longest_ids_of_all_kinds_fit_at_once(client: Client) -> None:
     assert await client.all(None) == []
 
 
-async def test_a_run_id_that_cannot_be_a_key_fails_no_superstep(client: Client) -> None:
+async def test_an_impossible_run_id_does_not_fail_a_superstep(client: Client) -> None:
     for number, run_id in enumerate(["x" * (MAX_ID + 1), "nul\0", {"a": 1}, 1.5, True]):
         where = await put(client, str(number), meta=metadata(run_id=run_id))
         assert (await get(client, where)).metadata == metadata(run_id=run_id)
 
 
-def test_every_method_of_a_saver_is_tried() -> None:
+def test_every_method_of_a_saver_is_in_this_list() -> None:
     tried = {name.split()[0] for name in METHODS}
     assert {name for name, _ in inspect.getmembers(Client, inspect.iscoroutinefunction)} - tried == {
         "_call",

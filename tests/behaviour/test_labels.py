@@ -1,4 +1,4 @@
-"""A label names one checkpoint of a thread, and keeps it as it is until it is taken away."""
+"""A label names one checkpoint of a thread, and protects it from pruning until the label is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, in_both_colours, says
+from tests.graphs.scenarios.parts import Log, chain, says, sync_and_async
 from tests.graphs.scenarios.subgraphs import counts
 from tests.stores import Client
 
@@ -39,7 +39,7 @@ async def test_a_label_names_one_checkpoint(client: Client, next_id: NextId) -> 
     assert await client.do("label", config(ns="sub"), "Größe") == sub
     assert await client.do("labelled", "thread", "before") == first
     assert await client.do("labels", "thread") == {"Größe": sub, "before": first, "newest": third}
-    # Again, as after a lost answer.
+    # Again, as after a lost reply.
     assert await client.do("label", first, "before") == first
     assert await client.do("label", config(), "newest") == third
     with pytest.raises(LabelExists, match=r"'before' belongs to checkpoint .*unlabel"):
@@ -55,10 +55,10 @@ async def test_a_label_names_one_checkpoint(client: Client, next_id: NextId) -> 
         await client.do("labelled", "other", "before")
 
 
-async def test_what_is_not_there_cannot_be_labelled(client: Client, database: Database, next_id: NextId) -> None:
+async def test_a_missing_checkpoint_cannot_be_labelled(client: Client, database: Database, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 4, {1})
     await client.prune(["thread"])
-    for where in (config("nobody"), config(checkpoint_id="nothing"), config(ns="sub"), configs[0], configs[2]):
+    for where in (config("missing"), config(checkpoint_id="nothing"), config(ns="sub"), configs[0], configs[2]):
         with pytest.raises(CheckpointNotFound, match="thread '"):
             await client.do("label", where, "name")
     for name in ("", "a\0b", "x" * 201, None):
@@ -67,15 +67,15 @@ async def test_what_is_not_there_cannot_be_labelled(client: Client, database: Da
     assert await client.do("labels", "thread") == {}
 
 
-async def test_a_prune_leaves_labelled_checkpoints_alone(client: Client, next_id: NextId) -> None:
+async def test_a_prune_keeps_labelled_checkpoints(client: Client, next_id: NextId) -> None:
     configs = await put_chain(client, next_id, 6, values={"v": [1]})
     await client.do("label", configs[1], "early")
     await client.do("label", configs[3], "late")
     before = [await get(client, configs[number]) for number in (5, 3, 1)]
     for _ in range(2):
         await client.prune(["thread"])
-        kept = await client.all(anywhere())
-        assert [found._replace(parent_config=None) for found in kept] == [
+        remaining = await client.all(anywhere())
+        assert [found._replace(parent_config=None) for found in remaining] == [
             found._replace(parent_config=None) for found in before
         ]
     await client.do("unlabel", "thread", "early")
@@ -83,7 +83,7 @@ async def test_a_prune_leaves_labelled_checkpoints_alone(client: Client, next_id
     assert ids_of(await client.all(anywhere())) == ids_of([configs[5], configs[3]])
 
 
-async def test_what_a_labelled_delta_channel_goes_back_to_stays(client: Client, next_id: NextId) -> None:
+async def test_a_prune_keeps_what_a_labelled_delta_channel_needs(client: Client, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 10, {1, 5, 8})
     await client.do("label", configs[4], "before-refactor")
     await client.prune(["thread"])
@@ -96,12 +96,12 @@ async def test_what_a_labelled_delta_channel_goes_back_to_stays(client: Client, 
 
 
 class Notes(TypedDict, total=False):
-    """A list that is stored now and then only."""
+    """A list that is stored only now and then."""
 
     log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(word for one in new for word in one)])]
 
 
-async def test_a_graph_goes_on_from_a_label_after_a_prune(client: Client) -> None:
+async def test_a_graph_continues_from_a_label_after_a_prune(client: Client) -> None:
     memory = chain(Log, count=counts("count")).compile(checkpointer=True)
 
     def call(state: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ async def test_a_graph_goes_on_from_a_label_after_a_prune(client: Client) -> Non
     async def acall(state: Any) -> dict[str, Any]:
         return {"log": (await memory.ainvoke({"log": []}))["log"][-1:]}
 
-    builder = chain(Notes, one=says("one"), inner=in_both_colours(call), two=says("two"))
+    builder = chain(Notes, one=says("one"), inner=sync_and_async(call), two=says("two"))
     builder.nodes["inner"].runnable.afunc = acall  # type: ignore[union-attr]
     graph = builder.compile(checkpointer=client.saver)
     for turn in range(3):
@@ -123,13 +123,13 @@ async def test_a_graph_goes_on_from_a_label_after_a_prune(client: Client) -> Non
     await client.prune(["thread"])
     where = await client.do("labelled", "thread", "second call")
     assert (await state_of(client, graph, where)).values == before_inner.values
-    # The subgraph's memory is there as it was then: it has counted to 3 since.
+    # The subgraph's memory is that of the label, although it has counted to 3 since.
     await run_graph(client, graph, None, where)
     newest = await state_of(client, graph, anywhere())
     assert newest.values["log"] == ["turn 0", "one", "count 1", "two", "turn 1", "one", "count 2", "two"]
 
 
-async def test_a_label_in_a_finished_call_stays(client: Client, next_id: NextId) -> None:
+async def test_a_label_in_a_finished_subgraph_call_stays(client: Client, next_id: NextId) -> None:
     root = await put(client, next_id())
     inner = [
         await put(client, next_id(), ns="call:1", meta=metadata(parents={"": root["configurable"]["checkpoint_id"]}))
@@ -143,7 +143,7 @@ async def test_a_label_in_a_finished_call_stays(client: Client, next_id: NextId)
     assert sorted(ids_of(await client.all(anywhere()))) == sorted(ids_of([last, inner[0]]))
 
 
-async def test_who_deletes_a_run_or_a_thread_deletes_its_labels(client: Client, next_id: NextId) -> None:
+async def test_deleting_a_run_or_a_thread_deletes_its_labels(client: Client, next_id: NextId) -> None:
     first = await put(client, next_id(), meta=metadata(run_id="one"))
     second = await put(client, next_id(), parent=first, meta=metadata(run_id="two"))
     await client.do("label", first, "first")
@@ -155,7 +155,9 @@ async def test_who_deletes_a_run_or_a_thread_deletes_its_labels(client: Client, 
     assert await client.do("labels", "thread") == {}
 
 
-async def test_a_run_that_is_hidden_for_anothers_sake_loses_its_label(client: Client, next_id: NextId) -> None:
+async def test_a_checkpoint_of_a_deleted_run_loses_its_label_even_if_it_is_hidden(
+    client: Client, next_id: NextId
+) -> None:
     configs = await put_delta_chain(client, next_id, 3, {1})
     meta = metadata(3, run_id="run", counters_since_delta_snapshot={"delta": [1, 1]})
     where = await put(client, next_id(), parent=configs[2], versions={"delta": "9"}, meta=meta)
@@ -167,7 +169,7 @@ async def test_a_run_that_is_hidden_for_anothers_sake_loses_its_label(client: Cl
     assert await client.history(last, ["delta"]) == {"delta": delta_history(1, 3)}
 
 
-async def test_a_copy_has_the_labels_too(client: Client, next_id: NextId) -> None:
+async def test_a_copy_has_the_labels(client: Client, next_id: NextId) -> None:
     configs = await put_chain(client, next_id, 3)
     await client.do("label", configs[0], "start")
     await client.copy_thread("thread", "copy")
@@ -179,7 +181,7 @@ async def test_a_copy_has_the_labels_too(client: Client, next_id: NextId) -> Non
     assert await client.do("labels", "copy") == {}
 
 
-async def test_tenants_have_labels_of_their_own(client: Client, next_id: NextId) -> None:
+async def test_each_tenant_has_its_own_labels(client: Client, next_id: NextId) -> None:
     acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     where = {own: await put_chain(own, next_id, 3) for own in (client, acme)}
     for number, own in enumerate((client, acme)):
@@ -192,7 +194,7 @@ async def test_tenants_have_labels_of_their_own(client: Client, next_id: NextId)
     assert await client.do("labels", "thread") == {"name": where[client][0]}
 
 
-async def test_a_subgraph_that_waits_at_a_label_goes_on_after_a_prune(client: Client) -> None:
+async def test_a_subgraph_that_waits_at_a_label_continues_after_a_prune(client: Client) -> None:
     calls: list[str] = []
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
     graph = chain(Log, call=call).compile(checkpointer=client.saver)

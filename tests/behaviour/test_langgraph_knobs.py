@@ -1,4 +1,4 @@
-"""LangGraph's own switches do here what they do there, and arguments at their edges what the official savers do."""
+"""LangGraph's own switches, and extreme arguments, work as with the official savers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Unlisted:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_warning_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_serde, "_SAID", set())
 
 
@@ -47,7 +47,7 @@ def values(found: Any) -> Any:
     return found.checkpoint["channel_values"]
 
 
-async def test_an_unregistered_type_is_warned_of_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unregistered_type_is_warned_about_once(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     where = await put(client, "1", {"a": [Unlisted(1), Listed(2)]})
     with caplog.at_level(logging.WARNING, "langgraph.checkpoint.serde.jsonplus"):
         for _ in range(2):
@@ -60,7 +60,7 @@ async def test_an_unregistered_type_is_warned_of_once(client: Client, caplog: py
         assert f"[({__name__!r}, {name!r})]" in one
 
 
-async def test_an_allowlist_of_langgraphs_gives_what_was_stored_of_others(
+async def test_with_langgraphs_allowlist_other_types_are_read_as_their_stored_fields(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     serde = JsonPlusSerializer(allowed_msgpack_modules=[Listed])
@@ -119,7 +119,7 @@ def test_strict_msgpack_of_the_environment(store: Store, tmp_path: Path) -> None
 
 
 class Refusal(ValueError):
-    """An error of a user's own."""
+    """A custom error."""
 
 
 class Refusing(JsonPlusSerializer):
@@ -137,7 +137,7 @@ class Refusing(JsonPlusSerializer):
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-async def test_the_serializers_own_error_comes_as_it_is(store: Store, api: str) -> None:
+async def test_an_error_that_a_custom_serializer_raises_on_writing_is_not_wrapped(store: Store, api: str) -> None:
     with store.open(serde=Refusing()) as saver:
         client = Client(saver, api)
         where = await put(client, "1", {"a": ["fine"]})
@@ -161,7 +161,7 @@ async def test_the_serializers_own_error_comes_as_it_is(store: Store, api: str) 
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, api: str) -> None:
+async def test_an_error_that_a_custom_serializer_raises_on_reading_is_not_wrapped(store: Store, api: str) -> None:
     serde = Refusing()
     with store.open(serde=serde) as saver:
         client = Client(saver, api)
@@ -178,18 +178,18 @@ async def test_so_does_the_one_that_it_raises_when_it_reads(store: Store, api: s
                 (note,) = raised.value.__notes__
                 assert "checkpoint '" in note
                 assert "a stored value cannot be read (Refusal)" in note
-        # What it cannot read is no reason to keep it.
+        # Data that it cannot read can still be deleted.
         assert (await client.do("sweep", Retention(keep_last=1))).threads == 1
 
 
 class Numbered(pydantic.BaseModel):
-    """What says, when it is given something else, what that was."""
+    """A model whose error quotes the wrong value."""
 
     number: int
 
 
 class Checking(JsonPlusSerializer):
-    """A serializer that checks numbers, when it writes them, reads them, or never."""
+    """A serializer that checks numbers when it writes them, when it reads them, or never."""
 
     when = ""
 
@@ -206,7 +206,7 @@ class Checking(JsonPlusSerializer):
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-async def test_no_value_is_shown_that_an_error_of_the_serializer_quotes(store: Store, api: str) -> None:
+async def test_a_value_quoted_in_an_error_of_the_serializer_is_not_displayed(store: Store, api: str) -> None:
     serde = Checking()
     with store.open(serde=serde) as saver:
         client = Client(saver, api)
@@ -233,7 +233,7 @@ async def test_no_value_is_shown_that_an_error_of_the_serializer_quotes(store: S
 
 
 @pytest.mark.parametrize("one", ["123", b"123", 5, None])
-async def test_one_id_where_a_sequence_belongs_is_a_type_error(client: Client, one: Any) -> None:
+async def test_a_single_id_instead_of_a_sequence_is_a_type_error(client: Client, one: Any) -> None:
     for name in ("prune", "delete_for_runs"):
         with pytest.raises(TypeError, match="must be a sequence of ids"):
             await client.do(name, one)
@@ -254,33 +254,31 @@ def official(client: Client, request: pytest.FixtureRequest) -> Iterator[Client]
 
 
 async def _copied(client: Client, official: Client) -> None:
-    """Give the official saver what ours has, the oldest first."""
+    """Copy everything from our saver to the official one, oldest first."""
     for one in reversed(await client.all(None, limit=None)):
         location: Any = one.parent_config or {"configurable": {**one.config["configurable"], "checkpoint_id": None}}
         await official.put(location, one.checkpoint, one.metadata, {})
 
 
-def _places(found: Iterable[CheckpointTuple]) -> list[tuple[str, str]]:
+def _ids(found: Iterable[CheckpointTuple]) -> list[tuple[str, str]]:
     return [(one.config["configurable"]["thread_id"], one.checkpoint["id"]) for one in found]
 
 
-async def test_limit_and_before_at_their_edges_are_those_of_the_official_saver(
-    client: Client, official: Client
-) -> None:
-    """Of a negative limit PostgreSQL's makes an error of the database's, and ours nothing, as `InMemorySaver` does."""
+async def test_extreme_limit_and_before_work_as_in_the_official_saver(client: Client, official: Client) -> None:
+    """A negative limit is an error on the official PostgreSQL saver; ours returns nothing, as `InMemorySaver` does."""
     for number in range(3):
         await put(client, str(number), parent=config(checkpoint_id=str(number - 1)) if number else None)
     await _copied(client, official)
     for limit in (0, -1, -5, 1, 2, 3, 4, None):
         expected = []
         if _is_sqlite(client) or limit is None or limit >= 0:
-            expected = _places(await official.all(config(), limit=limit))
-        assert _places(await client.all(config(), limit=limit)) == expected, limit
+            expected = _ids(await official.all(config(), limit=limit))
+        assert _ids(await client.all(config(), limit=limit)) == expected, limit
         assert len(await client.collect("history", config(), limit=limit)) == len(expected)
     befores: list[Any] = [config(), {"configurable": {}}, config(checkpoint_id="1"), config(checkpoint_id="0"), None]
     for before in befores:
-        expected = _places(await official.all(config(), before=before))
-        assert _places(await client.all(config(), before=before)) == expected, before
+        expected = _ids(await official.all(config(), before=before))
+        assert _ids(await client.all(config(), before=before)) == expected, before
 
 
 NESTED: list[Any] = [
@@ -308,15 +306,15 @@ NESTED: list[Any] = [
 
 
 async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(client: Client, official: Client) -> None:
-    """On PostgreSQL what contains them, on SQLite what equals them, each compared with each."""
+    """On PostgreSQL, values that contain them; on SQLite, values that equal them. Each is compared with each."""
     for number, value in enumerate(NESTED):
         await put(client, f"{number:02}", meta=metadata(mine=value), thread_id=str(number))
     await _copied(client, official)
     for given in NESTED:
         if _is_sqlite(client) and (given in (1, True, [1.0], [1]) or given == [None, True]):
             continue  # For SQLite's JSON, true is 1, and 1.0 is not 1.
-        expected = set(_places(await official.all(None, filter={"mine": given})))
-        found = _places(await client.all(None, filter={"mine": given}))
+        expected = set(_ids(await official.all(None, filter={"mine": given})))
+        found = _ids(await client.all(None, filter={"mine": given}))
         assert (set(found), len(found)) == (expected, len(expected)), given
         threads = {thread_id for thread_id, _ in expected}
         assert {one.thread_id for one in await client.collect("threads", filter={"mine": given})} == threads
@@ -325,7 +323,7 @@ async def test_dicts_and_lists_in_a_filter_find_what_the_official_saver_finds(cl
 
 
 @pytest.mark.parametrize("limit", ["3", 1.5, [1]])
-async def test_a_limit_that_is_no_number_is_refused(client: Client, limit: Any) -> None:
+async def test_a_limit_that_is_not_a_number_is_refused(client: Client, limit: Any) -> None:
     for name in ("list", "threads", "history"):
         arguments = () if name == "threads" else (None,)
         with pytest.raises(ConfigError, match="limit must be a whole number or None"):
@@ -333,7 +331,7 @@ async def test_a_limit_that_is_no_number_is_refused(client: Client, limit: Any) 
 
 
 @pytest.mark.parametrize("filter", ["x", ["source"], 5])
-async def test_a_filter_that_is_no_dict_is_refused(client: Client, filter: Any) -> None:
+async def test_a_filter_that_is_not_a_dict_is_refused(client: Client, filter: Any) -> None:
     for name in ("list", "threads", "history"):
         arguments = () if name == "threads" else (None,)
         with pytest.raises(ConfigError, match="a filter is a dict"):
@@ -353,8 +351,8 @@ DOTTED: list[dict[str, Any]] = [
 ]
 
 
-async def test_dotted_keys_find_what_is_inside(client: Client) -> None:
-    """As in the official SQLite saver, whose answers these are; on PostgreSQL the official one finds none of it."""
+async def test_dotted_keys_match_nested_values(client: Client) -> None:
+    """As in the official SQLite saver, which gave these answers; the official PostgreSQL saver finds nothing here."""
     await put(client, "1", meta=metadata(writes={"node": {"a": 1}}), thread_id="1")
     await put(client, "1", meta=metadata(writes={"node": {"a": 2}}), thread_id="2")
     await put(client, "1", meta=metadata(), thread_id="3")
@@ -371,7 +369,7 @@ async def test_dotted_keys_find_what_is_inside(client: Client) -> None:
             assert await client.do("count_threads", filter=filter) == len(expected)
 
 
-async def test_a_key_that_has_a_dot_itself_is_found_first(client: Client) -> None:
+async def test_a_key_that_contains_a_dot_is_matched_first(client: Client) -> None:
     held: Any = {"a.b": 1, "a": {"b": 2}}
     await put(client, "1", meta=metadata(**held))
     assert len(await client.all(None, filter={"a.b": 1})) == 1

@@ -1,4 +1,4 @@
-"""Nothing is opened before first use; what was opened is closed once, by `close`, `aclose`, `with` or the exit."""
+"""Nothing is opened before first use. `close`, `aclose`, `with` or the exit closes it once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_constructing_a_saver_creates_no_file(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-async def test_entering_and_leaving_creates_no_file_either(tmp_path: Path) -> None:
+async def test_with_alone_creates_no_file(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "a.db"):
         pass
     async with SqliteSaver(tmp_path / "b.db"):
@@ -37,12 +37,12 @@ async def test_entering_and_leaving_creates_no_file_either(tmp_path: Path) -> No
 
 
 def test_constructing_a_saver_connects_to_no_server() -> None:
-    """There is none at this address."""
+    """No server is at this address."""
     PostgresSaver.from_conn_string("postgresql://127.0.0.1:1/nowhere").close()
     open_saver("postgresql://127.0.0.1:1/nowhere", max_size=3).close()
 
 
-def test_from_conn_string_is_the_saver_itself(store: Store) -> None:
+def test_from_conn_string_returns_the_saver_itself(store: Store) -> None:
     saver_class = SqliteSaver if store.kind == "sqlite" else PostgresSaver
     url = Database(store).path if store.kind == "sqlite" else store.url
     saver = saver_class.from_conn_string(url)
@@ -53,7 +53,7 @@ def test_from_conn_string_is_the_saver_itself(store: Store) -> None:
         assert saver.get_tuple(config()) is None
 
 
-async def test_async_with_gives_the_saver_itself(store: Store) -> None:
+async def test_async_with_returns_the_saver_itself(store: Store) -> None:
     saver = store.open()
     async with saver as entered:
         assert entered is saver
@@ -61,10 +61,10 @@ async def test_async_with_gives_the_saver_itself(store: Store) -> None:
         assert await saver.aget_tuple(config()) is None
 
 
-def test_one_class_has_both_colours() -> None:
-    for name, member in inspect.getmembers(CheckpointSaver, inspect.isfunction):
+def test_one_class_has_sync_and_async_methods() -> None:
+    for name, function in inspect.getmembers(CheckpointSaver, inspect.isfunction):
         if name in ("list", "put", "put_writes", "get_tuple", "prune", "copy_thread", "setup", "close"):
-            assert not inspect.iscoroutinefunction(member)
+            assert not inspect.iscoroutinefunction(function)
             twin = getattr(CheckpointSaver, f"a{name}")
             assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin)
 
@@ -86,7 +86,7 @@ CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "never used"])
 @pytest.mark.parametrize("closing", ["close", "aclose"])
-async def test_a_closed_saver_says_so(store: Store, database: Database, api: str, closing: str, used: bool) -> None:
+async def test_a_closed_saver_raises(store: Store, database: Database, api: str, closing: str, used: bool) -> None:
     with store.open() as first:
         await put(Client(first, "sync"), "1", {"a": [1]})
     before = database.cells()
@@ -95,7 +95,7 @@ async def test_a_closed_saver_says_so(store: Store, database: Database, api: str
     if used:
         for each in ("sync", "async"):
             await get(Client(saver, each), config())
-    for _ in range(2):  # A second time does nothing.
+    for _ in range(2):  # The second time does nothing.
         await saver.aclose() if closing == "aclose" else saver.close()
     for name, call in CALLS.items():
         with pytest.raises(ClosedError):
@@ -105,7 +105,7 @@ async def test_a_closed_saver_says_so(store: Store, database: Database, api: str
     assert database.cells() == before
 
 
-async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(client: Client) -> None:
+async def test_closing_during_a_list_ends_it_with_an_error(client: Client) -> None:
     from langgraph_checkpoint_custom.saver import PAGE
 
     for number in range(PAGE + 1):
@@ -120,8 +120,8 @@ async def test_closing_in_the_middle_of_a_list_ends_it_with_an_error(client: Cli
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 13, 21, 34, 55])
-async def test_closing_waits_for_what_is_running(store: Store, database: Database, api: str, turns: int) -> None:
-    """Or breaks it off, at whatever await it is; what was acknowledged is there, and nothing hangs."""
+async def test_closing_waits_for_running_calls(store: Store, database: Database, api: str, turns: int) -> None:
+    """Or cancels them, at whatever await they are; what was acknowledged is stored, and nothing hangs."""
     saver = store.open()
     client = Client(saver, api)
     await put(client, "x")
@@ -136,7 +136,7 @@ async def test_closing_waits_for_what_is_running(store: Store, database: Databas
     assert {str(number) for number in stored} <= ids
 
 
-async def test_memory_works_in_both_colours_and_from_several_workers() -> None:
+async def test_memory_works_sync_async_and_from_several_os_threads() -> None:
     with open_saver("sqlite:///:memory:") as saver:
         await put(Client(saver, "async"), "1", {"a": [1]})
         await put(Client(saver, "sync"), "2", {"a": [2]})
@@ -160,7 +160,7 @@ async def test_memory_works_in_both_colours_and_from_several_workers() -> None:
         assert len(newest.pending_writes or []) == 2
 
 
-def test_memory_belongs_to_one_saver() -> None:
+def test_each_saver_has_its_own_memory_database() -> None:
     with SqliteSaver(":memory:") as one, SqliteSaver(":memory:") as two:
         one.put(config(), checkpoint("1"), metadata(), {})
         assert two.get_tuple(config()) is None
@@ -177,21 +177,21 @@ def document(id):
 
 saver = open_saver(sys.argv[1])
 config = {"configurable": {"thread_id": sys.argv[2], "checkpoint_ns": ""}}
-kept = []
+held = []
 
 def use(id):
     where = saver.put(config, document(id), {"step": 1}, {"a": "1", "b": "1"})
     saver.put_writes(where, [("a", 1)], "task")
     assert saver.get_tuple(where).checkpoint["channel_values"]["a"] == [1]
-    kept.append(saver.list(config))
-    next(kept[-1])
+    held.append(saver.list(config))
+    next(held[-1])
 
 async def ause(id):
     where = await saver.aput(config, document(id), {"step": 1}, {"a": "1", "b": "1"})
     await saver.aput_writes(where, [("a", 1)], "task")
     assert (await saver.aget_tuple(where)).checkpoint["channel_values"]["a"] == [1]
-    kept.append(saver.alist(config))
-    await anext(kept[-1])
+    held.append(saver.alist(config))
+    await anext(held[-1])
 
 match sys.argv[2]:
     case "sync":
@@ -208,7 +208,7 @@ match sys.argv[2]:
     case "dropped":
         use("1")
         asyncio.run(ause("2"))
-        kept.clear()
+        held.clear()
         dropped = weakref.ref(saver._driver)
         del saver
         while dropped():  # A worker that has answered may hold it for a moment more.
@@ -217,7 +217,7 @@ match sys.argv[2]:
     case "burst":
         async def burst(pause):  # Ends while calls run and the pool grows for them.
             await saver.aget_tuple(config)
-            kept[:] = [asyncio.create_task(saver.aget_tuple(config)) for _ in range(8)]
+            held[:] = [asyncio.create_task(saver.aget_tuple(config)) for _ in range(8)]
             await asyncio.sleep(pause)
         for number in range(10):
             asyncio.run(burst(number / 1000))
@@ -230,10 +230,10 @@ print("done")
 
 
 @pytest.mark.parametrize("way", ["sync", "async", "both", "dropped", "burst", "error"])
-def test_a_saver_that_is_never_closed_keeps_no_process_alive_and_says_nothing(store: Store, way: str) -> None:
+def test_a_saver_that_is_never_closed_neither_keeps_the_process_alive_nor_warns(store: Store, way: str) -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, store.url, way]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
-    if way == "dropped":  # The standard library tells of a file that is dropped, and of one that is never closed not.
+    if way == "dropped":  # The standard library warns about a dropped file, but not about one that is never closed.
         assert "ResourceWarning: unclosed saver" in result.stderr
     else:
         assert result.stderr == ""
@@ -283,8 +283,8 @@ print(errors)
 """
 
 
-def test_closing_under_working_os_threads_breaks_nothing_off_in_its_middle(store: Store) -> None:
-    """Each call ends as it would have, or says that the saver was closed; in a process that may crash instead."""
+def test_closing_while_os_threads_work_interrupts_no_call(store: Store) -> None:
+    """Each call ends as usual, or raises that the saver is closed. It runs in a process of its own, which may crash."""
     command = [sys.executable, "-X", "faulthandler", "-c", CLOSING, store.url]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
     assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr[:2000]

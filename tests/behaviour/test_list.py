@@ -1,4 +1,4 @@
-"""`list`: newest first, in any combination of thread, namespace, id, `before`, `limit` and `filter`."""
+"""`list`: newest first, with any combination of thread, namespace, id, `before`, `limit` and `filter`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def test_the_newest_comes_first(client: Client, next_id: NextId) -> None:
         assert ids_of(await client.all(where)) == ids[::-1], where
 
 
-async def test_what_it_gives_is_what_get_gives(client: Client) -> None:
+async def test_list_returns_what_get_tuple_returns(client: Client) -> None:
     for where in await put_chain(client, next_uuid, 3, values={"list": [1], "text": "a"}):
         await client.put_writes(where, [("a", 1)], "task")
     for found in await client.all(config()):
         assert found == await get(client, found.config)
 
 
-async def test_without_a_namespace_all_of_them(client: Client) -> None:
+async def test_without_a_namespace_all_namespaces_are_listed(client: Client) -> None:
     for number, ns in enumerate(["", "sub", "sub:1", "", "sub"]):
         await put(client, str(number), ns=ns)
     await put(client, "9", thread_id="other")
@@ -54,7 +54,7 @@ async def test_without_a_namespace_all_of_them(client: Client) -> None:
     assert ids_of(await client.all(config(ns=""))) == ["3", "0"]
 
 
-async def test_without_a_config_all_threads(client: Client) -> None:
+async def test_without_a_config_all_threads_are_listed(client: Client) -> None:
     locations = [("t", ""), ("u", "sub"), ("t", "sub"), ("v", ""), ("u", "")]
     for number, (thread_id, ns) in enumerate(locations):
         await put(client, str(number), thread_id=thread_id, ns=ns)
@@ -64,14 +64,14 @@ async def test_without_a_config_all_threads(client: Client) -> None:
     ]
 
 
-async def test_a_thread_that_is_not_there_is_empty(client: Client) -> None:
+async def test_the_list_of_a_missing_thread_is_empty(client: Client) -> None:
     await put(client, "1")
-    assert await client.all(config("nobody")) == []
+    assert await client.all(config("missing")) == []
     assert await client.all(config(ns="nowhere")) == []
     assert await client.all(config(checkpoint_id="2")) == []
 
 
-async def test_with_a_checkpoint_id_that_one(client: Client, next_id: NextId) -> None:
+async def test_with_a_checkpoint_id_only_that_checkpoint_is_listed(client: Client, next_id: NextId) -> None:
     ids = ids_of(await put_chain(client, next_id, 3))
     await put(client, ids[1], ns="sub")
     await put(client, f"{ids[1]}x")
@@ -85,7 +85,7 @@ async def test_with_a_checkpoint_id_that_one(client: Client, next_id: NextId) ->
     assert await client.all(config(checkpoint_id=ids[1]), before=config(checkpoint_id=ids[1])) == []
 
 
-async def test_before_comes_as_a_config_or_flat(client: Client, next_id: NextId) -> None:
+async def test_before_may_be_nested_or_flat(client: Client, next_id: NextId) -> None:
     ids = ids_of(await put_chain(client, next_id, 4))
     flat: Any = {"checkpoint_id": ids[2]}
     other_thread = config("other", ids[2], "elsewhere")
@@ -101,7 +101,7 @@ async def test_before_need_not_exist(client: Client) -> None:
     assert ids_of(await client.all(config(), before=config(checkpoint_id="0"))) == []
 
 
-async def test_nothing_is_before_a_config_without_an_id(client: Client) -> None:
+async def test_before_without_a_checkpoint_id_matches_nothing(client: Client) -> None:
     await put(client, "1")
     bounds: list[Any] = [config(), {"configurable": {"checkpoint_ns": ""}}]
     for before in bounds:
@@ -112,7 +112,7 @@ async def test_nothing_is_before_a_config_without_an_id(client: Client) -> None:
         assert ids_of(await client.all(config(), before=before)) == ["1"]
 
 
-async def test_limit_is_a_number_of_checkpoints(client: Client) -> None:
+async def test_limit_is_the_maximal_number_of_checkpoints(client: Client) -> None:
     for number in range(5):
         await put(client, str(number))
     for where in (config(), anywhere(), None):
@@ -120,7 +120,7 @@ async def test_limit_is_a_number_of_checkpoints(client: Client) -> None:
             assert ids_of(await client.all(where, limit=limit)) == ["4", "3", "2", "1", "0"][:count]
 
 
-async def test_every_combination_gives_what_the_words_say(client: Client, next_id: NextId) -> None:
+async def test_every_combination_of_arguments_matches_a_simple_filter(client: Client, next_id: NextId) -> None:
     ids = [next_id() for _ in range(8)]
     for number, checkpoint_id in enumerate(ids):
         for thread_id, ns in product(("t", "u"), ("", "sub")):
@@ -130,10 +130,10 @@ async def test_every_combination_gives_what_the_words_say(client: Client, next_i
     assert len(everything) == 32
 
     def matches(found: CheckpointTuple, where: RunnableConfig | None, before: str | None, even: bool | None) -> bool:
-        part = found.config["configurable"]
+        location = found.config["configurable"]
         return (
-            (where is None or part.items() >= where["configurable"].items())
-            and (before is None or part["checkpoint_id"] < before)
+            (where is None or location.items() >= where["configurable"].items())
+            and (before is None or location["checkpoint_id"] < before)
             and (even is None or found.metadata["even"] is even)  # type: ignore[typeddict-item]
         )
 
@@ -153,8 +153,10 @@ async def test_every_combination_gives_what_the_words_say(client: Client, next_i
 
 
 @pytest.mark.parametrize("spread", ["one namespace", "one id in many namespaces", "one id in many threads"])
-async def test_more_than_a_page_comes_once_and_whole(client: Client, next_id: NextId, spread: str) -> None:
-    """Also where the border of a page runs between checkpoints with the same id."""
+async def test_a_list_of_several_pages_is_complete_and_without_repeats(
+    client: Client, next_id: NextId, spread: str
+) -> None:
+    """Also where a page ends between checkpoints with the same id."""
     ids = [next_id() for _ in range(MANY)]
     for number, checkpoint_id in enumerate(ids):
         if spread == "one namespace":
@@ -177,7 +179,7 @@ async def test_more_than_a_page_comes_once_and_whole(client: Client, next_id: Ne
     assert [each for step in (1, 41, 81) for each in await client.all(where, filter={"step": step})] == odd[::-1]
 
 
-async def test_no_more_than_a_page_is_read_before_it_is_asked_for(store: Store, client: Client) -> None:
+async def test_each_page_is_read_only_when_needed(store: Store, client: Client) -> None:
     await put_chain(client, iter(map(str, range(1000, 1000 + MANY))).__next__, MANY)
     serde = CountingSerializer()
     with open_saver(store.url, serde=serde) as other:
@@ -191,7 +193,7 @@ async def test_no_more_than_a_page_is_read_before_it_is_asked_for(store: Store, 
         assert serde.loaded == 2
 
 
-async def test_a_config_without_a_thread_is_refused_rather_than_all_threads(client: Client) -> None:
+async def test_a_config_without_a_thread_is_refused(client: Client) -> None:
     await put(client, "1")
     bad: list[Any] = [{"configurable": {}}, {"configurable": {"thread_id": None}}, {"tags": []}]
     for where in bad:

@@ -1,4 +1,4 @@
-"""While the body of a `list` loop runs, nothing is held: it may read, write, delete, or never come back."""
+"""While the body of a `list` loop runs, nothing is held: the body may read, write, delete, or stop the loop."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.stores import Client, Store
 
 @pytest.fixture
 def saver(store: Store) -> Iterator[CheckpointSaver]:
-    """A saver that has one connection at most, where it has a pool: a second one that is asked for never comes."""
+    """A saver with at most one connection, if it has a pool: a request for a second one would wait forever."""
     options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {"max_size": 1, "pool_timeout": 5.0}
     with store.open(**options) as opened:
         yield opened
 
 
 def is_idle(database: Database) -> bool:
-    """Whether nobody has a transaction or a lock."""
+    """Whether no connection has a transaction or a lock."""
     if database.kind == "sqlite":
         with closing(database.connect()) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
-            # A reader in the middle of a statement, as well as a writer, would make this "busy".
+            # A reader inside a statement would make this "busy", as a writer would.
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             return bool(busy == 0)
     states = database.run(
@@ -43,8 +43,8 @@ async def test_nothing_is_held_in_the_body(client: Client, database: Database) -
         assert is_idle(database)
 
 
-async def test_a_held_read_would_be_noticed(client: Client, database: Database) -> None:
-    """The check of the test above can fail."""
+async def test_an_open_read_is_noticed(client: Client, database: Database) -> None:
+    """Shows that the check of the test above can fail."""
     await put(client, "1")
     with closing(database.connect()) as other:
         other.execute("BEGIN")
@@ -64,7 +64,7 @@ async def test_the_body_may_read(client: Client) -> None:
 
 
 async def test_the_body_may_write_newer_checkpoints(client: Client, next_id: NextId) -> None:
-    """They are newer than the place where the loop is, so it does not meet them."""
+    """They are newer than the current position of the loop, so it does not return them."""
     ids = ids_of(await put_chain(client, next_id, PAGE + 3))
     seen = []
     async for found in client.list(config()):
@@ -75,7 +75,7 @@ async def test_the_body_may_write_newer_checkpoints(client: Client, next_id: Nex
     assert len(await client.all(config())) == 2 * len(ids)
 
 
-async def test_the_body_may_delete_what_it_has_seen(client: Client) -> None:
+async def test_the_body_may_delete_checkpoints_that_the_loop_has_returned(client: Client) -> None:
     for number in range(PAGE + 3):
         await put(client, next_uuid(), thread_id=f"t {number}", meta=metadata(number))
     seen = []
@@ -86,8 +86,8 @@ async def test_the_body_may_delete_what_it_has_seen(client: Client) -> None:
     assert await client.all(None) == []
 
 
-async def test_the_body_may_prune_the_thread_under_the_loop(client: Client, next_id: NextId) -> None:
-    """What is gone before its page is read is not met; what is met is whole."""
+async def test_the_body_may_prune_the_listed_thread(client: Client, next_id: NextId) -> None:
+    """Checkpoints deleted before their page is read are not returned; each returned checkpoint is complete."""
     ids = ids_of(await put_chain(client, next_id, 2 * PAGE, values={"a": [1]}))
     seen = []
     async for found in client.list(config()):
@@ -134,7 +134,7 @@ async def test_an_iterator_may_be_closed_or_broken_out_of(client: Client) -> Non
     assert len(await client.all(config())) == 3
 
 
-async def test_many_loops_run_at_once(client: Client) -> None:
+async def test_many_loops_run_concurrently(client: Client) -> None:
     """More than there are connections."""
     await put_chain(client, next_uuid, 5)
 

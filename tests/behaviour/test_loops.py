@@ -1,4 +1,4 @@
-"""A saver belongs to no event loop: one after the other, several at once, sync calls inside one, or none at all."""
+"""A saver belongs to no event loop: it works in consecutive and concurrent loops, inside one, and without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stores import Client, Store
 
 
 async def use(saver: CheckpointSaver, thread_id: str = "thread", count: int = 1) -> None:
-    """Every kind of async method, by so many tasks at once."""
+    """Call each type of async method, from `count` tasks at once."""
 
     async def once(thread_id: str) -> None:
         client = Client(saver, "async")
@@ -35,7 +35,7 @@ async def use(saver: CheckpointSaver, thread_id: str = "thread", count: int = 1)
 
 
 def use_sync(saver: CheckpointSaver, thread_id: str = "thread") -> None:
-    """The same with the sync ones."""
+    """Call the sync methods in the same way."""
     document: Any = {
         "v": 4,
         "id": next_uuid(),
@@ -54,26 +54,26 @@ def use_sync(saver: CheckpointSaver, thread_id: str = "thread") -> None:
     saver.prune([thread_id])
 
 
-def test_two_runs_of_asyncio_one_after_the_other(saver: CheckpointSaver) -> None:
+def test_a_saver_works_in_consecutive_event_loops(saver: CheckpointSaver) -> None:
     for number in range(3):
         asyncio.run(use(saver, str(number)))
     assert len(list(saver.list(None))) == 3
 
 
-def test_two_runs_of_asyncio_with_many_tasks(saver: CheckpointSaver) -> None:
+def test_a_saver_works_in_consecutive_event_loops_with_many_tasks(saver: CheckpointSaver) -> None:
     for number in range(2):
         asyncio.run(use(saver, str(number), 12))
     assert len(list(saver.list(None))) == 24
 
 
-def test_loops_and_sync_calls_in_turn(saver: CheckpointSaver) -> None:
+def test_event_loops_and_sync_calls_may_alternate(saver: CheckpointSaver) -> None:
     for number in range(3):
         asyncio.run(use(saver, f"async {number}"))
         use_sync(saver, f"sync {number}")
     assert len(list(saver.list(None))) == 6
 
 
-async def test_sync_calls_from_inside_a_running_loop(saver: CheckpointSaver) -> None:
+async def test_sync_calls_work_inside_a_running_loop(saver: CheckpointSaver) -> None:
     for number in range(3):
         await use(saver, f"async {number}")
         use_sync(saver, f"sync {number}")
@@ -82,8 +82,8 @@ async def test_sync_calls_from_inside_a_running_loop(saver: CheckpointSaver) -> 
     assert len(list(saver.list(None))) == 12
 
 
-async def test_sync_calls_inside_a_loop_while_its_tasks_wait(saver: CheckpointSaver) -> None:
-    """They need nothing that the loop would have to give them."""
+async def test_sync_calls_work_inside_a_loop_while_its_tasks_wait(saver: CheckpointSaver) -> None:
+    """They need nothing from the loop, which is blocked."""
     tasks = [asyncio.create_task(use(saver, f"async {number}")) for number in range(8)]
     for number in range(8):
         await asyncio.sleep(0)
@@ -92,7 +92,7 @@ async def test_sync_calls_inside_a_loop_while_its_tasks_wait(saver: CheckpointSa
     assert len(list(saver.list(None))) == 16
 
 
-def test_several_loops_at_once(saver: CheckpointSaver) -> None:
+def test_a_saver_works_in_several_event_loops_at_once(saver: CheckpointSaver) -> None:
     errors: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -111,8 +111,8 @@ def test_several_loops_at_once(saver: CheckpointSaver) -> None:
     assert len(list(saver.list(None))) == 12
 
 
-def test_an_iterator_outlives_nothing(saver: CheckpointSaver) -> None:
-    """One that a loop abandoned does not trouble the next loop."""
+def test_an_abandoned_iterator_does_not_disturb_the_next_loop(saver: CheckpointSaver) -> None:
+    """An iterator that one loop has abandoned."""
 
     async def abandon() -> None:
         for number in range(3):
@@ -126,7 +126,7 @@ def test_an_iterator_outlives_nothing(saver: CheckpointSaver) -> None:
     assert len(list(saver.list(None))) == 3
 
 
-def test_a_sync_iterator_may_cross_loops_and_workers(saver: CheckpointSaver) -> None:
+def test_a_sync_iterator_may_move_between_loops_and_os_threads(saver: CheckpointSaver) -> None:
     for number in range(3):
         use_sync(saver, str(number))
     iterator = saver.list(None)
@@ -142,9 +142,9 @@ def test_a_sync_iterator_may_cross_loops_and_workers(saver: CheckpointSaver) -> 
 
 
 @pytest.mark.parametrize("ending", ["close", "aclose in another loop", "nothing"])
-def test_what_a_loop_left_open_is_closed_without_a_word(store: Store, ending: str) -> None:
+def test_what_a_loop_left_open_is_closed_without_a_warning(store: Store, ending: str) -> None:
     """Warnings are errors here, also those of the garbage collector."""
-    gc.collect()  # What other tests left is not ours.
+    gc.collect()  # Do not count what other tests left.
     saver = store.open()
     asyncio.run(use(saver, "one", 3))
     use_sync(saver)
@@ -159,12 +159,12 @@ def test_what_a_loop_left_open_is_closed_without_a_word(store: Store, ending: st
         gc.collect()
         while ending == "nothing" and not caught:
             gc.collect()  # A worker may have held it for a moment.
-    told = [str(each.message).partition(" on ")[0] for each in caught]
-    assert told == (["unclosed saver"] if ending == "nothing" else [])
+    warned = [str(each.message).partition(" on ")[0] for each in caught]
+    assert warned == (["unclosed saver"] if ending == "nothing" else [])
 
 
-def test_a_loop_whose_tasks_were_all_cancelled_goes_on(saver: CheckpointSaver) -> None:
-    """As programs do that run one loop in several turns and tidy up between them."""
+def test_a_loop_whose_tasks_were_all_cancelled_can_run_again(saver: CheckpointSaver) -> None:
+    """As in programs that run one loop several times and cancel all tasks in between."""
 
     with closing(asyncio.new_event_loop()) as loop:
         try:
@@ -176,7 +176,7 @@ def test_a_loop_whose_tasks_were_all_cancelled_goes_on(saver: CheckpointSaver) -
 
 
 class Stalling(Proxy):
-    """A network on which new connections get no answer from some moment on."""
+    """A network on which new connections get no reply from some moment on."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -196,7 +196,7 @@ class Stalling(Proxy):
 
 
 def test_a_loop_ends_although_its_pool_is_still_connecting(postgres_url: str) -> None:
-    """`asyncio.run` cancels what is left and waits for it: nothing of ours may take that for an error and go on."""
+    """`asyncio.run` cancels the remaining tasks and waits: no task of ours may take that for an error and continue."""
     network = Stalling(postgres_url)
     saver = Store("postgres", network.url).open()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -211,7 +211,7 @@ def test_a_loop_ends_although_its_pool_is_still_connecting(postgres_url: str) ->
     worker.start()
     worker.join(timeout=5)
     ended = not worker.is_alive()
-    while worker.is_alive():  # So that this test leaves nothing behind.
+    while worker.is_alive():  # Let the OS thread end before the test does.
         loops[0].call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loops[0])])
         worker.join(timeout=0.05)
     saver.close()
@@ -221,8 +221,8 @@ def test_a_loop_ends_although_its_pool_is_still_connecting(postgres_url: str) ->
 
 
 @pytest.mark.parametrize("way", ["tasks", "workers"])
-def test_a_first_use_from_everywhere_opens_no_more_connections_than_allowed(postgres_url: str, way: str) -> None:
-    """One more, perhaps, to see whether the server is there."""
+def test_a_concurrent_first_use_opens_no_more_connections_than_allowed(postgres_url: str, way: str) -> None:
+    """And perhaps one more, which checks whether the server is there."""
     with proxied(postgres_url) as proxy, Store("postgres", proxy.url).open(max_size=2) as saver:
         if way == "tasks":
             asyncio.run(use(saver, count=30))

@@ -1,4 +1,4 @@
-"""Metadata is kept in full, merged with what LangGraph merges from the config."""
+"""Metadata is stored completely, merged with what LangGraph merges from the config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANYTHING: dict[str, Any] = {
 }
 
 
-async def test_it_comes_back_whole(client: Client) -> None:
+async def test_metadata_is_read_complete(client: Client) -> None:
     where = await put(client, "1", meta=metadata(3, **ANYTHING))
     assert (await get(client, where)).metadata == metadata(3, **ANYTHING)
 
@@ -61,7 +61,7 @@ def rich_config() -> RunnableConfig:
     return given
 
 
-async def test_it_is_merged_with_the_config_as_langgraph_does(client: Client) -> None:
+async def test_metadata_is_merged_with_the_config_as_in_langgraph(client: Client) -> None:
     given = rich_config()
     expected = get_checkpoint_metadata(given, metadata(1))
     await client.put(given, checkpoint("1"), metadata(1), {})
@@ -71,23 +71,23 @@ async def test_it_is_merged_with_the_config_as_langgraph_does(client: Client) ->
     assert found["step"] == 1
 
 
-@pytest.mark.parametrize("part", ["configurable", "metadata"])
-async def test_what_belongs_to_one_request_is_not_merged(client: Client, part: str) -> None:
-    """It names a user and rights of a moment, and would otherwise live as long as the thread."""
+@pytest.mark.parametrize("key", ["configurable", "metadata"])
+async def test_keys_of_one_request_are_not_merged(client: Client, key: str) -> None:
+    """They name a user and short-lived rights, and would be stored as long as the thread."""
     given: Any = {"configurable": {"thread_id": "thread", "checkpoint_ns": ""}, "metadata": {}}
-    given[part] |= {
+    given[key] |= {
         "langgraph_auth_user": "secret",
         "langgraph_auth_user_id": "secret",
         "langgraph_auth_permissions": "secret",
         "langgraph_auth_anything": 1,
         "langgraph_request_id": "secret",
-        "langgraph_other": "kept",
+        "langgraph_other": "merged",
     }
     await client.put(given, checkpoint("1"), metadata(1), {})
-    assert (await get(client, config())).metadata == metadata(1, langgraph_other="kept")
+    assert (await get(client, config())).metadata == metadata(1, langgraph_other="merged")
 
 
-async def test_what_was_merged_can_be_filtered(client: Client) -> None:
+async def test_merged_keys_can_be_filtered(client: Client) -> None:
     given = rich_config()
     await client.put(given, checkpoint("1"), metadata(1), {})
     await put(client, "2")
@@ -97,7 +97,7 @@ async def test_what_was_merged_can_be_filtered(client: Client) -> None:
         assert ids_of(await client.all(config(), filter={key: value})) == ["1"], key
 
 
-async def test_the_callers_objects_stay_as_they_were(client: Client) -> None:
+async def test_the_callers_objects_are_not_changed(client: Client) -> None:
     given, document, meta = rich_config(), checkpoint("1", {"a": [1], "b": "small"}), metadata(1, thread_id="thread")
     await client.put(given, document, meta, dict(document["channel_versions"]))
     expected = rich_config()
@@ -107,7 +107,7 @@ async def test_the_callers_objects_stay_as_they_were(client: Client) -> None:
     assert meta == metadata(1, thread_id="thread")
 
 
-async def test_a_thread_id_in_the_metadata_comes_back(client: Client) -> None:
+async def test_a_thread_id_in_the_metadata_is_read(client: Client) -> None:
     """It is stored as a mark, since a copy of the thread changes it."""
     held: list[Any] = ["thread", "other", None, 5, ["thread"], [None]]
     for number, thread_id in enumerate(held):

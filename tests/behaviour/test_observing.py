@@ -1,4 +1,4 @@
-"""A hook is told what each operation did: nothing of what is stored, and nothing changes by it."""
+"""A hook gets an event for each operation, without stored values, and does not change the operation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SYSTEMS = {"postgres": "postgresql", "sqlite": "sqlite"}
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_each_operation_is_told_once(store: Store, api: str) -> None:
+def test_each_operation_is_reported_once(store: Store, api: str) -> None:
     events: list[OperationEvent] = []
 
     async def work() -> None:
@@ -54,7 +54,7 @@ def test_each_operation_is_told_once(store: Store, api: str) -> None:
     assert LONG not in repr(events)
 
 
-def test_an_error_is_told_and_stays_the_callers(store: Store) -> None:
+def test_an_error_is_reported_and_still_raised(store: Store) -> None:
     events: list[OperationEvent] = []
     with store.open(on_operation=events.append) as saver:
         saver.put(config("t"), checkpoint("1"), metadata(), {})
@@ -144,7 +144,7 @@ def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
     assert sorted(point.attributes["db.operation.name"] for point in metric.data.data_points) == ["copy_thread", "put"]
 
 
-def test_stats_tell_of_the_connections(store: Store) -> None:
+def test_stats_describe_the_connections(store: Store) -> None:
     async def get() -> dict[str, Any]:
         await saver.aget_tuple(config("t"))
         return dict(saver.stats())

@@ -1,4 +1,4 @@
-"""Checkpoints older than format 4 have their pending sends on the parent's writes, and load with them."""
+"""Checkpoints older than format 4 have their pending sends in the parent's writes, and load with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENDS = [Send("a", 1), Send("b", {"x": [2]}), Send("c", None), Send("d", "last")
 
 
 async def put_old_thread(client: Client, v: int) -> None:
-    """A parent whose tasks sent something, in an order that is not that of their paths, and its child."""
+    """A parent whose tasks sent something, in another order than that of their paths, and its child."""
     parent = await put(client, "1", {"x": [1]}, versions={"x": "1.1"}, v=v)
     await client.put_writes(parent, [(TASKS, SENDS[2]), ("x", [0]), (TASKS, SENDS[3])], "task b", "~path 2")
     await client.put_writes(parent, [(TASKS, SENDS[1])], "task c", "~path 1")
@@ -42,7 +42,7 @@ async def test_pending_sends_come_from_the_parents_writes(client: Client, v: int
     assert len(first.pending_writes or []) == 5
 
 
-async def test_newer_checkpoints_have_them_in_a_channel_of_their_own(client: Client) -> None:
+async def test_newer_checkpoints_have_pending_sends_in_a_channel(client: Client) -> None:
     await put_old_thread(client, 4)
     found = await get(client, config())
     assert found.checkpoint["channel_values"] == {"x": [2]}
@@ -67,7 +67,7 @@ async def test_a_checkpoint_without_versions_gets_a_first_one(client: Client) ->
     assert str(version).startswith(f"{1:032d}.")
 
 
-async def test_other_namespaces_send_nothing_here(client: Client) -> None:
+async def test_pending_sends_of_other_namespaces_are_not_loaded(client: Client) -> None:
     for ns in ("", "sub"):
         parent = await put(client, "1", ns=ns, v=1)
         if ns:
@@ -78,7 +78,7 @@ async def test_other_namespaces_send_nothing_here(client: Client) -> None:
 
 
 async def test_a_pruned_thread_keeps_its_pending_sends(client: Client, database: Database) -> None:
-    """Their parent stays, hidden, until a checkpoint comes that does not need it."""
+    """Their parent stays, hidden, until a checkpoint is stored that does not need it."""
     await put_old_thread(client, 3)
     before = await get(client, config())
     await client.prune(["thread"])
@@ -90,7 +90,7 @@ async def test_a_pruned_thread_keeps_its_pending_sends(client: Client, database:
     assert database.count("checkpoints") == 1
 
 
-async def test_a_deleted_run_leaves_its_pending_sends_to_the_next(client: Client) -> None:
+async def test_deleting_a_run_keeps_the_pending_sends_that_the_next_run_needs(client: Client) -> None:
     meta: Any = {"run_id": "x"}
     parent = await put(client, "1", meta=meta, v=1)
     await client.put_writes(parent, [(TASKS, SENDS[0])], "task")
@@ -102,7 +102,7 @@ async def test_a_deleted_run_leaves_its_pending_sends_to_the_next(client: Client
 
 
 async def test_a_hidden_parent_keeps_its_own_pending_sends(client: Client) -> None:
-    """It is the parent that the kept checkpoint names, and read by its id it is what it was."""
+    """It is the parent of the remaining checkpoint, and reading it by its id gives the same as before."""
     grandparent = await put(client, "1", v=3)
     await client.put_writes(grandparent, [(TASKS, SENDS[0])], "task")
     parent = await put(client, "2", {"x": [1]}, parent=grandparent, v=3)
@@ -128,7 +128,7 @@ def comparable(found: CheckpointTuple) -> Any:
 
 
 @pytest.mark.parametrize("v", [1, 3, 4])
-async def test_they_load_as_langgraphs_own_saver_loads_them(
+async def test_old_checkpoints_load_as_in_langgraphs_own_saver(
     client: Client, official: OfficialPostgresSaver, v: int
 ) -> None:
     theirs = Client(official, "sync")

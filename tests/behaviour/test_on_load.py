@@ -1,4 +1,4 @@
-"""`on_load` gives old state the classes of today: a graph goes on from a thread that was stored with others."""
+"""`on_load` converts old state to the current classes: a graph continues from a thread that was stored with others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHOP = "the_shop_as_it_was"
 
 
 class Customer(BaseModel):
-    """Once a `Person`, with one field `name`."""
+    """Formerly a `Person`, with one field `name`."""
 
     first: str
     last: str
@@ -50,7 +50,7 @@ class Customer(BaseModel):
 
 @dataclass
 class Purchase:
-    """Once an `Order`."""
+    """Formerly an `Order`."""
 
     sku: str
     buyer: Any
@@ -58,7 +58,7 @@ class Purchase:
     coupon: Any = None
 
     def __post_init__(self) -> None:
-        raise AssertionError("an object that was stored is made anew")
+        raise AssertionError("the constructor of a stored object is called again")
 
 
 def split(person: dict[str, Any]) -> Customer:
@@ -67,7 +67,7 @@ def split(person: dict[str, Any]) -> Customer:
 
 
 class OldShop(NamedTuple):
-    """The module of an application, with classes that are to be renamed, changed and deleted."""
+    """The module of an application, with classes that will be renamed, changed and deleted."""
 
     module: ModuleType
 
@@ -81,7 +81,7 @@ class OldShop(NamedTuple):
         return shop.Order(sku=sku, buyer=shop.Person(name="Ann Lee"), color=shop.Color.RED, coupon=shop.Coupon(5))
 
     def forget(self) -> None:
-        """What a new release does."""
+        """Remove the classes, as a new release does."""
         sys.modules.pop(SHOP)
 
 
@@ -112,19 +112,19 @@ def purchase(sku: str) -> Purchase:
 
 
 def several_of(turn: int) -> list[str]:
-    """Texts that no compression makes small."""
+    """Texts that compression does not shrink."""
     return [random.Random(f"{turn}/{number}").randbytes(500).hex() for number in range(60)]
 
 
 def extend(log: Sequence[Any], more: Sequence[Sequence[Any]]) -> list[Any]:
-    return [*log, *(each for part in more for each in part)]
+    return [*log, *(each for items in more for each in items)]
 
 
 class State(TypedDict, total=False):
     turn: int
     small: Any
     large: Any
-    parts: Annotated[list[Any], operator.add]
+    items: Annotated[list[Any], operator.add]
     log: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=100)]
     seldom: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=3)]
     packed: Any
@@ -132,13 +132,13 @@ class State(TypedDict, total=False):
 
 
 def graph_of(make: Callable[[str], Any], saver: Any) -> Any:
-    """A graph that stores orders everywhere: values of each size, histories, writes, questions."""
+    """A graph that stores orders everywhere: values of each size, histories, writes, interrupts."""
 
     def work(state: State) -> State:
         turn = state["turn"]
         several = list(map(make, several_of(turn)))
         one = [make(f"log {turn}")]
-        return {"small": make(f"{turn}"), "large": [make(LONG)], "parts": several, "log": one, "seldom": one}
+        return {"small": make(f"{turn}"), "large": [make(LONG)], "items": several, "log": one, "seldom": one}
 
     def pack(state: State) -> State:
         return {"packed": make(f"packed {state['turn']}")}
@@ -161,7 +161,7 @@ def expected(turns: int) -> dict[str, Any]:
         "turn": turns,
         "small": purchase(f"{turns}"),
         "large": [purchase(LONG)],
-        "parts": [purchase(sku) for turn in range(1, turns + 1) for sku in several_of(turn)],
+        "items": [purchase(sku) for turn in range(1, turns + 1) for sku in several_of(turn)],
         "log": [purchase(f"log {turn}") for turn in range(1, turns + 1)],
         "seldom": [purchase(f"log {turn}") for turn in range(1, turns + 1)],
         "packed": purchase(f"packed {turns}"),
@@ -177,7 +177,7 @@ SERDES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("serde", SERDES.values(), ids=SERDES)
-async def test_a_graph_goes_on_from_an_old_thread(
+async def test_a_graph_continues_from_an_old_thread(
     store: Store, api: str, database: Database, shop: OldShop, serde: Any
 ) -> None:
     thread: Any = {"configurable": {"thread_id": "thread"}}
@@ -188,8 +188,8 @@ async def test_a_graph_goes_on_from_an_old_thread(
             await run_graph(client, graph, {"turn": turn}, thread)
             await run_graph(client, graph, Command(resume=shop.order(f"answer {turn}")), thread)
         await run_graph(client, graph, {"turn": 3}, thread)
-    parts = database.run("SELECT count(*) FROM blobs WHERE version LIKE :mark", mark=f"{NAME_MARK}%")
-    assert parts[0][0] > 1
+    chunks = database.run("SELECT count(*) FROM blobs WHERE version LIKE :mark", mark=f"{NAME_MARK}%")
+    assert chunks[0][0] > 1
     shop.forget()
 
     with store.open(serde=serde, on_load=ON_LOAD) as saver:
@@ -218,12 +218,12 @@ async def test_a_graph_goes_on_from_an_old_thread(
 
     with store.open(serde=serde) as saver:
         values = (await get(Client(saver, api), config())).checkpoint["channel_values"]
-        assert {name: values[name] for name in ("small", "parts", "answers")} == {
-            name: expected(4)[name] for name in ("small", "parts", "answers")
+        assert {name: values[name] for name in ("small", "items", "answers")} == {
+            name: expected(4)[name] for name in ("small", "items", "answers")
         }
 
 
-async def test_without_it_that_is_an_error(store: Store, api: str, shop: OldShop) -> None:
+async def test_without_on_load_an_old_thread_raises(store: Store, api: str, shop: OldShop) -> None:
     thread: Any = {"configurable": {"thread_id": "thread"}}
     with store.open() as saver:
         client = Client(saver, api)
@@ -233,7 +233,7 @@ async def test_without_it_that_is_an_error(store: Store, api: str, shop: OldShop
             await run_graph(client, graph_of(purchase, saver), Command(resume=1), thread)
 
 
-# What the functions get
+# What the functions receive
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ class Crate(BaseModel, Generic[T]):
 
 
 class Item(BaseModel):
-    """It says which fields were given, has others and a private attribute, and validates."""
+    """A model that records which fields were given, has extra fields and a private attribute, and validates."""
 
     model_config = {"extra": "allow"}
 
@@ -263,7 +263,7 @@ def item(cls: Any) -> Any:
 
 
 def stored_objects(shop: OldShop) -> dict[str, tuple[Any, Any]]:
-    """Objects of the kinds of classes that there are, and what a function gets of them."""
+    """Objects of each type of class, and what a function receives for them."""
     old = shop.define(type("Old", (pydantic.v1.BaseModel,), {"__annotations__": {"a": int}, "__module__": SHOP}), "Old")
     named = shop.define(namedtuple("Named", ["a", "b"]), "Named")
     both = shop.define(type("Both", (Item,), {"__module__": SHOP}), "Both")
@@ -280,11 +280,11 @@ def stored_objects(shop: OldShop) -> dict[str, tuple[Any, Any]]:
     }
 
 
-KINDS = ("Order", "Person", "Color", "Old", "Named", "Both", "Special")
+CLASSES = ("Order", "Person", "Color", "Old", "Named", "Both", "Special")
 
 
-@pytest.mark.parametrize("name", KINDS)
-async def test_a_function_gets_what_raw_gives(store: Store, api: str, shop: OldShop, name: str) -> None:
+@pytest.mark.parametrize("name", CLASSES)
+async def test_a_function_receives_what_raw_returns(store: Store, api: str, shop: OldShop, name: str) -> None:
     made, content = stored_objects(shop)[name]
     with store.open() as saver:
         await put(Client(saver, api), "1", {"a": {"deep": [made]}})
@@ -295,7 +295,7 @@ async def test_a_function_gets_what_raw_gives(store: Store, api: str, shop: OldS
         given.append(stored)
         return "something else"
 
-    inner = {f"{SHOP}.{each}": lambda stored: stored for each in KINDS if each != name} | {
+    inner = {f"{SHOP}.{each}": lambda stored: stored for each in CLASSES if each != name} | {
         f"{SHOP}.Coupon": lambda stored: stored
     }
     with store.open(on_load={**inner, f"{SHOP}.{name}": load}) as saver, store.open(on_unreadable="raw") as raw:
@@ -306,7 +306,7 @@ async def test_a_function_gets_what_raw_gives(store: Store, api: str, shop: OldS
 
 
 async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, api: str, shop: OldShop) -> None:
-    """With what says which fields were given, with private attributes, and without a validator."""
+    """With the record of which fields were given, with private attributes, and without a validator."""
     old = item(shop.define(type("Both", (Item,), {"__module__": SHOP}), "Both"))
     old.size = "no number"
     box: Any = shop.define(create_model("Box", __base__=Box, __module__=SHOP), "Box")
@@ -325,7 +325,7 @@ async def test_a_class_that_was_renamed_is_restored_as_it_was(store: Store, api:
     assert {name: type(value) for name, value in found.items()} == classes
 
 
-async def test_messages_are_no_exception(store: Store, api: str) -> None:
+async def test_on_load_works_for_messages(store: Store, api: str) -> None:
     said = [HumanMessage("one"), AIMessage("two")]
     with store.open() as saver:
         await put(Client(saver, api), "1", {"a": said})
@@ -333,7 +333,7 @@ async def test_messages_are_no_exception(store: Store, api: str) -> None:
         assert (await get(Client(saver, api), config())).checkpoint["channel_values"] == {"a": ["one", said[1]]}
 
 
-async def test_metadata_too_and_filters_on_it(store: Store, api: str, shop: OldShop) -> None:
+async def test_on_load_works_for_metadata_and_filters(store: Store, api: str, shop: OldShop) -> None:
     with store.open() as saver:
         client = Client(saver, api)
         await put(client, "1", meta=metadata(0, order=shop.module.Color.RED))
@@ -349,7 +349,7 @@ async def test_metadata_too_and_filters_on_it(store: Store, api: str, shop: OldS
         ]
 
 
-# What goes wrong
+# Errors
 
 
 def fail(stored: dict[str, Any]) -> None:
@@ -357,7 +357,9 @@ def fail(stored: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("where", ["a", "w", "metadata"])
-async def test_a_function_that_raises(store: Store, api: str, database: Database, shop: OldShop, where: str) -> None:
+async def test_an_error_in_the_function_raises(
+    store: Store, api: str, database: Database, shop: OldShop, where: str
+) -> None:
     secret = shop.module.Person(name="a secret")
     with store.open() as saver:
         client = Client(saver, api)
@@ -382,7 +384,7 @@ async def test_a_function_that_raises(store: Store, api: str, database: Database
         assert found == metadata(0, **{where: {"name": "a secret"}})
 
 
-async def test_a_class_that_does_not_fit(store: Store, api: str, shop: OldShop) -> None:
+async def test_a_class_that_does_not_fit_the_fields_raises(store: Store, api: str, shop: OldShop) -> None:
     with store.open() as saver:
         await put(Client(saver, api), "1", {"a": shop.module.Person(name="Ann")})
     with store.open(on_load={f"{SHOP}.Person": Customer}) as saver:
@@ -392,7 +394,9 @@ async def test_a_class_that_does_not_fit(store: Store, api: str, shop: OldShop) 
 
 
 @pytest.mark.parametrize("strict", [True, False])
-async def test_what_is_named_need_not_be_allowed(store: Store, api: str, shop: OldShop, strict: bool) -> None:
+async def test_a_class_named_in_on_load_need_not_be_allowed(
+    store: Store, api: str, shop: OldShop, strict: bool
+) -> None:
     with store.open() as saver:
         await put(Client(saver, api), "1", {"a": shop.order("1"), "b": shop.module.Person(name="Ann Lee")})
     shop.forget()
@@ -409,14 +413,14 @@ async def one(_: Any) -> None: ...
     "wrong",
     [[], {"Order": Purchase}, {Purchase: Purchase}, {"shop.Order": "Purchase"}, {"shop.Order": one}, Purchase, "x"],
 )
-def test_what_it_cannot_be_is_told(wrong: Any, store: Store) -> None:
+def test_an_impossible_on_load_is_refused(wrong: Any, store: Store) -> None:
     with pytest.raises(
         ConfigError, match=r"^on_load must be a dict of classes or functions \(not async\) by full class nam"
     ):
         store.open(on_load=wrong)
 
 
-def test_a_serializer_that_makes_objects_itself_is_refused(store: Store) -> None:
+def test_a_custom_serializer_with_on_load_is_refused(store: Store) -> None:
     for serde in (CountingSerializer(), EncryptedSerializer.from_pycryptodome_aes(CountingSerializer(), key=b"k" * 16)):
         with pytest.raises(ConfigError, match="a CountingSerializer creates its objects itself, so change them there"):
             store.open(on_load=ON_LOAD, serde=serde)

@@ -1,4 +1,4 @@
-"""Every option is checked when it is given, by its type and by a clear error."""
+"""Every option is checked when it is passed, by its type and with a clear error."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SAVERS: dict[type[CheckpointSaver], Any] = {SqliteSaver: SqliteOptions, Postgres
 
 
 def keywords(of: Any) -> set[str]:
-    """The parameters that have names only, or that LangGraph gives by position: `serde`."""
+    """The keyword-only parameters, and those that LangGraph passes by position: `serde`."""
     parameters = inspect.signature(of).parameters.values()
     return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY or each.name == "serde"}
 
 
 @pytest.mark.parametrize("saver", SAVERS)
-def test_type_checkers_know_the_options_that_there_are(saver: type[CheckpointSaver]) -> None:
+def test_type_checkers_know_every_option(saver: type[CheckpointSaver]) -> None:
     assert keywords(saver) | set(SaverOptions.__annotations__) == set(SAVERS[saver].__annotations__)
     assert keywords(CheckpointSaver) == set(SaverOptions.__annotations__) | {"serde"}
     makers = {saver.__init__: SaverOptions, saver.from_conn_string: SAVERS[saver], open_saver: Options}  # type: ignore[attr-defined]
@@ -55,14 +55,14 @@ def test_every_option_has_a_check() -> None:
 
 
 class Thing:
-    """What no option is."""
+    """An object that no option accepts."""
 
     def __repr__(self) -> str:
         return "a secret key"
 
 
 @pytest.mark.parametrize("name", sorted(_CHECKS))
-def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
+def test_the_error_about_a_wrong_option_names_the_option(name: str) -> None:
     url = NOWHERE if name in PostgresOptions.__annotations__ else "sqlite:///:memory:"
     for wrong in (Thing(), "wrong \x00", b"x", [Thing()]):
         if name == "schema" and isinstance(wrong, str):
@@ -107,13 +107,13 @@ def test_what_an_option_cannot_be_is_told_with_its_name(name: str) -> None:
         (NOWHERE, {"schema": 5}, "schema must be the name of a schema, not 5"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(url: str, options: Any, words: str) -> None:
+def test_an_impossible_option_is_refused(url: str, options: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         open_saver(url, **options)
 
 
 @pytest.mark.parametrize("pipe", ["mine", {"schema": "mine"}, 5])
-def test_a_second_argument_that_is_no_pipeline_is_refused(pipe: Any) -> None:
+def test_a_second_argument_that_is_not_a_pipeline_is_refused(pipe: Any) -> None:
     with pytest.raises(ConfigError, match="pipe must be a pipeline of psycopg"):
         PostgresSaver(NOWHERE, pipe)
 
@@ -129,12 +129,12 @@ def test_a_second_argument_that_is_no_pipeline_is_refused(pipe: Any) -> None:
         {},
     ],
 )
-def test_a_retention_that_cannot_be_is_refused_when_it_is_made(options: Any) -> None:
+def test_an_impossible_retention_is_refused_when_it_is_created(options: Any) -> None:
     with pytest.raises(ConfigError):
         Retention(**options)
 
 
-async def test_arguments_of_methods_too(client: Client) -> None:
+async def test_arguments_of_methods_are_checked(client: Client) -> None:
     with pytest.raises(ConfigError, match="unknown prune strategy 'latest'"):
         await client.prune(["1"], strategy="latest")
     with pytest.raises(ConfigError, match="unknown prune strategy"):
@@ -157,7 +157,7 @@ async def test_arguments_of_methods_too(client: Client) -> None:
             client.saver.claim("1", ttl_seconds=ttl)  # type: ignore[attr-defined]
 
 
-def test_what_is_moved_is_everybodys_or_nobodys(tmp_path: Path) -> None:
+def test_export_and_transfer_check_their_tenants_option(tmp_path: Path) -> None:
     with SqliteSaver(":memory:") as saver, SqliteSaver(":memory:") as other:
         with pytest.raises(ConfigError, match="tenants must be True or False, not 'acme'"):
             export_file(saver, tmp_path / "file", tenants="acme")  # type: ignore[arg-type]
@@ -166,14 +166,14 @@ def test_what_is_moved_is_everybodys_or_nobodys(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_partitions_are_a_number() -> None:
+def test_the_number_of_partitions_is_checked() -> None:
     wrong: Any
     for wrong in ("4", True, 2.0):
         with pytest.raises(ConfigError, match="partitions must be a whole number or None"):
             PostgresSaver(NOWHERE).setup(partitions=wrong)
 
 
-def test_functions_too() -> None:
+def test_arguments_of_functions_are_checked() -> None:
     wrong: Any = "x"
     with pytest.raises(ConfigError, match="log_slow_operations takes a number of seconds"):
         log_slow_operations(wrong)

@@ -1,4 +1,4 @@
-"""Pending writes come back in the order of `writes_sort_key`, compared as Python compares strings."""
+"""Pending writes are returned in the order of `writes_sort_key`, compared as Python compares strings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests.behaviour.helpers import config, get, put
 from tests.stores import Client
 
-# Upper case and lower, accents, punctuation that collations skip, and a character beyond the 16-bit ones, which
-# UTF-16 sorts before U+FFFD.
+# Upper and lower case, accents, punctuation that collations ignore, and a character beyond U+FFFF, which UTF-16 sorts
+# before U+FFFD.
 TEXTS = ["", "B", "a", "b", "é", "z", "~a", "a b", "a-b", "a_b", "ab", "10", "9", "\ufffd", "\U0001f642"]
 
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 def calls() -> list[Call]:
-    """Every path with every task; each task writes twice regularly and twice specially."""
+    """Every path with every task; each task makes two regular and two special writes."""
     made = []
     for path in TEXTS:
         for task in ("T", "t", "ü"):
@@ -49,7 +49,7 @@ def expected(made: Sequence[Call]) -> list[tuple[str, str, str]]:
     return [row[1:] for row in sorted(rows)]
 
 
-async def test_get_and_list_give_them_in_order(client: Client) -> None:
+async def test_get_and_list_return_writes_in_order(client: Client) -> None:
     made = calls()
     where = await put(client, "1")
     for call in made:
@@ -60,7 +60,7 @@ async def test_get_and_list_give_them_in_order(client: Client) -> None:
     assert listed.pending_writes == expected(made)
 
 
-async def test_the_history_gives_them_in_the_same_order(client: Client) -> None:
+async def test_the_history_returns_writes_in_the_same_order(client: Client) -> None:
     made = calls()
     first = await put(client, "1", {"a": ["seed"]})
     for call in made:

@@ -1,4 +1,4 @@
-"""An overlay shows what a saver has and what was written over it, and writes nothing to the saver.
+"""An overlay reads from a saver and stores in memory, and writes nothing to the saver.
 
 Real graphs over overlays are in `tests/graphs/test_scenarios.py`.
 """
@@ -47,7 +47,7 @@ async def test_nothing_is_written_below(client: Client, database: Database, next
     assert await trial.all(anywhere()) == await client.all(anywhere())
     newest = await get(trial, config())
     versions = newest.checkpoint["channel_versions"]
-    # A value that did not change is there although only the saver below has it.
+    # An unchanged value is readable although only the saver below has it.
     where = await put(trial, next_id(), {"v": [LONG]}, parent=newest.config, versions=versions, new={})
     await trial.put_writes(where, [("v", 2)], "task")
     await trial.put_writes(chained[2], [("v", 2), ("w", 3)], "task")
@@ -56,13 +56,13 @@ async def test_nothing_is_written_below(client: Client, database: Database, next
     assert (found.config, found.parent_config) == (where, chained[2])
     assert found.checkpoint["channel_values"] == {"v": [LONG]}
     assert found.pending_writes == [("task", "v", 2)]
-    # What is there first stays.
+    # Writes that exist stay.
     assert (await get(trial, chained[2])).pending_writes == [("another", "w", 4), ("task", "v", 1), ("task", "w", 3)]
     assert sorted(database.cells()) == before
 
 
 @pytest.mark.parametrize("below", ["ours", "memory"])
-async def test_lists_hold_both(client: Client, below: str) -> None:
+async def test_lists_include_both_stores(client: Client, below: str) -> None:
     base = client if below == "ours" else Client(InMemorySaver(), client.api)
     trial = over(base)
     configs: list[RunnableConfig] = []
@@ -79,13 +79,13 @@ async def test_lists_hold_both(client: Client, below: str) -> None:
     assert ids_of(await trial.all(configs[3])) == ids_of(configs[3:4])
     assert len(await trial.all(None)) == 12
     assert len(await base.all(None)) == 4
-    # A checkpoint that is stored again is there once.
+    # A checkpoint that is stored again is listed once.
     await put(trial, id_of(configs[3]), {"n": 33})
     found = await trial.all(anywhere(), limit=9)
     assert [each.checkpoint["channel_values"]["n"] for each in found] == [11, 10, 9, 8, 7, 6, 5, 4, 33]
 
 
-async def test_a_thread_that_is_deleted_is_gone_above_only(client: Client, next_id: NextId) -> None:
+async def test_a_deleted_thread_is_deleted_in_the_overlay_only(client: Client, next_id: NextId) -> None:
     where = await put(client, next_id(), {"v": [1]})
     await put(client, next_id(), thread_id="other")
     trial = over(client)
@@ -96,12 +96,12 @@ async def test_a_thread_that_is_deleted_is_gone_above_only(client: Client, next_
     assert await trial.all(anywhere()) == []
     assert [each.config["configurable"]["thread_id"] for each in await trial.all(None)] == ["other"]
     assert await trial.history(where, ["v"]) == {"v": {"writes": []}}
-    anew = await put(trial, next_id(), {"v": [3]})
-    assert ids_of(await trial.all(anywhere())) == ids_of([anew])
+    stored_again = await put(trial, next_id(), {"v": [3]})
+    assert ids_of(await trial.all(anywhere())) == ids_of([stored_again])
     assert ids_of(await client.all(anywhere())) == ids_of([where])
 
 
-async def test_special_writes_are_replaced_and_all_are_in_order(client: Client, next_id: NextId) -> None:
+async def test_special_writes_are_replaced_and_all_writes_are_in_order(client: Client, next_id: NextId) -> None:
     where = await put(client, next_id())
     await client.put_writes(where, [("a", 1)], "one", "~1")
     await client.put_writes(where, [(INTERRUPT, "first")], "two", "~2")
@@ -119,7 +119,7 @@ async def test_special_writes_are_replaced_and_all_are_in_order(client: Client, 
     assert len((await get(client, where)).pending_writes or []) == 3
 
 
-async def test_histories_go_on_below(client: Client, next_id: NextId) -> None:
+async def test_histories_continue_in_the_saver_below(client: Client, next_id: NextId) -> None:
     configs = await put_delta_chain(client, next_id, 5, {1})
     trial = over(client)
     assert await trial.history(configs[4], ["delta"]) == {"delta": delta_history(1, 4)}
@@ -132,7 +132,7 @@ async def test_histories_go_on_below(client: Client, next_id: NextId) -> None:
     assert (await trial.history(where, ["delta"]))["delta"]["writes"][-1] == ("task 9", "delta", "more")
 
 
-async def test_what_is_kept_is_the_overlays_own(client: Client, next_id: NextId) -> None:
+async def test_an_overlay_stores_copies_of_values(client: Client, next_id: NextId) -> None:
     trial = over(client)
     value: dict[str, Any] = {"list": [1]}
     where = await put(trial, next_id(), {"v": value})
@@ -140,7 +140,7 @@ async def test_what_is_kept_is_the_overlays_own(client: Client, next_id: NextId)
     found = await get(trial, where)
     assert found.checkpoint["channel_values"] == {"v": {"list": [1]}}
     found.checkpoint["channel_values"]["v"]["list"].append(3)
-    # A clone, as LangGraph makes it, shows and takes the same.
+    # A clone, as LangGraph makes it, reads and stores the same.
     clone = Client(copy.copy(trial.saver), client.api)
     assert (await get(clone, where)).checkpoint["channel_values"] == {"v": {"list": [1]}}
     later = await put(clone, next_id(), {"v": 2}, parent=where)

@@ -1,4 +1,4 @@
-"""`prune` keeps the newest checkpoint of each namespace with its writes, or nothing."""
+"""`prune` keeps the newest checkpoint of each namespace with its writes, or deletes everything."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def test_the_newest_of_each_namespace_stays_with_its_writes(client: Client
             await client.put_writes(where, [("a", 1), ("__error__", "no")], "task")
         newest[ns] = (await get(client, chain[-1]))._replace(parent_config=None)
     await client.prune(["thread"])
-    for ns, kept in newest.items():
-        assert await client.all(config(ns=ns)) == [kept]
-        assert await get(client, config(ns=ns)) == kept
+    for ns, remaining in newest.items():
+        assert await client.all(config(ns=ns)) == [remaining]
+        assert await get(client, config(ns=ns)) == remaining
 
 
-async def test_what_goes_leaves_nothing_behind(client: Client, database: Database) -> None:
+async def test_a_prune_leaves_no_rows_of_deleted_checkpoints(client: Client, database: Database) -> None:
     chain = await put_many(client, next_uuid, 4, values={"a": [LONG]})
     for where in chain:
         await client.put_writes(where, [("a", 1)], "task")
@@ -46,21 +46,21 @@ async def test_what_goes_leaves_nothing_behind(client: Client, database: Databas
         assert await client.get_tuple(where) is None
 
 
-async def test_the_newest_is_the_one_with_the_greatest_id_not_the_last_one_stored(client: Client) -> None:
+async def test_the_newest_checkpoint_has_the_greatest_id_whatever_was_stored_last(client: Client) -> None:
     for checkpoint_id in ("2", "3", "1"):
         await put(client, checkpoint_id)
     await client.prune(["thread"])
     assert ids_of(await client.all(config())) == ["3"]
 
 
-async def test_a_checkpoint_whose_parent_went_has_none(client: Client, next_id: NextId) -> None:
-    """So nobody who walks the parents meets a hole."""
+async def test_a_checkpoint_whose_parent_was_deleted_has_no_parent(client: Client, next_id: NextId) -> None:
+    """So a walk through the parents finds no gap."""
     await put_many(client, next_id, 3)
     await client.prune(["thread"])
     assert (await get(client, config())).parent_config is None
 
 
-async def test_a_value_shared_with_what_goes_stays(client: Client, database: Database) -> None:
+async def test_a_value_shared_with_a_deleted_checkpoint_stays(client: Client, database: Database) -> None:
     versions = new_versions(["shared", "own"])
     first = await put(client, "1", {"shared": [LONG], "own": [LONG, 1]}, versions=versions)
     versions |= new_versions(["own"])
@@ -74,11 +74,11 @@ async def test_a_value_shared_with_what_goes_stays(client: Client, database: Dat
 async def test_the_same_version_in_another_namespace_or_thread_is_another_value(client: Client) -> None:
     locations = [config(), config(ns="agent"), config("other")]
     for where in locations:
-        part = where["configurable"]
-        options = {"thread_id": part["thread_id"], "ns": part["checkpoint_ns"]}
+        location = where["configurable"]
+        options = {"thread_id": location["thread_id"], "ns": location["checkpoint_ns"]}
         for checkpoint_id in ("1", "2"):
             await put(
-                client, checkpoint_id, {"a": [checkpoint_id, part, LONG]}, versions={"a": checkpoint_id}, **options
+                client, checkpoint_id, {"a": [checkpoint_id, location, LONG]}, versions={"a": checkpoint_id}, **options
             )
     await client.prune(["thread"])
     for where in locations:
@@ -86,10 +86,10 @@ async def test_the_same_version_in_another_namespace_or_thread_is_another_value(
     assert (await get(client, config("other", "1"))).checkpoint["channel_values"]["a"][0] == "1"
 
 
-async def test_only_the_threads_that_were_named_are_pruned(client: Client) -> None:
+async def test_only_the_named_threads_are_pruned(client: Client) -> None:
     for thread_id in ("a", "b", "c", ""):
         await put_many(client, next_uuid, 2, thread_id=thread_id)
-    await client.prune(["a", "c", "nobody"])
+    await client.prune(["a", "c", "missing"])
     assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
     await client.prune([])
     assert [len(await client.all(config(thread_id))) for thread_id in ("a", "b", "c", "")] == [1, 2, 1, 2]
@@ -105,7 +105,7 @@ async def test_a_repeat_changes_nothing(client: Client, database: Database) -> N
     assert sorted(database.cells()) == before
 
 
-async def test_a_run_goes_on_after_it(client: Client, next_id: NextId) -> None:
+async def test_a_run_continues_after_a_prune(client: Client, next_id: NextId) -> None:
     chain = await put_many(client, next_id, 3, values={"a": [LONG]})
     await client.prune(["thread"])
     where = await put(client, next_id(), {"a": [LONG, 2]}, parent=chain[-1])
@@ -114,7 +114,7 @@ async def test_a_run_goes_on_after_it(client: Client, next_id: NextId) -> None:
     assert len(await client.all(config())) == 2
 
 
-async def test_writes_whose_checkpoint_is_still_to_come_stay(client: Client) -> None:
+async def test_writes_whose_checkpoint_is_not_stored_yet_stay(client: Client) -> None:
     await put_many(client, next_uuid, 2)
     coming = next_uuid()
     await client.put_writes(config(checkpoint_id=coming), [("a", 1)], "task")
@@ -144,19 +144,19 @@ async def test_an_unknown_strategy_is_refused(client: Client, database: Database
     assert database.cells() == before
 
 
-async def test_delete_thread_leaves_nothing_either(client: Client, database: Database) -> None:
+async def test_delete_thread_leaves_nothing(client: Client, database: Database) -> None:
     for thread_id in ("thread", "other"):
         for where in await put_many(client, next_uuid, 2, thread_id=thread_id, values={"a": [LONG]}):
             await client.put_writes(where, [("a", 1)], "task")
     await client.put_writes(config(checkpoint_id=next_uuid()), [("a", 1)], "task")
     await client.delete_thread("thread")
     await client.delete_thread("thread")
-    await client.delete_thread("nobody")
+    await client.delete_thread("missing")
     assert await client.all(anywhere()) == []
     assert database.counts() == {"checkpoints": 2, "writes": 2, "blobs": 2}
 
 
-async def test_metadata_does_not_change(client: Client) -> None:
+async def test_a_prune_does_not_change_metadata(client: Client) -> None:
     where = await put(client, next_uuid(), meta=metadata(5, thread_id="thread", run_id="run", parents={"": "x"}))
     before = await get(client, where)
     await client.prune(["thread"])

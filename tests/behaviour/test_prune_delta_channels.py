@@ -1,4 +1,4 @@
-"""A thread with a `DeltaChannel` is pruned like any other; ancestors that are still needed stay, but hidden."""
+"""A thread with a `DeltaChannel` is pruned like any other. Ancestors that are still needed stay, but hidden."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ async def test_hidden_ancestors_are_neither_listed_nor_the_newest(client: Client
     assert (await get(client, config())).config == chain[-1]
 
 
-async def test_hidden_ancestors_are_whole_when_read_by_id(client: Client, next_id: NextId) -> None:
+async def test_hidden_ancestors_are_complete_when_read_by_id(client: Client, next_id: NextId) -> None:
     chain = await put_delta_chain(client, next_id, 6, {0, 2})
     before = [await get(client, where) for where in chain]
     await client.prune(["thread"])
-    # The one with the snapshot still names its parent, though nothing before it is needed.
+    # The one with the snapshot still names its parent, although no earlier one is needed.
     assert [await client.get_tuple(where) for where in chain] == [None, None, *before[2:]]
 
 
 async def test_the_history_is_the_same_before_and_after(client: Client, next_id: NextId) -> None:
-    kinds: list[set[int]] = [{0}, {0, 2}, {0, 4}, {2, 4}, set()]
-    for snapshots in kinds:
+    cases: list[set[int]] = [{0}, {0, 2}, {0, 4}, {2, 4}, set()]
+    for snapshots in cases:
         chain = await put_delta_chain(client, next_id, 6, snapshots, thread_id=str(snapshots))
         expected = {"delta": delta_history(max(snapshots, default=None), 5)}
         for _ in range(3):
@@ -59,7 +59,7 @@ async def test_the_history_is_the_same_before_and_after(client: Client, next_id:
             await client.prune([str(snapshots)])
 
 
-async def test_hidden_ancestors_have_their_history_too(client: Client) -> None:
+async def test_hidden_ancestors_have_their_history(client: Client) -> None:
     chain = await put_delta_chain(client, next_uuid, 6, {1})
     await client.prune(["thread"])
     for head in (2, 3, 4, 5):
@@ -68,8 +68,8 @@ async def test_hidden_ancestors_have_their_history_too(client: Client) -> None:
         assert await default_walk(client, chain[head], ["delta"]) == expected
 
 
-async def test_a_channel_of_a_hidden_ancestor_that_goes_back_to_what_is_gone_is_an_error(client: Client) -> None:
-    """Never a shorter value: each channel is kept as far back as the newest checkpoint needs it."""
+async def test_a_history_of_a_hidden_ancestor_that_reaches_deleted_checkpoints_raises(client: Client) -> None:
+    """Never a shorter value: each channel's history is retained as far as the newest checkpoint needs it."""
     counted = metadata(counters_since_delta_snapshot={"often": [1, 1], "seldom": [1, 1]})
     snapshots = [{"seldom", "often"}, {"seldom"}, set(), {"often"}, set()]
     chain: list[RunnableConfig] = []
@@ -87,11 +87,13 @@ async def test_a_channel_of_a_hidden_ancestor_that_goes_back_to_what_is_gone_is_
         assert await client.history(chain[head], ["unheard of"]) == {"unheard of": {"writes": []}}
     with pytest.raises(CheckpointNotFound, match=f"'often' of checkpoint '{id_of(chain[2])}'.*pruned"):
         await client.history(chain[2], ["often", "seldom"])
-    assert await client.history(chain[3], ["often"]) == {"often": {"writes": []}}  # It has a value of its own.
+    assert await client.history(chain[3], ["often"]) == {"often": {"writes": []}}  # It has its own value.
 
 
-async def test_what_goes_on_from_a_hidden_ancestor_is_whole_or_refused(client: Client, database: Database) -> None:
-    """What is gone may be some steps away from where the run goes on."""
+async def test_a_run_that_continues_from_a_hidden_ancestor_is_complete_or_refused(
+    client: Client, database: Database
+) -> None:
+    """Deleted checkpoints may be some steps away from where the run continues."""
     counted = metadata(counters_since_delta_snapshot={"often": [1, 1], "seldom": [1, 1]})
     chain = [await put(client, next_uuid(), {"often": _DeltaSnapshot([0])}, versions={"often": "0"})]
     for values in ({"seldom": _DeltaSnapshot([1])}, {}, {"often": _DeltaSnapshot([3])}, {}):
@@ -110,11 +112,11 @@ async def test_what_goes_on_from_a_hidden_ancestor_is_whole_or_refused(client: C
         assert values or found["often"]["seed"] == _DeltaSnapshot([3])
 
 
-async def test_a_run_that_went_on_after_its_thread_was_deleted_can_be_read_and_pruned(client: Client) -> None:
-    """Its first checkpoint names a parent that is gone, which is no fault of a prune's."""
-    gone = await put(client, next_uuid(), versions={"delta": "0"}, meta=COUNTED)
+async def test_a_run_that_continues_after_its_thread_was_deleted_can_be_read_and_pruned(client: Client) -> None:
+    """Its first checkpoint names a parent that a deletion removed, not a prune."""
+    deleted = await put(client, next_uuid(), versions={"delta": "0"}, meta=COUNTED)
     await client.delete_thread("thread")
-    chain = [gone]
+    chain = [deleted]
     for step in range(1, 4):
         chain.append(await put(client, next_uuid(), parent=chain[-1], versions={"delta": str(step)}, meta=COUNTED))
         await client.put_writes(chain[-1], [("delta", step)], f"task {step}")
@@ -135,7 +137,7 @@ async def test_a_snapshot_in_the_newest_checkpoint_needs_no_ancestor(client: Cli
     assert database.counts() == {"checkpoints": 1, "writes": 2, "blobs": 2}
 
 
-async def test_a_later_prune_drops_them_once_a_newer_snapshot_covers_them(
+async def test_a_later_prune_deletes_hidden_ancestors_once_a_newer_snapshot_covers_them(
     client: Client, database: Database, next_id: NextId
 ) -> None:
     chain = await put_delta_chain(client, next_id, 4, {0})
@@ -152,7 +154,7 @@ async def test_a_later_prune_drops_them_once_a_newer_snapshot_covers_them(
     assert await client.history(head, ["delta"]) == await default_walk(client, head, ["delta"]) == expected
 
 
-async def test_a_later_prune_keeps_them_as_long_as_no_snapshot_covers_them(client: Client) -> None:
+async def test_a_later_prune_keeps_hidden_ancestors_until_a_snapshot_covers_them(client: Client) -> None:
     chain = await put_delta_chain(client, next_uuid, 4, {1})
     for step in range(4, 7):
         await client.prune(["thread"])
@@ -181,7 +183,7 @@ async def test_each_channel_needs_its_ancestors_back_to_its_own_seed(client: Cli
     assert [await client.get_tuple(where) is not None for where in chain] == [False, True, True, True, True]
 
 
-async def test_a_plain_value_of_before_the_channel_was_a_delta_channel_is_a_seed(client: Client) -> None:
+async def test_a_plain_value_from_before_the_channel_was_a_delta_channel_is_a_seed(client: Client) -> None:
     for number, seed in enumerate([[0, 1], "small", None, 0]):
         thread_id = str(number)
         old = await put(client, next_uuid(), {"delta": ["too old"]}, thread_id=thread_id)
@@ -218,7 +220,7 @@ async def test_a_fork_from_a_hidden_checkpoint_is_complete(client: Client, next_
     assert await client.get_tuple(chain[4]) is None
 
 
-async def test_every_namespace_has_its_own(client: Client) -> None:
+async def test_every_namespace_has_its_own_hidden_ancestors(client: Client) -> None:
     root = await put_delta_chain(client, next_uuid, 4, {0})
     agent = await put_delta_chain(client, next_uuid, 4, {0, 3}, ns="agent")
     other = await put_delta_chain(client, next_uuid, 4, {0}, thread_id="other")
@@ -228,7 +230,7 @@ async def test_every_namespace_has_its_own(client: Client) -> None:
     assert ids_of(await client.all(config("other"))) == ids_of(other)[::-1]
 
 
-async def test_delete_takes_the_hidden_ones_too(client: Client, database: Database) -> None:
+async def test_delete_removes_hidden_checkpoints_too(client: Client, database: Database) -> None:
     await put_delta_chain(client, next_uuid, 4, {0})
     await client.prune(["thread"])
     await client.prune(["thread"], strategy="delete")
@@ -236,7 +238,7 @@ async def test_delete_takes_the_hidden_ones_too(client: Client, database: Databa
 
 
 @pytest.mark.leaves_values("a checkpoint that is stored again with other versions leaves its old values")
-async def test_a_hidden_checkpoint_that_is_stored_again_is_one_like_any_other(client: Client) -> None:
+async def test_a_hidden_checkpoint_that_is_stored_again_is_no_longer_hidden(client: Client) -> None:
     chain = await put_delta_chain(client, next_uuid, 3, {0})
     await client.prune(["thread"])
     await put(client, id_of(chain[1]), parent=chain[0], versions={"delta": "again"}, meta=COUNTED)

@@ -1,4 +1,4 @@
-"""Namespaces of finished subgraph calls go with the root checkpoint that started them."""
+"""Namespaces of finished subgraph calls are deleted with the root checkpoint that started them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def namespaces(client: Client) -> dict[str, list[str]]:
     return found
 
 
-async def test_a_finished_call_goes_with_its_root_checkpoint(
+async def test_a_finished_call_is_deleted_with_its_root_checkpoint(
     client: Client, database: Database, next_id: NextId
 ) -> None:
     first = await put(client, next_id())
@@ -56,8 +56,8 @@ async def test_an_interrupted_call_of_the_newest_root_checkpoint_stays(client: C
     assert await get(client, config(ns="sub:task-2")) == before._replace(parent_config=None)
 
 
-async def test_a_subgraph_with_a_memory_of_its_own_keeps_its_newest(client: Client, next_id: NextId) -> None:
-    """`checkpointer=True`: its namespace has no task id, and its next call goes on from there."""
+async def test_a_subgraph_with_its_own_memory_keeps_its_newest_checkpoint(client: Client, next_id: NextId) -> None:
+    """`checkpointer=True`: its namespace has no task id, and its next call continues from there."""
     first = await put(client, next_id())
     remembered = await put_call(client, next_id, "agent", first)
     deeper = await put_call(client, next_id, "agent|deeper", first)
@@ -66,7 +66,7 @@ async def test_a_subgraph_with_a_memory_of_its_own_keeps_its_newest(client: Clie
     assert await namespaces(client) == {"": [id_of(second)], "agent": remembered[-1:], "agent|deeper": deeper[-1:]}
 
 
-async def test_a_call_whose_root_checkpoint_is_still_to_come_stays(client: Client) -> None:
+async def test_a_call_whose_root_checkpoint_is_not_stored_yet_stays(client: Client) -> None:
     """LangGraph saves in the background, and a subgraph may be faster than its parent."""
     await put(client, next_uuid())
     coming = next_uuid()
@@ -81,7 +81,7 @@ async def test_a_call_whose_root_checkpoint_is_still_to_come_stays(client: Clien
     assert await namespaces(client) == {"": [id_of(newest)]}
 
 
-async def test_a_call_without_a_word_of_its_root_stays(client: Client) -> None:
+async def test_a_call_that_does_not_name_its_root_stays(client: Client) -> None:
     await put(client, next_uuid())
     (only,) = ids_of([await put(client, next_uuid(), ns="sub:task-1")])
     newest = await put(client, next_uuid())
@@ -89,7 +89,7 @@ async def test_a_call_without_a_word_of_its_root_stays(client: Client) -> None:
     assert await namespaces(client) == {"sub:task-1": [only], "": [id_of(newest)]}
 
 
-async def test_calls_of_another_thread_are_its_own(client: Client) -> None:
+async def test_calls_of_another_thread_stay(client: Client) -> None:
     first = await put(client, next_uuid())
     await put(client, id_of(first), thread_id="other")
     meta = metadata(parents={"": id_of(first)})
@@ -101,7 +101,7 @@ async def test_calls_of_another_thread_are_its_own(client: Client) -> None:
     assert len(await client.all(anywhere("other"))) == 2
 
 
-async def test_odd_parents_fail_no_superstep(client: Client) -> None:
+async def test_invalid_parents_in_the_metadata_do_not_fail_a_superstep(client: Client) -> None:
     odd: list[object] = [None, "text", [], {"": 5}, {"": None}, {"": {"a": 1}}, {"sub": "1"}]
     for number, parents in enumerate(odd):
         where = await put(client, "1", ns=f"sub:{number}", meta=metadata(parents=parents))

@@ -1,4 +1,4 @@
-"""`put` stores a checkpoint whole, never touches writes, and stores anew only what is new."""
+"""`put` stores a complete checkpoint, never touches writes, and stores only new values again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stores import Client, Store
 ODD_NAMES = ["", "it's", '"', "a,b", "{a}", "%s", ":x", "\\", "[1]", "null", "naïve 🙂", "\n", "branch:to:b", "x" * 400]
 
 
-async def test_the_config_that_it_returns_names_the_checkpoint_and_nothing_else(client: Client) -> None:
+async def test_the_returned_config_names_the_checkpoint_and_nothing_else(client: Client) -> None:
     given = config("thread", "1-parent", "ns") | {"tags": ["mine"]}
     given["configurable"]["user"] = "me"
     assert await client.put(given, checkpoint("2"), metadata(), {}) == config("thread", "2", "ns")
@@ -37,7 +37,7 @@ async def test_a_repeat_replaces_the_checkpoint(client: Client, database: Databa
     assert database.count("checkpoints") == 1
 
 
-async def test_it_never_touches_writes(client: Client) -> None:
+async def test_put_never_touches_writes(client: Client) -> None:
     where = await put(client, "1")
     await client.put_writes(where, [("a", 1), ("__error__", "no")], "task")
     before = (await get(client, where)).pending_writes
@@ -47,14 +47,14 @@ async def test_it_never_touches_writes(client: Client) -> None:
     assert (await get(client, config())).pending_writes == []
 
 
-async def test_the_document_comes_back_with_keys_that_nobody_knows(client: Client) -> None:
-    document: Any = checkpoint("1", {"a": LONG}, {"a": "1", "gone": 7})
+async def test_the_document_is_read_with_its_unknown_keys(client: Client) -> None:
+    document: Any = checkpoint("1", {"a": LONG}, {"a": "1", "empty": 7})
     document |= {"versions_seen": {"node": {"a": "1"}}, "updated_channels": ["a"], "pending_sends": [], "new": {"x": 1}}
     await client.put(config(), document, metadata(), document["channel_versions"])
     assert (await get(client, config())).checkpoint == document
 
 
-async def test_a_value_that_is_not_new_is_stored_once(client: Client, database: Database) -> None:
+async def test_an_unchanged_value_is_stored_once(client: Client, database: Database) -> None:
     versions = new_versions(["a", "b"])
     where = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)
     for step in range(2, 6):
@@ -68,7 +68,7 @@ async def test_a_value_that_is_not_new_is_stored_once(client: Client, database: 
 
 @pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
 @pytest.mark.parametrize("knows", ["has stored it", "has read it"])
-async def test_a_value_that_is_not_new_is_not_stored_again_under_its_old_version(
+async def test_a_value_with_an_old_version_is_not_stored_again(
     store: Store, client: Client, text: str, knows: str
 ) -> None:
     """A node that changed a list in place without writing it changes no checkpoint."""
@@ -87,8 +87,8 @@ async def test_a_value_that_is_not_new_is_not_stored_again_under_its_old_version
 
 
 @pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])
-async def test_a_second_child_of_a_checkpoint_keeps_its_values_too(client: Client, text: str) -> None:
-    """What is known of the parent is not forgotten with its first child: another run may go on from there."""
+async def test_a_second_child_of_a_checkpoint_has_its_values_too(client: Client, text: str) -> None:
+    """What is known of the parent is not forgotten with its first child: another run may continue from there."""
     versions = new_versions(["list"])
     value = [text]
     parent = await put(client, "1", {"list": value}, versions=versions)
@@ -99,8 +99,8 @@ async def test_a_second_child_of_a_checkpoint_keeps_its_values_too(client: Clien
 
 
 @pytest.mark.parametrize("text", ["short", LONG], ids=["small", "large"])
-async def test_a_second_child_shows_an_unchanged_snapshot_as_the_first_does(client: Client, text: str) -> None:
-    """LangGraph leaves the snapshot of a DeltaChannel out while its version stays the same, in any process."""
+async def test_a_second_child_has_an_unchanged_snapshot_as_the_first_does(client: Client, text: str) -> None:
+    """LangGraph omits the snapshot of a DeltaChannel while its version stays the same, in any process."""
     versions = new_versions(["log"])
     parent = await put(client, "1", {"log": _DeltaSnapshot([text])}, versions=versions)
     counted = metadata(counters_since_delta_snapshot={"log": [0, 1]})
@@ -111,8 +111,8 @@ async def test_a_second_child_shows_an_unchanged_snapshot_as_the_first_does(clie
         assert (await get(client, child)).checkpoint["channel_values"] == {"log": _DeltaSnapshot([text])}
 
 
-async def test_a_value_that_is_not_new_but_not_there_either_is_stored(client: Client) -> None:
-    """The thread was deleted while a run went on from its last checkpoint."""
+async def test_an_unchanged_value_that_is_not_stored_is_stored(client: Client) -> None:
+    """The thread was deleted while a run continued from its last checkpoint."""
     versions = new_versions(["list"])
     first = await put(client, "1", {"list": [LONG]}, versions=versions)
     await client.delete_thread("thread")
@@ -120,7 +120,7 @@ async def test_a_value_that_is_not_new_but_not_there_either_is_stored(client: Cl
     assert (await get(client, second)).checkpoint["channel_values"] == {"list": [LONG]}
 
 
-async def test_a_channel_that_was_emptied_has_no_value(client: Client) -> None:
+async def test_an_emptied_channel_has_no_value(client: Client) -> None:
     versions = new_versions(["list", "text"])
     first = await put(client, "1", {"list": [1], "text": "a"}, versions=versions)
     second = await put(client, "2", {}, parent=first, versions=new_versions(["list", "text"]))
@@ -147,16 +147,16 @@ async def test_two_branches_keep_their_own_values(client: Client) -> None:
 
 
 async def test_versions_of_different_types_are_different_versions(client: Client) -> None:
-    kinds = [1, 1.5, "1", "1.5", "#1", '#"1"']
-    for number, version in enumerate(kinds):
+    versions = [1, 1.5, "1", "1.5", "#1", '#"1"']
+    for number, version in enumerate(versions):
         await put(client, str(number), {"a": [repr(version)]}, versions={"a": version})
-    for number, version in enumerate(kinds):
+    for number, version in enumerate(versions):
         found = await get(client, config(checkpoint_id=str(number)))
         assert found.checkpoint["channel_values"] == {"a": [repr(version)]}
         assert found.checkpoint["channel_versions"] == {"a": version}
 
 
-async def test_any_text_is_a_channel_name(client: Client) -> None:
+async def test_any_text_may_be_a_channel_name(client: Client) -> None:
     values = {name: [name] for name in ODD_NAMES} | {f"{name[:399]}~": name for name in ODD_NAMES}
     first = await put(client, "1", values)
     versions = (await get(client, first)).checkpoint["channel_versions"]
@@ -212,10 +212,12 @@ DEEP = in_a_circle() | {
 
 
 @pytest.mark.parametrize("name", DEEP)
-async def test_what_is_too_deep_or_holds_itself_is_told_so(client: Client, database: Database, name: str) -> None:
+async def test_the_error_about_a_value_that_is_too_deep_or_contains_itself_says_so(
+    client: Client, database: Database, name: str
+) -> None:
     where = await put(client, "1")
     before = database.counts()
-    gc.collect()  # What others have left would be finalized where there is no room on the stack for it.
+    gc.collect()  # Finalizing what other tests left needs room on the stack.
     for write in (
         lambda: put(client, "2", {"culprit": DEEP[name]}),
         lambda: client.put_writes(where, [("culprit", DEEP[name])], "task"),
@@ -235,7 +237,7 @@ async def test_unserialisable_metadata_stores_nothing(client: Client, database: 
 COUNTED = metadata(counters_since_delta_snapshot={"delta": (1, 1)})
 
 
-async def test_a_delta_channel_on_a_parent_that_is_gone_is_refused(client: Client, database: Database) -> None:
+async def test_a_delta_channel_on_a_deleted_parent_is_refused(client: Client, database: Database) -> None:
     """It could never be rebuilt."""
     await put(client, "1", {"a": [1]})
     before = database.counts()
@@ -246,7 +248,7 @@ async def test_a_delta_channel_on_a_parent_that_is_gone_is_refused(client: Clien
 
 
 async def test_the_first_checkpoint_of_a_namespace_may_have_a_parent_that_was_never_stored(client: Client) -> None:
-    """So it is when a thread is deleted under a run. A repeat, as after a lost answer, does the same again."""
+    """This happens when a thread is deleted during a run. A repeat, as after a lost reply, does the same again."""
     lost = config(checkpoint_id="0")
     for _ in range(2):
         where = await put(client, "1", {"b": [2]}, parent=lost, versions={"b": 1, "delta": 1}, meta=COUNTED)

@@ -1,4 +1,4 @@
-"""After a rollback the newest state is the checkpoint's, in all namespaces; what came behind it never returns."""
+"""After a rollback, the newest state is that of the checkpoint, in all namespaces. Later checkpoints never return."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, says, side_by_side
+from tests.graphs.scenarios.parts import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
 from tests.stores import Client, Store
 
@@ -43,12 +43,12 @@ class Notes(TypedDict, total=False):
 
 
 def seen(state: StateSnapshot) -> Any:
-    """What can be seen of a state, whether it is the newest or was told by its id."""
+    """What can be read of a state, whether it is the newest or named by its id."""
     return state.values, state.next, state.metadata
 
 
 @pytest.mark.parametrize("schema", [Log, Notes], ids=["plain", "delta"])
-async def test_a_thread_is_what_it_was_at_any_point(client: Client, schema: type) -> None:
+async def test_a_thread_can_be_rolled_back_to_any_point(client: Client, schema: type) -> None:
     calls: list[str] = []
     graph = chain(schema, one=says("one", calls), two=says("two", calls)).compile(checkpointer=client.saver)
     for turn in range(3):
@@ -63,16 +63,16 @@ async def test_a_thread_is_what_it_was_at_any_point(client: Client, schema: type
             seen(each) for each in states[number:]
         ]
         assert (await get(client, anywhere())).pending_writes == []
-    # The last one is from before the first node: both run again.
+    # The last one is from before the first node, so both run again.
     calls.clear()
     await run_graph(client, graph, None, anywhere())
     assert calls == ["one", "two"]
     assert (await state_of(client, graph, anywhere())).values["log"] == ["turn 0", "one", "two"]
 
 
-async def test_tasks_run_again_and_their_old_outputs_are_gone(client: Client) -> None:
+async def test_tasks_run_again_and_their_old_outputs_are_deleted(client: Client) -> None:
     calls: list[str] = []
-    builder = side_by_side(Log, left=says("left", calls), right=says("right", calls))
+    builder = parallel(Log, left=says("left", calls), right=says("right", calls))
     graph = builder.compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
     (_, before, _) = await states_of(client, graph, anywhere())
@@ -84,7 +84,7 @@ async def test_tasks_run_again_and_their_old_outputs_are_gone(client: Client) ->
     assert sorted(calls) == ["left", "right"]
 
 
-async def test_subgraphs_are_what_they_were(client: Client) -> None:
+async def test_subgraphs_are_rolled_back_too(client: Client) -> None:
     calls: list[str] = []
     memory = chain(Log, count=counts("count")).compile(checkpointer=True)
     call = chain(Log, low=says("low", calls), ask=asks("name")).compile()
@@ -100,20 +100,20 @@ async def test_subgraphs_are_what_they_were(client: Client) -> None:
     assert (await get(client, config(ns="memory"))).checkpoint["channel_values"]["last"] == 1
     assert (await state_of(client, graph, anywhere())).interrupts == ()
     calls.clear()
-    await run_graph(client, graph, None, anywhere())  # It asks anew.
+    await run_graph(client, graph, None, anywhere())  # It raises the interrupt again.
     (question,) = (await state_of(client, graph, anywhere())).interrupts
     assert calls == ["low"]
     await run_graph(client, graph, Command(resume={question.id: "Cy"}), anywhere())
     values = (await state_of(client, graph, anywhere())).values
     assert "name: Cy" in values["log"]
     assert "name: Ada" not in values["log"]
-    # The memory goes on from where it was.
+    # The memory continues from where it was.
     await run_graph(client, graph, {"log": []}, anywhere())
     assert (await get(client, config(ns="memory"))).checkpoint["channel_values"]["last"] == 2
 
 
-async def test_a_question_that_is_open_stays_so(client: Client) -> None:
-    """Nothing has come behind it, or only on another branch."""
+async def test_an_open_interrupt_stays_open(client: Client) -> None:
+    """No checkpoint came after it, or only one on another branch."""
     graph = chain(Log, ask=asks("name"), end=says("end")).compile(checkpointer=client.saver)
     await run_graph(client, graph, {"log": []}, anywhere())
     asking = await state_of(client, graph, anywhere())
@@ -126,13 +126,13 @@ async def test_a_question_that_is_open_stays_so(client: Client) -> None:
     assert (await state_of(client, graph, anywhere())).interrupts == asking.interrupts
     await run_graph(client, graph, Command(resume="Ada"), anywhere())
     assert (await state_of(client, graph, anywhere())).values["log"] == ["name: Ada", "end"]
-    # Once it was answered, what was answered goes with what came of it.
+    # An answer is deleted with its results.
     await client.do("rollback", "thread", id_of(asking.config))
     state = await state_of(client, graph, anywhere())
     assert (state.next, state.interrupts) == (("ask",), ())
 
 
-async def test_what_the_checkpoint_needs_stays_and_nothing_else(
+async def test_a_rollback_keeps_what_the_checkpoint_needs_and_nothing_more(
     client: Client, database: Database, next_id: NextId
 ) -> None:
     configs = await put_delta_chain(client, next_id, 10, {2, 7})
@@ -150,17 +150,17 @@ async def test_what_the_checkpoint_needs_stays_and_nothing_else(
     assert await client.history(configs[5], ["delta"]) == {"delta": delta_history(2, 5)}
 
 
-async def test_what_a_prune_has_hidden_is_no_place_to_go_back_to(
+async def test_a_rollback_to_a_hidden_or_missing_checkpoint_is_refused(
     client: Client, database: Database, next_id: NextId
 ) -> None:
     configs = await put_delta_chain(client, next_id, 6, {1})
-    await client.do("label", configs[3], "kept")
+    await client.do("label", configs[3], "labelled")
     await client.prune(["thread"])
     before = sorted(database.cells())
     for thread_id, checkpoint_id in (
         ("thread", id_of(configs[2])),
         ("thread", "nothing"),
-        ("nobody", id_of(configs[3])),
+        ("missing", id_of(configs[3])),
     ):
         with pytest.raises(CheckpointNotFound, match=f"'{thread_id}' has no checkpoint '{checkpoint_id}'"):
             await client.do("rollback", thread_id, checkpoint_id)
@@ -170,11 +170,13 @@ async def test_what_a_prune_has_hidden_is_no_place_to_go_back_to(
     await client.do("rollback", "thread", id_of(configs[3]))
     assert ids_of(await client.all(anywhere())) == ids_of([configs[3]])
     assert await client.history(configs[3], ["delta"]) == {"delta": delta_history(1, 3)}
-    # What it has written led to checkpoints that were pruned before.
+    # Its writes led to checkpoints that were pruned before.
     assert (await get(client, config())).pending_writes == []
 
 
-async def test_a_label_behind_it_refuses(client: Client, database: Database, next_id: NextId) -> None:
+async def test_a_rollback_over_a_labelled_checkpoint_is_refused(
+    client: Client, database: Database, next_id: NextId
+) -> None:
     configs = await put_chain(client, next_id, 4, values={"v": [1]})
     await client.put_writes(configs[0], [("v", 1)], "task")
     inner = await put(client, next_id(), ns="sub")
@@ -189,7 +191,7 @@ async def test_a_label_behind_it_refuses(client: Client, database: Database, nex
     assert await client.do("labels", "thread") == {"keep": configs[2]}
 
 
-async def test_other_threads_and_tenants_stay(client: Client, next_id: NextId) -> None:
+async def test_other_threads_and_tenants_are_unchanged(client: Client, next_id: NextId) -> None:
     acme = Client(client.saver.for_tenant("acme"), client.api)  # type: ignore[attr-defined]
     ids = [next_id() for _ in range(3)]
     for own in (client, acme):
@@ -212,8 +214,8 @@ async def test_other_threads_and_tenants_stay(client: Client, next_id: NextId) -
     ]
 
 
-@pytest.mark.leaves_writes("of the run that is told")
-async def test_a_run_that_goes_on_meanwhile_is_told(store: Store, api: str) -> None:
+@pytest.mark.leaves_writes("of the run that gets an error")
+async def test_a_run_that_continues_during_a_rollback_gets_an_error(store: Store, api: str) -> None:
     with store.open(concurrent_writers="reject") as saver:
         saver.setup()
         client = Client(saver, api)
@@ -234,6 +236,6 @@ async def test_a_run_that_goes_on_meanwhile_is_told(store: Store, api: str) -> N
 
 
 def test_the_base_class_has_no_method_of_that_name() -> None:
-    """One that LangGraph adds would have its own signature."""
+    """If LangGraph added one, it would have its own signature."""
     ours = ("threads", "count_threads", "thread_exists", "runs", "history", "label", "labelled", "rollback")
     assert not [name for name in ours if hasattr(BaseCheckpointSaver, name)]

@@ -1,4 +1,4 @@
-"""Threads that are found by searchable metadata keys are those that are found without."""
+"""Searchable metadata keys change how fast threads are found, not which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIVEN = [pair.given for pair in (*EQUAL, *DIFFERENT)]
 
 @pytest.fixture(autouse=True)
 def few_are_recent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest checkpoints are hardly ever enough, so that something else has to find the threads."""
+    """The newest checkpoints are hardly ever enough, so that an index has to find the threads."""
     monkeypatch.setattr(core_threads, "FILTERED", 1)
 
 
@@ -37,12 +37,12 @@ def opened(store: Store, **options: Any) -> CheckpointSaver:
 
 
 async def found(client: Client, filters: Sequence[dict[str, Any]], prefixes: Sequence[str] = ("",)) -> list[Any]:
-    """All that can be asked about these filters."""
+    """Everything that these filters find."""
     answers: list[Any] = []
     for filter in filters:
         for prefix in prefixes:
             every: list[ThreadRecord] = list(await client.collect("threads", filter=filter, prefix=prefix))
-            # Not the metadata, since not a number is not equal to itself.
+            # Not the metadata, since NaN is not equal to itself.
             ids = [(each.thread_id, each.newest.checkpoint_id) for each in every]
             answers += [filter, prefix, ids, await client.do("count_threads", filter=filter, prefix=prefix)]
             if every:
@@ -52,7 +52,7 @@ async def found(client: Client, filters: Sequence[dict[str, Any]], prefixes: Seq
     return answers
 
 
-async def test_any_value_is_found_as_it_is_without(own_store: Store, api: str) -> None:
+async def test_any_value_is_found_with_and_without_searchable_keys(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         client = Client(saver, api)
         for number, value in enumerate(VALUES):
@@ -66,7 +66,7 @@ async def test_any_value_is_found_as_it_is_without(own_store: Store, api: str) -
         assert await found(client, filters) == without
 
 
-async def test_any_key_can_be_searched_by(own_store: Store, api: str) -> None:
+async def test_any_key_may_be_searchable(own_store: Store, api: str) -> None:
     keys = [*KEYS, *SIMILAR]
     with opened(own_store) as saver:
         client = Client(saver, api)
@@ -77,13 +77,13 @@ async def test_any_key_can_be_searched_by(own_store: Store, api: str) -> None:
         without = await found(client, filters)
         await client.do("setup", searchable=keys)
         assert await found(client, filters) == without
-        shown = searchable_keys(keys)
-        assert len({index_of(key).lower() for key in shown}) == len(keys)
-        assert all(len(index_of(key)) <= 63 for key in shown)
+        keys_of_indexes = searchable_keys(keys)
+        assert len({index_of(key).lower() for key in keys_of_indexes}) == len(keys)
+        assert all(len(index_of(key)) <= 63 for key in keys_of_indexes)
         assert index_of("user_id") == "searchable_user_id"
 
 
-async def test_what_a_store_does_not_show_is_found_too(own_store: Store, api: str) -> None:
+async def test_encrypted_metadata_is_found_too(own_store: Store, api: str) -> None:
     filters: list[dict[str, Any]] = [{key: value} for key in ("user", "team", "nobody's") for value in ("a", "b", None)]
     with opened(own_store) as plain:
         client = Client(plain, api)
@@ -121,7 +121,7 @@ async def test_only_the_newest_checkpoint_of_a_thread_counts(own_store: Store, a
             assert await client.do("count_threads", filter={"user": wanted}) == len(threads)
 
 
-async def test_pages_prefixes_tenants_and_kinds_hold_the_same(
+async def test_pages_prefixes_tenants_and_namespaced_ids_find_the_same(
     own_store: Store, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
@@ -130,27 +130,27 @@ async def test_pages_prefixes_tenants_and_kinds_hold_the_same(
     prefixes = ("", "t1", "\x1e", "none")
     with opened(own_store) as saver:
         await Client(saver, api).do("setup", searchable=["source"])
-        faces = [Client(saver.for_tenant(tenant) if tenant else saver, api) for tenant in tenants]
+        clients = [Client(saver.for_tenant(tenant) if tenant else saver, api) for tenant in tenants]
         for number in range(24):
             team: dict[str, Any] = {"team": "blue" if number % 2 else "red"} if number % 7 else {}
-            await put(faces[number % 3], next_uuid(), thread_id=f"t{number}", meta=metadata(**team))
-            if number % 5 == 0:  # Another framework's.
-                own: Any = faces[number % 3].saver
+            await put(clients[number % 3], next_uuid(), thread_id=f"t{number}", meta=metadata(**team))
+            if number % 5 == 0:  # From another framework.
+                own: Any = clients[number % 3].saver
                 own._driver.run(copy_thread(own._dialect, f"t{number}", thread_of("session", str(number))))
-        await faces[0].copy_thread("t3", "copy")  # Has the same newest id.
-        without = [await found(client, filters, prefixes) for client in faces]
-        await faces[1].do("setup", searchable=["team"])
-        assert [await found(client, filters, prefixes) for client in faces] == without
+        await clients[0].copy_thread("t3", "copy")  # Has the same newest id.
+        without = [await found(client, filters, prefixes) for client in clients]
+        await clients[1].do("setup", searchable=["team"])
+        assert [await found(client, filters, prefixes) for client in clients] == without
         for page in (1, 2):
             seen: list[Any] = []
-            while found_now := await faces[0].collect(
+            while found_now := await clients[0].collect(
                 "threads", filter=filters[0], limit=page, before=seen[-1] if seen else None
             ):
                 seen += found_now
             assert [(each.thread_id, each.newest.checkpoint_id) for each in seen] == without[0][2]
 
 
-async def test_an_index_that_is_gone_is_not_missed(own_store: Store, api: str) -> None:
+async def test_a_dropped_index_changes_no_result(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         client = Client(saver, api)
         await client.do("setup", searchable=["user"])
@@ -160,7 +160,7 @@ async def test_an_index_that_is_gone_is_not_missed(own_store: Store, api: str) -
         assert len(await client.collect("threads", filter={"user": "a"})) == 1
 
 
-async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store, api: str) -> None:
+async def test_a_setup_that_finds_its_indexes_does_not_wait_for_writers(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         await Client(saver, api).do("setup", searchable=["user", "team"])
     with closing(Database(own_store).connect()) as writer, opened(own_store) as saver:
@@ -170,7 +170,7 @@ async def test_a_setup_that_finds_its_keys_waits_for_no_writer(own_store: Store,
         await asyncio.wait_for(Client(saver, api).do("setup", searchable=["team", "user"]), timeout=20)
 
 
-async def test_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:
+async def test_searchable_keys_are_a_list_of_texts(own_store: Store, api: str) -> None:
     with opened(own_store) as saver:
         for wrong in ("user", [5], [None]):
             with pytest.raises(ConfigError, match="searchable must be a list"):

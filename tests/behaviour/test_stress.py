@@ -1,7 +1,7 @@
-"""Prunes, copies and deletions against runs on the same threads, thousands of calls: nothing goes that was to stay.
+"""Prunes, copies and deletions during runs on the same threads, thousands of calls: nothing is deleted that must stay.
 
-Each thread has one writer, and most have one kind of maintenance, so that it is known what must be there. After every
-step the writer finds its newest checkpoint whole; in the end all that was to stay is there, and the tables are sound.
+Each thread has one writer, and most have one type of maintenance, so that the test knows what must exist. After every
+step, the writer finds its newest checkpoint complete. At the end, everything that must stay exists in sound tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.stores import Client, Store
 STEPS = 60
 AT_LEAST = 2_000
 SNAPSHOT_EVERY = 9
-KEPT = "kept"
+RETAINED = "retained"
 
 
 class Counted(Client):
@@ -36,7 +36,7 @@ class Counted(Client):
 
 
 class Run:
-    """A writer of one thread: what it has begun to store, what was acknowledged, and what that is."""
+    """A writer of one thread: what it has begun to store, what was acknowledged, and its values."""
 
     def __init__(self, client: Client, thread_id: str, *, delta: bool = False) -> None:
         self.client = client
@@ -49,8 +49,8 @@ class Run:
         self._versions: dict[str, Any] = new_versions(["big"])
         self._since = 0
 
-    async def step(self, number: int, run_id: str = KEPT) -> None:
-        """Store a checkpoint and a write, and find both."""
+    async def step(self, number: int, run_id: str = RETAINED) -> None:
+        """Store a checkpoint and a write, and read both."""
         changed = [f"small {number % 3}", *(["delta"] if self._delta else [])]
         self._versions |= new_versions(changed)
         meta = metadata(number, run_id=run_id)
@@ -70,7 +70,7 @@ class Run:
         await self.client.put_writes(self._where, [("delta", number), ("other", [LONG])], "task")
 
     async def find(self, number: int) -> None:
-        """The newest checkpoint is there, whole, with its writes and its history."""
+        """The newest checkpoint exists, complete, with its writes and its history."""
         assert self._where is not None
         found = await get(self.client, config(self.thread_id))
         assert found.config == self._where
@@ -83,8 +83,8 @@ class Run:
             writes = [("task", "delta", each) for each in range(self._since, number)]
             assert history == {"delta": {"writes": writes, "seed": _DeltaSnapshot(self._since)}}
 
-    async def there(self) -> list[str]:
-        """The ids in the thread, oldest first; all of them can be read."""
+    async def stored_ids(self) -> list[str]:
+        """The ids in the thread, oldest first; each of them can be read."""
         found = await self.client.all(config(self.thread_id))
         for each in found:
             number = each.metadata["step"]
@@ -99,7 +99,7 @@ class Run:
 
 
 async def again_and_again(call: Callable[[], Awaitable[object]], over: asyncio.Event) -> int:
-    """Make a call until it is over; says how often."""
+    """Repeat a call until the event is set; returns how often."""
     for times in count(1):
         await call()
         await asyncio.sleep(0)
@@ -108,10 +108,10 @@ async def again_and_again(call: Callable[[], Awaitable[object]], over: asyncio.E
     raise AssertionError
 
 
-async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store, client: Client) -> None:
+async def test_maintenance_deletes_nothing_of_runs_that_must_stay(store: Store, client: Client) -> None:
     client = Counted(client.saver, client.api)
     over = asyncio.Event()
-    dice = random.Random(7)
+    randomly = random.Random(7)
     bystander = Run(client, "bystander", delta=True)
     for number in range(20):
         await bystander.step(number)
@@ -124,60 +124,60 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
     mixed = [Run(client, f"mixed {number}") for number in range(3)]
 
     finished: set[str] = set()  # Runs that may be deleted,
-    gone: set[str] = set()  # and those that were.
+    deleted_runs: set[str] = set()  # and deleted ones.
     since_deletion: dict[str, int] = dict.fromkeys((each.thread_id for each in deleted), 0)
     copies: Iterator[int] = count()
 
     def run_of(run: Run, number: int) -> str:
-        """Of four steps, two are of a run that is deleted; the last step of all is kept."""
-        return KEPT if number % 4 < 2 or number > STEPS - 3 else f"run {number // 4} of {run.thread_id}"
+        """Of four steps, two belong to a run that is deleted; the last step of all is retained."""
+        return RETAINED if number % 4 < 2 or number > STEPS - 3 else f"run {number // 4} of {run.thread_id}"
 
     async def write(run: Run, *, with_runs: bool = False, find: bool = True) -> None:
         for number in range(STEPS):
-            run_id = run_of(run, number) if with_runs else KEPT
+            run_id = run_of(run, number) if with_runs else RETAINED
             await run.step(number, run_id)
             # No other step can be deleted before the next one.
-            if find and run_id == KEPT:
+            if find and run_id == RETAINED:
                 await run.find(number)
             if with_runs and number % 4 == 0 and number:
                 finished.add(run_of(run, number - 1))
 
     async def prune() -> None:
         threads = [each.thread_id for each in [*pruned, *mixed]]
-        dice.shuffle(threads)
+        randomly.shuffle(threads)
         await client.prune(threads)
 
     async def clean() -> None:
-        runs = sorted(finished - gone - {KEPT})
-        dice.shuffle(runs)
+        runs = sorted(finished - deleted_runs - {RETAINED})
+        randomly.shuffle(runs)
         await client.delete_for_runs(runs)
-        gone.update(runs)
+        deleted_runs.update(runs)
 
     async def copy() -> None:
-        """A copy has all that was stored when it began, and nothing that came after its end."""
-        run = dice.choice([*copied, *mixed])
+        """A copy has everything that was stored when it began, and nothing that was stored after its end."""
+        run = randomly.choice([*copied, *mixed])
         stored = len(run.stored)
         target = Run(client, f"copy {next(copies)}")
         await client.copy_thread(run.thread_id, target.thread_id)
         begun = len(run.begun)
-        there = await target.there()
+        stored_ids = await target.stored_ids()
         if run in copied:
-            assert run.begun[:stored] == there[:stored]
-            assert there == run.begun[: len(there)]
-            assert len(there) <= begun
+            assert run.begun[:stored] == stored_ids[:stored]
+            assert stored_ids == run.begun[: len(stored_ids)]
+            assert len(stored_ids) <= begun
         elif stored:
-            assert there
+            assert stored_ids
         await client.delete_thread(target.thread_id)
-        assert await target.there() == []
+        assert await target.stored_ids() == []
 
     async def delete() -> None:
-        run = dice.choice(deleted)
+        run = randomly.choice(deleted)
         await client.delete_thread(run.thread_id)
         since_deletion[run.thread_id] = len(run.begun)
 
     async def read() -> None:
         for run in [*pruned, *cleaned, *copied, *deleted, *mixed]:
-            await run.there()
+            await run.stored_ids()
 
     maintenance = [
         asyncio.ensure_future(again_and_again(call, over)) for call in (prune, prune, clean, copy, copy, delete, read)
@@ -196,29 +196,29 @@ async def test_maintenance_takes_nothing_from_runs_that_was_to_stay(store: Store
 
     assert [each async for each in client.list(config("bystander"))] == before
     for run in copied:
-        assert await run.there() == run.stored
+        assert await run.stored_ids() == run.stored
     for run in pruned:
-        assert (await run.there())[-1:] == run.stored[-1:]
+        assert (await run.stored_ids())[-1:] == run.stored[-1:]
         await run.find(STEPS - 1)
     for run in mixed:
-        assert (await run.there())[-1:] == run.stored[-1:]
-    assert len(gone) > 10
+        assert (await run.stored_ids())[-1:] == run.stored[-1:]
+    assert len(deleted_runs) > 10
     for run in cleaned:
-        assert await run.there() == [each for each in run.stored if run.run_ids[each] not in gone]
+        assert await run.stored_ids() == [each for each in run.stored if run.run_ids[each] not in deleted_runs]
         await run.find(STEPS - 1)
     for run in deleted:
-        there = await run.there()
+        stored_ids = await run.stored_ids()
         expected = run.stored[since_deletion[run.thread_id] :]
-        assert there[len(there) - len(expected) :] == expected
-    # Writes may come after their checkpoint has gone.
+        assert stored_ids[len(stored_ids) - len(expected) :] == expected
+    # Writes may arrive after their checkpoint was deleted.
     late = {(run.thread_id, "", each) for run in deleted for each in run.begun}
     tables = check_invariants(store, early_writes=late)
 
-    # When nobody writes, a prune leaves one checkpoint, and a deletion nothing.
+    # Without writers, a prune leaves one checkpoint, and a deletion nothing.
     for run in [*pruned, *mixed, *cleaned]:
         await client.prune([run.thread_id])
-        assert await run.there() == run.stored[-1:]
+        assert await run.stored_ids() == run.stored[-1:]
     for run in deleted:
         await client.delete_thread(run.thread_id)
-        assert await run.there() == []
+        assert await run.stored_ids() == []
     assert len(check_invariants(store).checkpoints) < len(tables.checkpoints)

@@ -1,4 +1,4 @@
-"""A sweep deletes what a retention does not keep, and what it leaves goes on as if nothing had happened."""
+"""A sweep deletes what a retention does not keep, and the remaining threads continue as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY = timedelta(days=1)
 def put(
     saver: CheckpointSaver, thread_id: str, number: int, *, days: float = 0, ns: str = "", **more: Any
 ) -> RunnableConfig:
-    """A checkpoint that was made so many days ago, with a value of its own."""
+    """A checkpoint that was created `days` ago, with its own value."""
     made = datetime.now(timezone.utc) - days * DAY
     found = {**checkpoint(f"{number:06}", {"a": f"{LONG} {number}"}), "ts": made.isoformat()}
     parent = None if number == 1 else f"{number - 1:06}"
@@ -48,7 +48,7 @@ def swept(saver: CheckpointSaver, api: str, keep: Retention, *, dry_run: bool = 
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_idle_threads_go_whole(saver: CheckpointSaver, api: str) -> None:
+def test_idle_threads_are_deleted_completely(saver: CheckpointSaver, api: str) -> None:
     for name, days in (("old", 40), ("new", 20)):
         for number in (1, 2):
             last = put(saver, name, number, days=days)
@@ -91,7 +91,7 @@ def test_the_newest_checkpoints_stay(saver: CheckpointSaver, api: str) -> None:
         assert found.checkpoint["channel_values"] == {"a": f"{LONG} {number}"}
 
 
-def test_what_has_a_label_stays_with_its_thread(saver: CheckpointSaver) -> None:
+def test_a_labelled_checkpoint_and_its_thread_stay(saver: CheckpointSaver) -> None:
     for number in range(1, 6):
         put(saver, "t", number, days=40)
     saver.label(config("t", "000002"), "mine")
@@ -105,17 +105,17 @@ def test_what_has_a_label_stays_with_its_thread(saver: CheckpointSaver) -> None:
 def test_the_store_stays_below_a_size(saver: CheckpointSaver, api: str) -> None:
     for number in range(1, 6):
         put(saver, f"t{number}", number)
-    whole = swept(saver, api, Retention(max_bytes=10**9))
-    assert whole.deleted_threads == 0
-    limit = whole.kept_bytes * 3 // 5 + 20
+    complete = swept(saver, api, Retention(max_bytes=10**9))
+    assert complete.deleted_threads == 0
+    limit = complete.kept_bytes * 3 // 5 + 20
     done = swept(saver, api, Retention(max_bytes=limit))
     assert done.deleted_threads == 2
     assert done.kept_bytes <= limit
-    # The ones whose newest checkpoints are the newest.
+    # The threads whose newest checkpoints are the newest.
     assert [name for name in ("t1", "t2", "t3", "t4", "t5") if ids(saver, name)] == ["t3", "t4", "t5"]
 
 
-def test_a_filter_confines_it(saver: CheckpointSaver) -> None:
+def test_a_filter_limits_a_sweep(saver: CheckpointSaver) -> None:
     for name, user in (("a", "Ada"), ("b", "Bo")):
         put(saver, name, 1, days=40, user=user)
     done = saver.sweep(Retention(older_than=DAY, filter={"user": "Ada"}))
@@ -123,7 +123,7 @@ def test_a_filter_confines_it(saver: CheckpointSaver) -> None:
     assert (ids(saver, "a"), ids(saver, "b")) == ([], ["000001"])
 
 
-def test_tenants_sweep_their_own(saver: CheckpointSaver) -> None:
+def test_a_tenant_sweeps_its_own_threads(saver: CheckpointSaver) -> None:
     acme = saver.for_tenant("acme")
     for one in (saver, acme):
         put(one, "t", 1, days=40)
@@ -135,10 +135,10 @@ def test_tenants_sweep_their_own(saver: CheckpointSaver) -> None:
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_all_threads_are_those_of_all_tenants(saver: CheckpointSaver, api: str) -> None:
-    """With `max_bytes`, each has as many."""
-    everybody = [saver, *map(saver.for_tenant, ("acme", "other"))]
-    for one in everybody:
+def test_a_sweep_covers_the_threads_of_all_tenants(saver: CheckpointSaver, api: str) -> None:
+    """With `max_bytes`, each tenant has that many."""
+    all_tenants = [saver, *map(saver.for_tenant, ("acme", "other"))]
+    for one in all_tenants:
         for step in range(1, 4):
             put(one, "t", step)
             put(one, "u", step)
@@ -147,25 +147,25 @@ def test_all_threads_are_those_of_all_tenants(saver: CheckpointSaver, api: str) 
     assert (tried.threads, tried.deleted_checkpoints) == (6, 12)
     swept = asyncio.run(client.do("sweep", Retention(keep_last=1)))
     assert (swept.threads, swept.deleted_threads, swept.deleted_checkpoints) == (6, 0, 12)
-    assert [ids(one, name) for one in everybody for name in "tu"] == [["000003"]] * 6
+    assert [ids(one, name) for one in all_tenants for name in "tu"] == [["000003"]] * 6
     bytes_of_all = saver.sweep(Retention(max_bytes=10**6)).kept_bytes
     assert saver.sweep(Retention(max_bytes=bytes_of_all // 6)).deleted_threads == 3
-    assert [ids(one, "u") for one in everybody] == [["000003"]] * 3
+    assert [ids(one, "u") for one in all_tenants] == [["000003"]] * 3
 
 
 @pytest.mark.parametrize("keep", [{"keep_last": 3}, None, 3, timedelta(days=1)])
-def test_what_is_no_retention_is_refused(saver: CheckpointSaver, keep: Any) -> None:
+def test_something_other_than_a_retention_is_refused(saver: CheckpointSaver, keep: Any) -> None:
     with pytest.raises(ConfigError, match=r"Retention\(…\), such as Retention\(keep_last=3\)"):
         saver.sweep(keep)
 
 
 @pytest.mark.parametrize("filter", ["x", {1: 2}, {"a": object()}])
-def test_a_filter_of_a_retention_is_checked_when_it_is_made(filter: Any) -> None:
+def test_the_filter_of_a_retention_is_checked_when_it_is_created(filter: Any) -> None:
     with pytest.raises(ConfigError, match="filter"):
         Retention(keep_last=3, filter=filter)
 
 
-def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
+def test_a_thread_that_changes_during_a_sweep_stays(saver: CheckpointSaver) -> None:
     """A run stores a checkpoint, or somebody sets a label, after the sweep has looked."""
 
     def goes_on() -> None:
@@ -198,8 +198,8 @@ def test_a_thread_that_goes_on_meanwhile_stays(saver: CheckpointSaver) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS[::2], ids=lambda scenario: scenario.__name__)
 @pytest.mark.leaves_writes("some scenarios fail in the middle of a step")
-def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: Callable[[Thread], Any]) -> None:
-    """Every state that a sweep leaves is the one that was there, `DeltaChannel`s and questions included."""
+def test_real_graphs_continue_after_a_sweep(saver: CheckpointSaver, scenario: Callable[[Thread], Any]) -> None:
+    """Every state that a sweep leaves is unchanged, including `DeltaChannel`s and interrupts."""
     thread = Thread(saver, "sync", "sync")
     asyncio.run(scenario(thread))
     compiled = [graph._compiled[1] for graph in thread._graphs if graph._compiled[1]]
@@ -214,7 +214,7 @@ def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: C
         assert found.pending_writes == was.pending_writes
     for graph, was in zip(compiled, states, strict=True):
         state = graph.get_state(thread.config, subgraphs=True)
-        # Messages that came without an id get one each time they are replayed.
+        # Messages without an id get a new one each time they are replayed.
         assert plain((state.values, state.next, state.interrupts)) == plain((was.values, was.next, was.interrupts))
 
 
@@ -233,12 +233,12 @@ def test_real_graphs_go_on_from_what_is_left(saver: CheckpointSaver, scenario: C
         ({"max_bytes": "1 GB"}, "max_bytes"),
     ],
 )
-def test_a_retention_that_means_nothing_is_refused(options: dict[str, Any], words: str) -> None:
+def test_a_retention_without_effect_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Retention(**options)
 
 
-def test_a_saver_sweeps_by_itself_and_one_at_a_time(store: Store) -> None:
+def test_automatic_sweeps_run_and_only_one_at_a_time(store: Store) -> None:
     keep = Retention(older_than=DAY, every=0.05)
     with store.open() as saver:
         saver.setup()
@@ -247,12 +247,12 @@ def test_a_saver_sweeps_by_itself_and_one_at_a_time(store: Store) -> None:
             deadline = time.monotonic() + 30
             while ids(saver, "t"):
                 assert time.monotonic() < deadline
-                time.sleep(0.01)  # Until it is gone.
+                time.sleep(0.01)  # Until it is deleted.
         assert not any(worker.name == "checkpoint-sweep" for worker in threading.enumerate())
         assert saver.sweep(keep).threads == 0
 
 
-def test_while_another_process_sweeps_nobody_else_does(store: Store) -> None:
+def test_only_one_process_sweeps_at_a_time(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
         put(saver, "t", 1, days=2)
@@ -261,13 +261,13 @@ def test_while_another_process_sweeps_nobody_else_does(store: Store) -> None:
 
         saver._driver.run(take_claim(saver._dialect, retention._SWEEPER, "another", "sweep", 60.0))
         with store.open(retention=Retention(older_than=DAY, every=0.02)):
-            time.sleep(0.5)  # Time for some sweeps, were it their turn.
+            time.sleep(0.5)  # Time for some sweeps, if they were allowed.
             assert ids(saver, "t") == ["000001"]
         assert saver._driver.run(release_claim(saver._dialect, retention._SWEEPER, "another"))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed saver:ResourceWarning")
-def test_a_saver_that_is_not_closed_is_not_kept(store: Store) -> None:
+def test_automatic_sweeps_do_not_keep_a_saver_alive(store: Store) -> None:
     saver = store.open(retention=Retention(older_than=DAY, every=0.02))
     known = weakref.ref(saver)
     del saver
@@ -275,19 +275,17 @@ def test_a_saver_that_is_not_closed_is_not_kept(store: Store) -> None:
     while known() is not None or any(worker.name == "checkpoint-sweep" for worker in threading.enumerate()):
         assert time.monotonic() < deadline
         gc.collect()
-        time.sleep(0.02)  # Until its thread has noticed.
+        time.sleep(0.02)  # Until its OS thread has noticed.
 
 
-def test_writes_whose_checkpoint_was_never_stored_go_with_their_thread(
-    saver: CheckpointSaver, database: Database
-) -> None:
+def test_writes_without_a_checkpoint_are_deleted_with_their_thread(saver: CheckpointSaver, database: Database) -> None:
     put(saver, "old", 1, days=40)
     saver.put_writes(config("old", "000002"), [("a", LONG)], "task")
     assert saver.sweep(Retention(older_than=30 * DAY)).deleted_threads == 1
     assert set(database.counts().values()) == {0}
 
 
-def test_a_thread_that_cannot_be_read_keeps_no_other_from_being_swept(store: Store) -> None:
+def test_an_unreadable_thread_does_not_stop_a_sweep(store: Store) -> None:
     key = [EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in range(2)]
     for number, name in enumerate(("a", "b", "c")):
         with store.open(serde=key[number % 2]) as saver:
@@ -299,7 +297,7 @@ def test_a_thread_that_cannot_be_read_keeps_no_other_from_being_swept(store: Sto
         assert saver.sweep(Retention(max_bytes=0)).deleted_threads == 1
 
 
-def test_a_saver_that_sweeps_by_itself_does_so_for_all_tenants(store: Store) -> None:
+def test_automatic_sweeps_cover_all_tenants(store: Store) -> None:
     with store.open() as saver:
         saver.setup()
         both = saver, saver.for_tenant("acme")
@@ -309,4 +307,4 @@ def test_a_saver_that_sweeps_by_itself_does_so_for_all_tenants(store: Store) -> 
             deadline = time.monotonic() + 30
             while any(ids(each, "t") for each in both):
                 assert time.monotonic() < deadline
-                time.sleep(0.01)  # Until they are gone: nobody is told when a saver has swept.
+                time.sleep(0.01)  # Until they are deleted: a saver does not announce that it has swept.

@@ -1,4 +1,4 @@
-"""Programs that were written for LangGraph's savers run with the import changed, in whatever form they make one."""
+"""Programs written for LangGraph's savers run with a changed import, however they create the saver."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def aplay(saver: CheckpointSaver) -> None:
 
 
 class Counting(JsonPlusSerializer):
-    """A serializer of the caller's, of which one can see that it is used."""
+    """A serializer of the caller's that shows whether it is used."""
 
     used = 0
 
@@ -64,7 +64,7 @@ class Counting(JsonPlusSerializer):
         return super().dumps_typed(obj)
 
 
-# PostgreSQL, sync: every way in which a program gets LangGraph's PostgresSaver.
+# PostgreSQL, sync: every way in which a program creates LangGraph's PostgresSaver.
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def pg_connection_in_a_pipeline(url: str) -> Iterator[Any]:
 
 
 @contextmanager
-def pg_connection_of_the_default_kind_in_a_pipeline(url: str) -> Iterator[Any]:
+def pg_default_connection_in_a_pipeline(url: str) -> Iterator[Any]:
     with _pg_conn(url, autocommit=False) as conn, conn.pipeline() as pipe:
         yield PostgresSaver(conn, pipe)
 
@@ -124,7 +124,7 @@ def pg_pool(url: str) -> Iterator[Any]:
         pg_connection,
         pg_connection_by_name,
         pg_connection_in_a_pipeline,
-        pg_connection_of_the_default_kind_in_a_pipeline,
+        pg_default_connection_in_a_pipeline,
         pg_pool,
     ],
 )
@@ -186,7 +186,7 @@ async def test_async_postgres_saver(empty_postgres_url: str, made: Callable[[str
         assert (await builder.compile(checkpointer=later).aget_state(THREAD)).values == {"number": 2}
 
 
-def test_pipeline_is_told_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_that_pipeline_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "langgraph_checkpoint_custom"):
         PostgresSaver.from_conn_string("postgresql://nobody@localhost:1/nothing", pipeline=True)
     assert [record.getMessage() for record in caplog.records] == [
@@ -230,7 +230,7 @@ def test_sqlite_saver_on_a_connection_to_a_file(tmp_path: Path, options: Any) ->
 @pytest.mark.parametrize("name", [":memory:", ""])
 @pytest.mark.parametrize("row_factory", [None, sqlite3.Row, lambda cursor, row: {"n": row[0]}])
 @pytest.mark.parametrize("options", [{}, {"isolation_level": None}, {"autocommit": False}, {"autocommit": True}])
-def test_sqlite_saver_on_a_connection_in_memory(name: str, row_factory: Any, options: Any) -> None:
+def test_sqlite_saver_on_a_connection_to_memory(name: str, row_factory: Any, options: Any) -> None:
     if "autocommit" in options and sys.version_info < (3, 12):
         pytest.skip("sqlite3 knows autocommit since Python 3.12")
     conn = sqlite3.connect(name, check_same_thread=False, **options)
@@ -248,7 +248,7 @@ def test_sqlite_saver_on_a_connection_in_memory(name: str, row_factory: Any, opt
     conn.close()
 
 
-def test_a_callers_transaction_in_memory_stays_the_callers() -> None:
+def test_a_callers_transaction_on_a_memory_database_stays_open() -> None:
     conn = sqlite3.connect(":memory:", check_same_thread=False)
     saver = SqliteSaver(conn)
     play(saver)
@@ -256,7 +256,7 @@ def test_a_callers_transaction_in_memory_stays_the_callers() -> None:
     conn.execute("INSERT INTO mine VALUES ('uncommitted')")
     builder.compile(checkpointer=saver).invoke({"number": 5}, THREAD)
     assert conn.in_transaction
-    with pytest.raises(StorageError):  # What fails takes nothing of the caller's along.
+    with pytest.raises(StorageError):  # A failed call rolls back nothing of the caller's.
         saver._driver.run(_refused(saver))
     assert conn.execute("SELECT what FROM mine").fetchall() == [("uncommitted",)]
     conn.rollback()
@@ -276,7 +276,7 @@ def _refused(saver: CheckpointSaver) -> Any:
     return fail()
 
 
-def test_many_threads_on_a_connection_in_memory() -> None:
+def test_many_os_threads_may_use_a_connection_to_memory() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     conn = sqlite3.connect(":memory:", check_same_thread=False)
@@ -291,7 +291,7 @@ def test_many_threads_on_a_connection_in_memory() -> None:
     conn.close()
 
 
-def test_a_connection_in_memory_of_one_thread_is_refused() -> None:
+def test_a_connection_to_memory_that_belongs_to_one_os_thread_is_refused() -> None:
     conn = sqlite3.connect(":memory:")
     with pytest.raises(ConfigError, match="check_same_thread=False"):
         SqliteSaver(conn)
@@ -335,7 +335,7 @@ async def test_async_sqlite_saver_on_a_connection(
 
 
 @pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite"])
-async def test_a_connection_to_memory_that_was_closed_is_an_error(kind: str) -> None:
+async def test_a_closed_connection_to_memory_is_an_error(kind: str) -> None:
     conn: Any = sqlite3.connect(":memory:", check_same_thread=False)
     if kind == "aiosqlite":
         conn.close()
@@ -351,7 +351,7 @@ async def test_a_connection_to_memory_that_was_closed_is_an_error(kind: str) -> 
 
 @pytest.mark.parametrize("name", ["a.db", ":memory:"])
 @pytest.mark.parametrize("kind", ["sqlite3", "aiosqlite"])
-async def test_a_connection_that_gives_texts_as_bytes_is_refused(
+async def test_a_connection_that_returns_text_as_bytes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -393,7 +393,7 @@ def test_the_async_names_are_the_same_savers(store: Store) -> None:
         assert saver.for_tenant("acme").get_tuple(THREAD) is None
 
 
-def test_a_saver_without_a_callers_connection_says_so(tmp_path: Path) -> None:
+def test_the_error_about_conn_without_a_callers_connection_says_so(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "a.db") as saver:
         assert not hasattr(saver, "conn")
         with pytest.raises(AttributeError, match=r"opens its own connections.*aclose"):
@@ -401,7 +401,7 @@ def test_a_saver_without_a_callers_connection_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [None, 5, ["a.db"]])
-def test_what_is_no_database_is_refused_in_words(source: Any) -> None:
+def test_something_other_than_a_database_is_refused_with_a_clear_error(source: Any) -> None:
     with pytest.raises(ConfigError, match="SqliteSaver takes the path of a file, or a connection"):
         SqliteSaver(source)
     with pytest.raises(ConfigError, match="PostgresSaver takes a connection string"):
@@ -421,18 +421,20 @@ def test_what_is_no_database_is_refused_in_words(source: Any) -> None:
         (PostgresSaver, "mysql://u:topsecret@h/d", "begins with postgresql://, not mysql://"),
     ],
 )
-def test_the_other_databases_url_is_refused_in_words(saver: type[CheckpointSaver], source: str, words: str) -> None:
+def test_the_url_of_the_other_database_is_refused_with_a_clear_error(
+    saver: type[CheckpointSaver], source: str, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
         saver(source)  # type: ignore[call-arg, arg-type]
     assert "topsecret" not in str(raised.value)
 
 
-def test_a_connection_to_sqlite_is_none_for_postgresql() -> None:
+def test_a_sqlite_connection_is_refused_by_the_postgresql_saver() -> None:
     with closing(sqlite3.connect(":memory:")) as given, pytest.raises(ConfigError, match="that is for SqliteSaver"):
         PostgresSaver(given)  # type: ignore[arg-type]
 
 
-async def test_a_pool_that_is_not_open_yet_says_so(postgres_dsn: str) -> None:
+async def test_the_error_about_an_unopened_pool_says_so(postgres_dsn: str) -> None:
     pool = ConnectionPool(postgres_dsn, open=False)
     with PostgresSaver(pool) as saver, pytest.raises(ClosedError, match="your pool is not open yet"):
         saver.thread_exists("1")
@@ -442,7 +444,7 @@ async def test_a_pool_that_is_not_open_yet_says_so(postgres_dsn: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cursor", "lock", "is_setup", "jsonplus_serde", "pipe", "conn"])
-def test_what_only_langgraphs_savers_have_is_told_with_what_there_is_instead(name: str) -> None:
+def test_the_error_about_an_attribute_of_langgraphs_savers_names_the_replacement(name: str) -> None:
     with SqliteSaver(":memory:") as saver:
         assert not hasattr(saver, name)
         with pytest.raises(AttributeError, match=f"'SqliteSaver' object has no attribute '{name}'; "):
@@ -451,7 +453,7 @@ def test_what_only_langgraphs_savers_have_is_told_with_what_there_is_instead(nam
             _ = saver.nonsense  # type: ignore[attr-defined]
 
 
-def test_a_pipeline_is_told_to_change_nothing(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_that_a_pipeline_has_no_effect(postgres_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "langgraph_checkpoint_custom")
     with psycopg.connect(postgres_dsn, autocommit=True) as given, given.pipeline() as pipe:
         PostgresSaver(given, pipe)
@@ -473,7 +475,7 @@ def test_a_connection_that_only_reads_is_refused(tmp_path: Path, how: str) -> No
     assert path.read_bytes() == before
 
 
-def test_shallow_savers_have_a_word_that_replaces_them() -> None:
+def test_the_error_about_a_shallow_saver_names_the_replacement() -> None:
     with pytest.raises(ImportError, match=r"use PostgresSaver with retention=Retention\(keep_last=1\)"):
         from langgraph_checkpoint_custom import ShallowPostgresSaver  # noqa: F401
     with pytest.raises(ImportError, match=r"use AsyncPostgresSaver with retention=Retention\(keep_last=1\)"):
@@ -486,7 +488,7 @@ def test_shallow_savers_have_a_word_that_replaces_them() -> None:
 
 
 @pytest.mark.parametrize("module", ["langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio"])
-def test_everything_public_is_listed(module: str) -> None:
+def test_every_public_name_can_be_imported(module: str) -> None:
     found = importlib.import_module(module)
     assert set(found.__all__) <= set(dir(found))
     assert ("PostgresSaver" in dir(found)) == (found is langgraph_checkpoint_custom)
@@ -525,6 +527,6 @@ for module in ("langgraph_checkpoint_custom", "langgraph_checkpoint_custom.aio")
 """
 
 
-def test_import_star_goes_without_psycopg() -> None:
+def test_import_star_works_without_psycopg() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_PSYCOPG], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Each tenant has threads of its own, whatever their ids, and on PostgreSQL the tables say so, too."""
+"""Each tenant has its own threads, whatever their ids. On PostgreSQL, row-level security enforces it too."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.stores import Client, Store
 TENANTS = ["", "acme", "acme2", "ACME", "a%me", "acme/", "äcme", "'); DROP TABLE checkpoints"]
 
 
-def faces(client: Client) -> list[Client]:
-    """The store as each tenant sees it, and without one."""
+def clients(client: Client) -> list[Client]:
+    """The store as each tenant sees it, and as seen without a tenant."""
     return [Client(client.saver.for_tenant(tenant) if tenant else client.saver, client.api) for tenant in TENANTS]  # type: ignore[attr-defined]
 
 
 async def fill(own: Client, number: int) -> None:
-    """The same ids for everybody, and values of one's own."""
+    """Store the same ids for every tenant, with different values."""
     meta = metadata(number, run_id="run", thread_id="thread")
     first = await put(own, "1", {"a": [LONG, number]}, versions={"a": "1"}, meta=meta)
     second = await put(own, "2", {"a": [LONG, number]}, parent=first, versions={"a": "1"}, new={}, meta=meta)
@@ -48,14 +48,14 @@ async def fill(own: Client, number: int) -> None:
 
 
 async def seen(own: Client) -> list[Any]:
-    """Everything that can be seen."""
+    """Everything that can be read."""
     pages = [await own.all(None), await own.all(anywhere()), await own.all(None, filter={"thread_id": "thread"})]
     alone = [await get(own, where) for where in (config(), config(checkpoint_id="1"), config(ns="sub"))]
     return [*itertools.chain(*pages), *alone]
 
 
 async def test_tenants_see_nothing_of_each_other(client: Client) -> None:
-    all_faces = faces(client)
+    all_faces = clients(client)
     for number, own in enumerate(all_faces):
         assert await own.all(None) == []
         await fill(own, number)
@@ -71,8 +71,8 @@ async def test_tenants_see_nothing_of_each_other(client: Client) -> None:
 
 
 @pytest.mark.parametrize("what", ["prune", "delete_thread", "delete_for_runs", "copy_thread"])
-async def test_tenants_change_nothing_of_each_other(client: Client, what: str) -> None:
-    all_faces = faces(client)
+async def test_tenants_cannot_change_each_others_threads(client: Client, what: str) -> None:
+    all_faces = clients(client)
     for number, own in enumerate(all_faces):
         await fill(own, number)
     before = [await seen(own) for own in all_faces]
@@ -98,8 +98,8 @@ async def test_tenants_change_nothing_of_each_other(client: Client, what: str) -
                 assert await seen(other) == earlier
 
 
-async def test_pages_histories_and_claims_are_the_tenants(client: Client) -> None:
-    own, other = faces(client)[1:3]
+async def test_pages_histories_and_claims_belong_to_the_tenant(client: Client) -> None:
+    own, other = clients(client)[1:3]
     for number in range(60):
         await put(own, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(number))
         await put(other, f"{number:03}", thread_id=f"t{number % 7}", meta=metadata(-number))
@@ -119,7 +119,7 @@ async def test_pages_histories_and_claims_are_the_tenants(client: Client) -> Non
 
 async def test_graphs_run_for_a_tenant(client: Client) -> None:
     where: Any = {"configurable": {"thread_id": "thread"}}
-    for own, name in zip(faces(client), TENANTS, strict=True):
+    for own, name in zip(clients(client), TENANTS, strict=True):
         graph = chain(Log, one=says(f"for {name}")).compile(checkpointer=own.saver)
         for turn in range(2):
             assert (await graph.ainvoke({"log": [f"{name} {turn}"]}, where))["log"][0] == f"{name} 0"
@@ -127,7 +127,7 @@ async def test_graphs_run_for_a_tenant(client: Client) -> None:
 
 
 async def test_errors_name_the_thread_as_the_caller_does(client: Client, database: Database) -> None:
-    own = faces(client)[1]
+    own = clients(client)[1]
     await put(own, "1", {"a": [LONG]})
     database.run("UPDATE blobs SET value = :value", value=b"\xc1")
     with pytest.raises(CorruptCheckpoint) as caught:
@@ -137,15 +137,15 @@ async def test_errors_name_the_thread_as_the_caller_does(client: Client, databas
 
 
 @pytest.mark.parametrize("name", ["", "a\x1fb", "\x1f", "a\0b", "x" * 61, "ä" * 31, None, ["a"], "\ud800"])
-def test_what_cannot_be_a_tenant(saver: CheckpointSaver, name: Any) -> None:
+def test_an_impossible_tenant_is_refused(saver: CheckpointSaver, name: Any) -> None:
     with pytest.raises(ConfigError, match="tenant"):
         saver.for_tenant(name)
 
 
-async def test_no_thread_id_reaches_into_a_tenant(client: Client) -> None:
-    own = faces(client)[1]
+async def test_no_thread_id_reaches_threads_of_a_tenant(client: Client) -> None:
+    own = clients(client)[1]
     await put(own, "1")
-    for outside in (client, faces(client)[2]):
+    for outside in (client, clients(client)[2]):
         for thread_id in ("\x1facme\x1fthread", "\x1f", "\x1f\x1f"):
             with pytest.raises(ConfigError, match="U\\+001F"):
                 await outside.get_tuple(config(thread_id))
@@ -160,7 +160,7 @@ async def test_no_thread_id_reaches_into_a_tenant(client: Client) -> None:
     assert ids_of(await own.all(None)) == ["1"]
 
 
-async def test_the_longest_keys_fit_beside_the_longest_tenant(client: Client) -> None:
+async def test_the_longest_keys_fit_together_with_the_longest_tenant(client: Client) -> None:
     own = Client(client.saver.for_tenant("t" * MAX_TENANT), client.api)  # type: ignore[attr-defined]
     thread_id, ns, channel = "i" * MAX_THREAD_ID, "n" * MAX_NAMESPACE, "c" * MAX_CHANNEL
     values, versions = {channel: [1]}, {channel: "v" * MAX_ID}
@@ -173,7 +173,7 @@ async def test_the_longest_keys_fit_beside_the_longest_tenant(client: Client) ->
 
 @pytest.fixture
 def role(postgres_url: str) -> Iterator[str]:
-    """A role that only runs: it may read and write all rows that the policies show it."""
+    """A role that only runs graphs: it may read and write all rows that the policies allow."""
     name = f"tenant_{postgres_url.rpartition('test_')[2][:12]}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for statement in (
@@ -192,7 +192,7 @@ TABLES = ("checkpoints", "blobs", "writes", "claims")
 
 
 def rows(url: str, *before: str) -> dict[str, list[str]]:
-    """The threads that raw SQL sees in each table, after some statements."""
+    """The threads that raw SQL sees in each table, after the statements `before`."""
     with psycopg.connect(url) as connection:
         for statement in before:
             connection.execute(statement)
@@ -210,8 +210,8 @@ async def test_raw_sql_sees_no_tenants_rows_without_its_name(postgres_url: str, 
             (own.saver.claim("thread")).__enter__()._stopped.set()  # type: ignore[attr-defined]
         await saver.aclose()
     assert rows(as_role) == {table: ["thread"] for table in TABLES}
-    told = "SET langgraph_checkpoint_custom.tenant = 'acme'"
-    assert rows(as_role, told) == {table: ["\x1facme\x1fthread"] for table in TABLES}
+    statement = "SET langgraph_checkpoint_custom.tenant = 'acme'"
+    assert rows(as_role, statement) == {table: ["\x1facme\x1fthread"] for table in TABLES}
     assert all(len(found) == 3 for found in rows(postgres_url).values())  # The owner sees all.
     with psycopg.connect(as_role) as connection:
         for table in TABLES:
@@ -233,8 +233,8 @@ async def test_a_role_of_one_tenant_cannot_reach_another_whatever_it_sets(
         for name in ("", "acme", "other"):
             await fill(Client(saver.for_tenant(name) if name else saver, api), 1)
         await saver.aclose()
-    for told in ("SELECT 1", "SET langgraph_checkpoint_custom.tenant = 'other'"):
-        assert rows(as_role, told)["checkpoints"] == ["\x1facme\x1fthread"]
+    for statement in ("SELECT 1", "SET langgraph_checkpoint_custom.tenant = 'other'"):
+        assert rows(as_role, statement)["checkpoints"] == ["\x1facme\x1fthread"]
     with PostgresSaver(as_role) as saver:
         own = Client(saver.for_tenant("acme"), api)
         await put(own, "4")
@@ -252,14 +252,14 @@ async def test_a_role_of_one_tenant_cannot_reach_another_whatever_it_sets(
             connection.execute("INSERT INTO langgraph_checkpoint.tenant_roles VALUES ('somebody', 'other')")
 
 
-def test_a_callers_transaction_does_not_stay_in_the_tenant(postgres_url: str) -> None:
+def test_the_tenant_is_not_left_set_in_a_callers_transaction(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         saver = PostgresSaver(connection)
         saver.for_tenant("acme").get_tuple(config())
         assert connection.execute("SELECT langgraph_checkpoint.current_tenant()").fetchone() == ("",)
 
 
-def test_a_store_with_tables_for_tenants_is_one_store(store: Store) -> None:
+def test_the_savers_of_all_tenants_share_one_store(store: Store) -> None:
     """A saver for a tenant shares its connections with the saver that it was made from."""
     with store.open() as saver:
         own = saver.for_tenant("acme")
@@ -267,7 +267,7 @@ def test_a_store_with_tables_for_tenants_is_one_store(store: Store) -> None:
         assert own.for_tenant("other").for_tenant("acme").get_tuple(config()) is None
 
 
-async def test_the_tenants_that_have_threads_are_named(client: Client) -> None:
+async def test_tenants_lists_the_tenants_that_have_threads(client: Client) -> None:
     assert await client.do("tenants") == []
     names = ["a", "a b", "a!", "acme", "b", "z\U0010ffff"]
     for name in reversed(names):
@@ -281,7 +281,7 @@ async def test_the_tenants_that_have_threads_are_named(client: Client) -> None:
     assert await Client(client.saver.for_tenant("x"), client.api).do("tenants") == []  # type: ignore[attr-defined]
 
 
-async def test_the_end_of_a_tenants_block_closes_nothing(client: Client, next_id: NextId) -> None:
+async def test_the_end_of_a_with_block_of_a_tenant_closes_nothing(client: Client, next_id: NextId) -> None:
     saver = client.saver
     assert isinstance(saver, CheckpointSaver)
     where = await put(client, next_id())

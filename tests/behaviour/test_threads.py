@@ -63,7 +63,7 @@ async def test_threads_come_with_their_newest_checkpoints_newest_first(client: C
 
 
 @pytest.mark.parametrize("reach", [1000, 1], ids=["near", "one by one"])
-async def test_the_pages_of_threads_hold_each_once(
+async def test_the_pages_of_threads_have_each_thread_once(
     client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     monkeypatch.setattr(module, "RECORDS", 3)
@@ -92,7 +92,7 @@ async def test_the_pages_of_threads_hold_each_once(
     assert names(await client.collect("threads", before=config(checkpoint_id=newest))) == expected[2:]
 
 
-async def test_threads_are_found_behind_a_busy_one(
+async def test_threads_are_found_after_a_busy_one(
     client: Client, next_id: NextId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for thread_id in "abc":
@@ -105,7 +105,7 @@ async def test_threads_are_found_behind_a_busy_one(
             assert names(await client.collect("threads", limit=limit)) == ["busy", "c", "b", "a"][:limit]
 
 
-async def test_a_filter_is_about_the_newest_checkpoint(client: Client, next_id: NextId) -> None:
+async def test_a_filter_applies_to_the_newest_checkpoint(client: Client, next_id: NextId) -> None:
     for thread_id, users in {"a": ["x", "y"], "b": ["y", "x"], "c": ["x" * 300]}.items():
         for user in users:
             await put(client, next_id(), thread_id=thread_id, meta=metadata(user=user))
@@ -126,7 +126,9 @@ async def test_a_filter_is_about_the_newest_checkpoint(client: Client, next_id: 
         await client.collect("threads", filter={"user": object()})
 
 
-async def test_a_thread_of_subgraphs_alone_and_a_hidden_past_are_no_trouble(client: Client, next_id: NextId) -> None:
+async def test_threads_with_only_subgraphs_or_hidden_checkpoints_are_listed_correctly(
+    client: Client, next_id: NextId
+) -> None:
     await put(client, next_id(), thread_id="low", ns="a")
     await put(client, next_id(), thread_id="low", ns="b")
     await put_delta_chain(client, next_id, 4, {1})
@@ -148,7 +150,7 @@ async def test_a_thread_exists_or_not(client: Client, next_id: NextId) -> None:
         await client.do("thread_exists", ["5"])
 
 
-async def test_tenants_have_threads_of_their_own(client: Client, next_id: NextId) -> None:
+async def test_each_tenant_lists_its_own_threads(client: Client, next_id: NextId) -> None:
     shared = client.saver
     low, high = "\x02", "\U0010ffff\U0010ffff"
     for tenant in ("", "acme", "acme2", "\U0010ffff"):
@@ -163,7 +165,7 @@ async def test_tenants_have_threads_of_their_own(client: Client, next_id: NextId
         assert await own.do("count_threads") == 4
         assert names(await own.collect("history", None)) == expected
         assert await own.do("thread_exists", f"of {tenant}") is True
-        assert await own.do("thread_exists", "of nobody") is False
+        assert await own.do("thread_exists", "missing") is False
         assert len(await own.do("runs", "same")) == 1
 
 
@@ -182,7 +184,7 @@ async def test_no_value_is_read(store: Store, api: str) -> None:
         assert serde.loaded == 7
 
 
-async def test_with_encryption_filters_decide_after_decryption(store: Store, api: str) -> None:
+async def test_with_encryption_filters_apply_after_decryption(store: Store, api: str) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
         client = Client(saver, api)
@@ -237,11 +239,11 @@ async def test_runs_are_grouped_by_their_ids(client: Client, next_id: NextId) ->
         ("two", ids[2], ids[4], 2, True),
         ("one", ids[0], ids[1], 2, True),
     ]
-    assert await client.do("runs", "nobody") == []
+    assert await client.do("runs", "missing") == []
 
 
 def asking() -> AnyGraph:
-    """Two nodes that run side by side before a third, which asks and then sends."""
+    """Two parallel nodes before a third one, which asks and then sends."""
 
     def ask(state: Log) -> Any:
         return Command(goto=[Send("sent", {"log": []})] * 2, update={"log": [interrupt("sure?")]})
@@ -271,7 +273,7 @@ async def test_a_run_is_finished_once_nothing_is_left_to_do(client: Client) -> N
     await invoke(client, graph, Command(resume="yes"), "answers")
     runs = await client.do("runs", "thread")
     assert [(run.run_id, run.finished) for run in runs] == [("answers", True), ("asks", False)]
-    # Wherever a run is stopped, it has something left to do; only in the end it has not.
+    # Wherever a run is stopped, it has something left to do; only at the end it does not.
     states = await states_of(client, graph, anywhere())
     assert len(states) > 4
     for number, state in enumerate(states):

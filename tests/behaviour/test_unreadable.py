@@ -1,4 +1,4 @@
-"""An object whose class has vanished, changed or is not allowed is an error that names it, never something else."""
+"""An object whose class was deleted, changed or is not allowed raises an error that names the class."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODULE = "a_module_of_the_application"
 
 
 class Defined:
-    """Classes as an application has them in a module of its own; each is defined, and then defined otherwise."""
+    """Classes as an application has them in its own module; each is defined, and then defined differently."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -54,12 +54,12 @@ def define() -> Iterator[Defined]:
     sys.modules.pop(MODULE, None)
 
 
-KINDS = ("dataclass", "model", "old", "tuple", "enum")
+TYPES = ("dataclass", "model", "old", "tuple", "enum")
 FIELDS: dict[str, Any] = {"one": 1, "two": "b"}
 CHANGES: dict[str, Callable[[Defined, str], Any]] = {
-    "its module has gone": lambda define, kind: sys.modules.pop(MODULE),
-    "it has gone": lambda define, kind: delattr(define.module, f"A{kind.title()}"),
-    "a field has gone": lambda define, kind: define(kind, {"two": "b"}),
+    "its module is missing": lambda define, kind: sys.modules.pop(MODULE),
+    "it is missing": lambda define, kind: delattr(define.module, f"A{kind.title()}"),
+    "a field is missing": lambda define, kind: define(kind, {"two": "b"}),
     "a field has another name": lambda define, kind: define(kind, {"other": 1, "two": "b"}),
     "another field is wanted": lambda define, kind: define(kind, FIELDS | {"three": 3} if kind != "enum" else {"x": 5}),
 }
@@ -73,14 +73,14 @@ READS: dict[str, Callable[[Client], Awaitable[Any]]] = {
 
 
 async def put_both(client: Client, value: Any) -> None:
-    """Store a value as the seed of a channel with a write on it."""
+    """Store a value as the seed of a channel with a write to it."""
     first = await put(client, "1", {"a": value})
     await client.put_writes(first, [("w", value)], "task")
     await put(client, "2", parent=first)
 
 
-@pytest.mark.parametrize(("kind", "change"), [pair for pair in product(KINDS, CHANGES) if pair not in HARMLESS])
-async def test_a_class_that_has_changed(client: Client, define: Defined, kind: str, change: str) -> None:
+@pytest.mark.parametrize(("kind", "change"), [pair for pair in product(TYPES, CHANGES) if pair not in HARMLESS])
+async def test_an_object_of_a_changed_class_raises(client: Client, define: Defined, kind: str, change: str) -> None:
     await put_both(client, [define(kind, FIELDS)(**FIELDS)])
     for read in READS.values():
         await read(client)
@@ -91,13 +91,13 @@ async def test_a_class_that_has_changed(client: Client, define: Defined, kind: s
         error = raised.value
         assert (error.thread_id, error.checkpoint_ns, error.checkpoint_id) == ("thread", "", "1")
         assert error.channel in ("a", "w")
-        for part in ("'thread'", "'1'", repr(error.channel), f"{MODULE}.A{kind.title()}", "on_unreadable='raw'"):
-            assert part in str(error), name
+        for word in ("'thread'", "'1'", repr(error.channel), f"{MODULE}.A{kind.title()}", "on_unreadable='raw'"):
+            assert word in str(error), name
 
 
 @pytest.mark.parametrize("kind", ["dataclass", "model", "old"])
 async def test_a_field_with_a_default_may_be_added(client: Client, define: Defined, kind: str) -> None:
-    """Nothing of what was stored is lost by it."""
+    """No stored data is lost."""
     await put(client, "1", {"a": define(kind, FIELDS)(**FIELDS)})
     changed = define(kind, FIELDS)
     if kind == "dataclass":
@@ -110,8 +110,8 @@ async def test_a_field_with_a_default_may_be_added(client: Client, define: Defin
     assert [getattr(found, name) for name in ("one", "two", "three")] == [1, "b", 3]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_raw_gives_what_is_left(store: Store, api: str, define: Defined, kind: str) -> None:
+@pytest.mark.parametrize("kind", TYPES)
+async def test_raw_returns_the_stored_fields(store: Store, api: str, define: Defined, kind: str) -> None:
     with store.open() as saver, store.open(on_unreadable="raw") as rescuing:
         await put_both(Client(saver, api), {"deep": [define(kind, FIELDS)(**FIELDS)]})
         delattr(define.module, f"A{kind.title()}")
@@ -130,7 +130,7 @@ class Mine:
     value: int
 
     def shout(self) -> str:
-        """Say it."""
+        """Upper case."""
         return f"{self.value}!"
 
 
@@ -140,13 +140,13 @@ class Other:
 
 
 def touch(path: str) -> str:
-    """What hostile data would have called."""
+    """What hostile data would call."""
     with open(path, "x") as file:
         return file.name
 
 
 def restored(path: str) -> dict[str, tuple[int, Any]]:
-    """Extensions that give a function, or what is no field, to what restores the fields of objects."""
+    """Extensions that pass a function, or something that is not a field, to the code that restores fields."""
     fields = {"path": path}
     return {
         "keyword fields": (2, (__name__, "touch", fields, None)),
@@ -217,7 +217,7 @@ async def test_strict_calls_nothing_that_is_not_allowed(
 
 
 async def test_without_strict_the_hostile_values_are_called(store: Store, database: Database, tmp_path: Any) -> None:
-    """So that the test above shows something."""
+    """Shows that the test above can fail."""
     with store.open() as saver:
         await put_both(Client(saver, "sync"), [LONG])
         for name in ("extension 0", "extension 1", "extension 2", "nested"):
@@ -229,10 +229,10 @@ async def test_without_strict_the_hostile_values_are_called(store: Store, databa
 
 
 @pytest.mark.parametrize("name", restored(""))
-async def test_fields_are_restored_of_classes_that_have_them_only(
+async def test_fields_are_restored_only_in_classes_that_have_them(
     client: Client, database: Database, name: str, tmp_path: Any
 ) -> None:
-    """However much may be read: nothing of this was ever written."""
+    """Whatever may be read: none of these was ever written by us."""
     path = tmp_path / "called"
     kind, data = hostile(str(path))[name]
     await put_both(client, [LONG])
@@ -260,7 +260,7 @@ async def test_strict_reads_what_is_allowed(store: Store, api: str) -> None:
             assert (await get(Client(more, api), where)).checkpoint["channel_values"] == {"a": [Mine(1), Other(1)]}
 
 
-async def test_an_encrypting_serializer_can_be_strict_too(store: Store, api: str) -> None:
+async def test_an_encrypting_serializer_may_be_strict_too(store: Store, api: str) -> None:
     inner = JsonPlusSerializer(allowed_msgpack_modules=[Mine])
     serde = EncryptedSerializer.from_pycryptodome_aes(inner, key=b"0123456789abcdef")
     with store.open(serde=serde) as saver:
@@ -268,11 +268,11 @@ async def test_an_encrypting_serializer_can_be_strict_too(store: Store, api: str
         await put(client, "1", {"a": [Mine(1)]})
         assert (await get(client, config())).checkpoint["channel_values"] == {"a": [Mine(1)]}
         await put(client, "2", {"a": [Other(1)]})
-        # An allowlist of LangGraph's own gives what was stored of others, as there; strict=True refuses.
+        # With LangGraph's own allowlist, other types are read as their stored fields; strict=True refuses them.
         assert (await get(client, config())).checkpoint["channel_values"] == {"a": [{"value": 1}]}
 
 
-async def test_what_was_stored_without_encryption_is_refused(store: Store, api: str) -> None:
+async def test_unencrypted_values_are_refused_with_a_key(store: Store, api: str) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with store.open() as plain, store.open(serde=serde) as encrypting:
         await put_both(Client(plain, api), ["x"])
@@ -284,7 +284,7 @@ async def test_what_was_stored_without_encryption_is_refused(store: Store, api: 
             assert found.checkpoint["channel_values"] == {"a": ["x"]}
 
 
-async def test_of_what_somebody_has_put_there_without_encryption_no_object_is_made(
+async def test_no_object_is_created_from_injected_unencrypted_values(
     store: Store, database: Database, api: str
 ) -> None:
     made: list[Any] = []
@@ -312,7 +312,7 @@ async def test_of_what_somebody_has_put_there_without_encryption_no_object_is_ma
         ({"strict": True, "allow": [("a", "b", "c")]}, "pairs"),
     ],
 )
-def test_options_that_make_no_sense_are_said(store: Store, options: dict[str, Any], words: str) -> None:
+def test_the_error_about_contradictory_options_says_so(store: Store, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         store.open(**options)
     assert issubclass(ConfigError, CheckpointError)

@@ -46,13 +46,13 @@ def test_three_slashes_are_a_relative_path(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name for path in tmp_path.iterdir()] == ["relative.db"]
 
 
-def test_memory_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_creates_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     use("sqlite:///:memory:")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_url_picks_the_class_and_options_are_passed_on() -> None:
+def test_the_url_chooses_the_class_and_options_are_passed_on() -> None:
     assert type(open_saver("sqlite:///a.db", busy_timeout=1.0)) is SqliteSaver
     for url in ("postgresql://u:p@localhost:1/db", "postgres:///db?host=/tmp", "postgresql://"):
         assert type(open_saver(url, schema="mine", max_size=3)) is PostgresSaver
@@ -61,7 +61,7 @@ def test_the_url_picks_the_class_and_options_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgres+asyncpg", "postgresql+psycopg2"])
-def test_a_url_of_sqlalchemys_is_told_the_way(scheme: str) -> None:
+def test_the_error_about_a_sqlalchemy_url_says_what_to_write(scheme: str) -> None:
     for make in (open_saver, PostgresSaver, PostgresSaver.from_conn_string):
         with pytest.raises(ConfigError, match=r"postgresql://") as raised:
             make(f"{scheme}://user:secret@localhost/db")
@@ -107,14 +107,14 @@ def test_a_sqlite_url_with_options_is_refused_rather_than_taken_for_a_file_name(
 
 
 @pytest.mark.parametrize("url", [None, Path("a.db")], ids=repr)
-def test_what_is_no_text_is_refused(url: Any) -> None:
-    """As an environment variable that is not set, or a path where a URL belongs."""
+def test_something_other_than_text_is_refused(url: Any) -> None:
+    """Such as an environment variable that is not set, or a path instead of a URL."""
     with pytest.raises(ConfigError):
         open_saver(url)
 
 
 def test_a_password_may_have_any_character() -> None:
-    """`[` is what Python's URL parser stumbles over; libpq does not."""
+    """Python's URL parser cannot handle `[`; libpq can."""
     for password in ("p[ss", "p]ss", "p%5Bss", "p#ss", "p?ss", "p%40ss"):
         assert type(open_saver(f"postgresql://user:{password}@localhost/db")) is PostgresSaver
 
@@ -129,17 +129,17 @@ def test_a_password_may_have_any_character() -> None:
         "postgresql://user:secret@[::1/db",
     ],
 )
-def test_an_address_that_does_not_work_is_told_on_first_use_without_the_password(
+def test_the_error_about_a_wrong_address_comes_on_first_use_without_the_password(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)  # It is tried again, in case that the server restarts.
+    monkeypatch.setattr("time.sleep", lambda _: None)  # It retries, in case the server is restarting.
     with pytest.raises(CheckpointError) as raised, open_saver(url, connect_timeout=1.0) as saver:
         saver.get_tuple(config())
     assert isinstance(raised.value, (StorageError, ConfigError))
     assert "secret" not in str(raised.value)
 
 
-def test_a_server_that_is_not_there_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_raises_connection_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)  # As above: only the words of the last attempt matter.
     with pytest.raises(ConnectionLost), open_saver("postgresql://127.0.0.1:1/db") as saver:
         saver.get_tuple(config())
@@ -148,8 +148,8 @@ def test_a_server_that_is_not_there_is_a_lost_connection(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "path", ["{}/no/such/folder/a.db", "{}", "{}/" + "x" * 300], ids=["no folder", "a folder", "long"]
 )
-def test_a_file_that_cannot_be_opened_is_a_storage_error(tmp_path: Path, path: str) -> None:
-    """Whatever the operating system has against it."""
+def test_a_file_that_cannot_be_opened_raises_storage_error(tmp_path: Path, path: str) -> None:
+    """Whatever the reason of the operating system."""
     with SqliteSaver(path.format(tmp_path)) as saver:
         for _ in range(2):
             with pytest.raises((StorageError, ConfigError)):
@@ -158,6 +158,6 @@ def test_a_file_that_cannot_be_opened_is_a_storage_error(tmp_path: Path, path: s
 
 
 def test_an_empty_path_is_refused() -> None:
-    """SQLite takes it for a file that is thrown away."""
+    """For SQLite it means a temporary file, which is deleted."""
     with pytest.raises(ConfigError, match=":memory:"):
         SqliteSaver("")

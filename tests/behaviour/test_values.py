@@ -1,4 +1,4 @@
-"""Any value comes back as LangGraph's serializer gives it back: `loads_typed(dumps_typed(value))`."""
+"""Any value is read as LangGraph's serializer returns it: `loads_typed(dumps_typed(value))`."""
 
 from __future__ import annotations
 
@@ -139,18 +139,18 @@ VALUES: dict[str, Any] = {
     "delta snapshot": _DeltaSnapshot([1, {"a": (2,)}]),
     "empty delta snapshot": _DeltaSnapshot(None),
 }
-# Only pickle knows these, where the serializer may use it.
+# Only pickle can store these, if the serializer may use it.
 PICKLED: dict[str, Any] = {"big int": 2**100, "complex": 1 + 2j, "range": range(3), "type": Point}
 
 
 def through(value: Any, serde: JsonPlusSerializer | None = None) -> Any:
-    """The value as LangGraph's serializer gives it back."""
+    """The value after a round trip through LangGraph's serializer."""
     serde = serde or JsonPlusSerializer()
     return serde.loads_typed(serde.dumps_typed(value))
 
 
 def same(one: Any, two: Any) -> bool:
-    """Equal in type and value, NaN and the sign of a zero included."""
+    """Equal in type and value, including NaN and the sign of zero."""
     if type(one) is not type(two):
         return False
     if isinstance(one, float):
@@ -167,7 +167,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def nested(value: Any) -> Any:
-    return {"list": [value, {"deep": (value,)}], "beside": "x"}
+    return {"list": [value, {"deep": (value,)}], "other": "x"}
 
 
 def differing(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def differing(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("shape", [lambda value: value, nested], ids=["alone", "nested"])
-async def test_as_a_channel_value(client: Client, shape: Any) -> None:
+async def test_any_value_works_as_a_channel_value(client: Client, shape: Any) -> None:
     values = {name: shape(value) for name, value in VALUES.items()}
     expected = {name: through(value) for name, value in values.items()}
     first = await put(client, "1", values)
@@ -191,7 +191,7 @@ async def test_as_a_channel_value(client: Client, shape: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [lambda value: value, nested], ids=["alone", "nested"])
-async def test_as_a_write(client: Client, shape: Any) -> None:
+async def test_any_value_works_as_a_write(client: Client, shape: Any) -> None:
     first = await put(client, "1")
     second = await put(client, "2", parent=first)
     for where in (first, second):
@@ -204,7 +204,7 @@ async def test_as_a_write(client: Client, shape: Any) -> None:
     assert differing({name: found["writes"][0][2] for name, found in history.items()}, expected) == {}
 
 
-async def test_in_the_metadata(client: Client) -> None:
+async def test_any_value_works_in_the_metadata(client: Client) -> None:
     meta: Any = {name: value for name, value in VALUES.items() if name != "bytearray"}
     expected = through({**metadata(), "nested": nested(meta), **meta})
     where = await put(client, "1", meta=metadata(0, nested=nested(meta), **meta))
@@ -215,7 +215,7 @@ async def test_in_the_metadata(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pickling", "encrypting"])
-async def test_with_another_serializer(store: Store, api: str, kind: str) -> None:
+async def test_any_value_works_with_another_serializer(store: Store, api: str, kind: str) -> None:
     from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
     pickling = JsonPlusSerializer(pickle_fallback=True)
@@ -234,7 +234,7 @@ async def test_with_another_serializer(store: Store, api: str, kind: str) -> Non
     assert differing(found.metadata["odd"], PICKLED) == {}  # type: ignore[typeddict-item]
 
 
-def test_the_comparison_of_this_file_tells_values_apart() -> None:
+def test_the_comparison_of_this_file_distinguishes_values() -> None:
     pairs = [(0.0, -0.0), (1, 1.0), (1, True), ([1], (1,)), (Point(0.0), Point(-0.0)), ({"a": 1}, {"a": 1.0})]
     assert not any(same(one, two) for one, two in pairs)
     assert all(same(value, value) for value in VALUES.values())

@@ -1,4 +1,4 @@
-"""Regular writes keep their first value, special ones the last; `put_writes` never touches checkpoints."""
+"""Regular writes keep their first value, special ones their last; `put_writes` never touches checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_special_write_keeps_its_last_value(client: Client) -> None:
     assert await writes(client) == [(channel, channel, "second") for channel in SPECIAL]
 
 
-async def test_both_kinds_in_one_call_each_keep_their_rule(client: Client) -> None:
+async def test_one_call_may_have_regular_and_special_writes(client: Client) -> None:
     where = await put(client, "1")
     for value in ("first", "second"):
         await client.put_writes(where, [("a", value), ("__interrupt__", value), ("b", value)], "task")
@@ -44,7 +44,7 @@ async def test_both_kinds_in_one_call_each_keep_their_rule(client: Client) -> No
     ]
 
 
-async def test_of_a_special_write_twice_in_one_call_the_last_stays(client: Client) -> None:
+async def test_the_last_of_two_special_writes_in_one_call_stays(client: Client) -> None:
     where = await put(client, "1")
     await client.put_writes(where, [("__resume__", 1), ("__resume__", 2)], "task")
     assert await writes(client) == [("task", "__resume__", 2)]
@@ -56,11 +56,11 @@ async def test_several_writes_of_a_task_to_one_channel_all_stay(client: Client) 
     assert await writes(client) == [("task", "a", 1), ("task", "a", 2), ("task", "a", 1)]
 
 
-async def test_tasks_and_namespaces_and_threads_have_writes_of_their_own(client: Client) -> None:
+async def test_tasks_namespaces_and_threads_have_separate_writes(client: Client) -> None:
     locations = [config("t", "1"), config("u", "1"), config("t", "1", "ns"), config("t", "2")]
     for number, where in enumerate(locations):
-        part = where["configurable"]
-        await put(client, part["checkpoint_id"], thread_id=part["thread_id"], ns=part["checkpoint_ns"])
+        location = where["configurable"]
+        await put(client, location["checkpoint_id"], thread_id=location["thread_id"], ns=location["checkpoint_ns"])
         for task in ("x", "y"):
             await client.put_writes(where, [("a", (task, number))], task)
     for number, where in enumerate(locations):
@@ -77,7 +77,7 @@ async def test_writes_may_arrive_before_their_checkpoint(client: Client) -> None
     assert await writes(client) == [("task", "a", 1)]
 
 
-async def test_they_never_touch_checkpoints(client: Client) -> None:
+async def test_put_writes_never_touches_checkpoints(client: Client) -> None:
     where = await put(client, "1", {"a": [1], "b": "text"}, meta=metadata(3, mine="yes"))
     before = await get(client, where)
     await client.put_writes(where, [("a", [2]), ("__error__", "no")], "task")
@@ -85,18 +85,18 @@ async def test_they_never_touch_checkpoints(client: Client) -> None:
     assert after._replace(pending_writes=[]) == before
 
 
-async def test_any_sequence_of_writes_will_do(client: Client) -> None:
-    """LangGraph hands over a deque."""
+async def test_writes_may_be_any_sequence(client: Client) -> None:
+    """LangGraph passes a deque."""
     where = await put(client, "1")
-    kinds: list[Any] = [list, tuple, deque]
-    for kind in kinds:
+    types: list[Any] = [list, tuple, deque]
+    for kind in types:
         await client.put_writes(where, kind([("a", 1), ("b", None)]), kind.__name__)
     assert await writes(client) == [
         (task, channel, value) for task in ("deque", "list", "tuple") for channel, value in (("a", 1), ("b", None))
     ]
 
 
-async def test_no_writes_are_no_rows(client: Client, database: Database) -> None:
+async def test_an_empty_call_stores_no_rows(client: Client, database: Database) -> None:
     await client.put_writes(config(checkpoint_id="1"), [], "task")
     assert database.counts()["writes"] == 0
 
@@ -117,8 +117,8 @@ async def test_writes_without_a_checkpoint_id_are_refused(client: Client, databa
     assert database.counts()["writes"] == 0
 
 
-async def test_the_config_of_the_step_before_will_do(client: Client) -> None:
-    """LangGraph adds keys of its own to it."""
+async def test_the_config_of_the_previous_step_works(client: Client) -> None:
+    """LangGraph adds its own keys to it."""
     where = await client.put(config(), checkpoint("1"), metadata(), {})
     where["configurable"] |= {"__pregel_task_id": "x", "user": object()}
     await client.put_writes(where, [("a", 1)], "task")

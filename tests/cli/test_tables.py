@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.operations.verify import READ_ONLY
 from tests.behaviour.helpers import Database
 from tests.cli.conftest import Cli
-from tests.conftest import dsn_for, folder_of_nobody
+from tests.conftest import dsn_for, unprivileged_folder
 
 
 def execute(cli: Cli, *statements: str) -> None:
@@ -166,7 +166,7 @@ def test_missing_privileges_on_postgres_are_reported(cli: Cli, reader: str) -> N
 
 
 def test_verify_reports_a_file_that_cannot_be_written(cli: Cli) -> None:
-    with folder_of_nobody() as folder:
+    with unprivileged_folder() as folder:
         with open_saver(f"sqlite:///{folder}/a.db") as saver:
             saver.setup()
         (folder / "a.db").chmod(0o400)

@@ -1,4 +1,4 @@
-"""A graph that fans out round after round, and notes outside of its state what ran."""
+"""A graph that fans out round after round, and writes to a file outside of its state what ran."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ TOOLS = 4
 
 
 class State(TypedDict):
-    """What has run; each is named after its superstep."""
+    """What has run; each entry is named after its superstep."""
 
     done: Annotated[list[str], operator.add]
 
 
 def build(saver: BaseCheckpointSaver[str], journal: Path) -> Any:
-    """The graph; each of its tasks leaves a line in the journal when it starts."""
+    """The graph; each of its tasks adds a line to the journal when it starts."""
 
     def work(name: str, seconds: float) -> State:
         file = os.open(journal, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         os.write(file, f"{name}\n".encode())
         os.close(file)
-        time.sleep(seconds)  # Work takes time, so that a kill can come in the middle of it.
+        time.sleep(seconds)  # Work takes time, so that a kill can come during it.
         return {"done": [name]}
 
     def plan(state: State) -> State:
         return work(f"{superstep(state)} plan", 0.001)
 
     def tool(name: str) -> State:
-        # One after the other, so that a kill finds some of them stored.
+        # One after the other, so that at a kill some of them are stored.
         return work(name, 0.005 * int(name[-1]))
 
     def fan_out(state: State) -> list[Send]:
@@ -73,14 +73,14 @@ def superstep(state: State) -> int:
 
 
 class Stored(NamedTuple):
-    """What the saver has acknowledged: a checkpoint, or what a task has done there."""
+    """What the saver has acknowledged: a checkpoint, or the writes of a task to it."""
 
     checkpoint_id: str
     done: list[str] | None
 
 
-def tell(saver: CheckpointSaver, send: Callable[[Stored], None]) -> None:
-    """Send what the saver acknowledges from now on."""
+def send_acknowledged(saver: CheckpointSaver, send: Callable[[Stored], None]) -> None:
+    """From now on, send what the saver acknowledges."""
 
     def put(config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> Stored:
         return Stored(checkpoint["id"], None)
@@ -111,16 +111,16 @@ def tell(saver: CheckpointSaver, send: Callable[[Stored], None]) -> None:
     wrap("put_writes", put_writes)
 
 
-def go_on(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
-    """Run the graph to its end, from where the store says; returns what has run."""
+def finish_run(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
+    """Run the graph to its end, from its stored state; returns what has run."""
     graph, config = build(saver, journal), anywhere(thread_id)
     begin: State | None = {"done": []} if saver.get_tuple(config) is None else None
     graph.invoke(begin, config, durability=durability)
     return list(graph.get_state(config).values["done"])
 
 
-async def ago_on(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
-    """The same through the async methods."""
+async def afinish_run(saver: CheckpointSaver, durability: Durability, thread_id: str, journal: Path) -> list[str]:
+    """Async version of `finish_run`."""
     graph, config = build(saver, journal), anywhere(thread_id)
     begin: State | None = {"done": []} if await saver.aget_tuple(config) is None else None
     await graph.ainvoke(begin, config, durability=durability)
@@ -128,11 +128,11 @@ async def ago_on(saver: CheckpointSaver, durability: Durability, thread_id: str,
 
 
 def run(connection: Connection, store: Store, api: str, durability: Durability, thread_id: str, journal: Path) -> None:
-    """Go on in one of the ways, and tell what is acknowledged."""
+    """Finish a run with one of the APIs, and send what is acknowledged."""
     with store.open() as saver:
-        tell(saver, connection.send)
+        send_acknowledged(saver, connection.send)
         connection.send("ready")
         if api == "sync":
-            go_on(saver, durability, thread_id, journal)
+            finish_run(saver, durability, thread_id, journal)
         else:
-            asyncio.run(ago_on(saver, durability, thread_id, journal))
+            asyncio.run(afinish_run(saver, durability, thread_id, journal))

@@ -1,4 +1,4 @@
-"""A process with a saver that is forked, and its child; both do what their test says."""
+"""A process with a saver that is forked, and its child; both execute the commands of their test."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from langgraph_checkpoint_custom import CheckpointError, CheckpointSaver, Postgr
 from tests.crash.programs import advance, number_of, seen
 from tests.stores import Client, Store
 
-# Seconds; what a test says takes milliseconds.
-HANGS = 10
+# Seconds; a command takes milliseconds.
+TIMEOUT = 10
 
 Opens = Callable[[Store], CheckpointSaver]
-# Some operations on a thread of one's own, which then is read.
+# A range of operations on the process's own thread, which then is read.
 Command = tuple[int, int] | Literal["close", "fork", "end", "die"]
 
 
 def from_url(store: Store) -> CheckpointSaver:
-    """A saver with connections of its own."""
+    """A saver with its own connections."""
     return store.open()
 
 
@@ -47,34 +47,34 @@ def family(
     api: str,
     child_connection: Connection,
     child_opens: Opens | None,
-    child_colour: str,
+    child_api: str,
 ) -> None:
-    """Obey, and be forked when told so; the child takes the saver over unless it opens its own."""
+    """Execute commands, and fork at the command for it; the child takes over the saver unless it opens its own."""
     saver = opens(store)
     loop = asyncio.new_event_loop()
-    obey(connection, saver, Client(saver, api), loop, "parent")
+    execute_commands(connection, saver, Client(saver, api), loop, "parent")
     child = os.fork()
     if child:
         child_connection.close()
         connection.send("forked")
-        obey(connection, saver, Client(saver, api), loop, "parent")
+        execute_commands(connection, saver, Client(saver, api), loop, "parent")
         os.waitpid(child, 0)
         return
     connection.close()
-    childs = saver if child_opens is None else child_opens(store)  # The parent's goes on to exist.
-    obey(child_connection, childs, Client(childs, child_colour), asyncio.new_event_loop(), "child")
-    # A program that ends does this as well, though not the processes of `multiprocessing`.
+    childs = saver if child_opens is None else child_opens(store)  # The parent's saver still exists.
+    execute_commands(child_connection, childs, Client(childs, child_api), asyncio.new_event_loop(), "child")
+    # A program that ends does this as well, but not the processes of `multiprocessing`.
     atexit._run_exitfuncs()
     os._exit(0)
 
 
-def obey(
+def execute_commands(
     connection: Connection, saver: CheckpointSaver, client: Client, loop: asyncio.AbstractEventLoop, thread_id: str
 ) -> None:
-    """Do what the test says until it is to fork or to end, and answer: how many operations there are, or an error."""
+    """Execute commands until one says to fork or to end; replies with the number of operations, or an error."""
     while True:
         command: Command = connection.recv()
-        signal.alarm(HANGS)
+        signal.alarm(TIMEOUT)
         if command == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if command in ("fork", "end"):

@@ -1,7 +1,7 @@
-"""Processes that a test starts, talks with and kills.
+"""Processes that a test starts, communicates with and kills.
 
 Each is forked from a server process that has imported everything and has one OS thread, so that hundreds of them take
-seconds. The server never uses a saver: what a process opens is its own.
+seconds. The server process never uses a saver: each process opens its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Concatenate, ParamSpec
 
 P = ParamSpec("P")
 
-# Seconds that nothing here takes; whoever waits longer hangs.
-PATIENCE = 60.0
+# Seconds; nothing here takes that long unless it hangs.
+TIMEOUT = 60.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # A process imports the main program of its parent, which may be pytest's, and the module of its function.
@@ -26,13 +26,13 @@ _CONTEXT.set_forkserver_preload(
 
 
 def pipe() -> tuple[Connection, Connection]:
-    """Two ends; one of them may be given to a process."""
+    """Two ends of a pipe; one of them may be passed to a process."""
     return _CONTEXT.Pipe()
 
 
 def answer(connection: Connection) -> Any:
     """The next message, which must come."""
-    assert connection.poll(PATIENCE), "the process hangs"
+    assert connection.poll(TIMEOUT), "the process hangs"
     try:
         return connection.recv()
     except (EOFError, ConnectionResetError):
@@ -62,7 +62,7 @@ class Process:
         self._connection.close()
 
     def send(self, message: Any) -> None:
-        """Tell the process something."""
+        """Send a message to the process."""
         self._connection.send(message)
 
     def receive(self) -> Any:
@@ -70,7 +70,7 @@ class Process:
         return answer(self._connection)
 
     def received(self) -> list[Any]:
-        """The messages that are there already."""
+        """The messages that have already arrived."""
         messages = []
         try:
             while self._connection.poll():
@@ -80,7 +80,7 @@ class Process:
         return messages
 
     def kill(self) -> bool:
-        """End the process at once, as `kill -9` does; returns whether it was still at work."""
+        """End the process at once, as `kill -9` does; returns whether it was still running."""
         self._process.kill()
         code = self.wait()
         assert code in (0, -signal.SIGKILL), "the process has failed; see its traceback"
@@ -88,7 +88,7 @@ class Process:
 
     def wait(self) -> int:
         """Wait for the process to end; returns its exit code."""
-        self._process.join(PATIENCE)
+        self._process.join(TIMEOUT)
         code = self._process.exitcode
         assert code is not None, "the process does not end"
         return code

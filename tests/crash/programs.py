@@ -1,6 +1,6 @@
-"""What the processes do that are killed, and what their stores must hold then.
+"""What the killed processes do, and what their stores must contain afterwards.
 
-A writer does the same operations each time, so the number of those it was told are done tells the whole store.
+A writer does the same operations each time, so the number of acknowledged operations determines the whole store.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Operation(NamedTuple):
 
     @property
     def document(self) -> Checkpoint:
-        """Values that are blobs, new and old, large and small, and one that is none."""
+        """Values that are blobs, new and old, large and small, and one that is inline."""
         old = self.step - self.step % 4
         size = 50_000 if self.step % 5 == 0 else 500
         values = {"number": self.step, "new": [f"{self.step}" * size], "newer": [LONG, self.step], "old": [old] * 500}
@@ -61,19 +61,19 @@ class Operation(NamedTuple):
 
 
 def operations() -> Iterator[Operation]:
-    """All operations in their order; the writes of a task come before its checkpoint in every third step."""
+    """All operations in their order; in every third step, the writes of a task come before its checkpoint."""
     for step in count():
-        whole, first, second = Operation(step), Operation(step, "first"), Operation(step, "second")
-        yield from (first, whole, second) if step % 3 == 2 else (whole, first, second)
+        complete, first, second = Operation(step), Operation(step, "first"), Operation(step, "second")
+        yield from (first, complete, second) if step % 3 == 2 else (complete, first, second)
 
 
 def unfinished(thread_id: str, number: int) -> set[tuple[str, str, str]]:
-    """The checkpoints whose writes may be there without them, after that many operations or one more."""
+    """The checkpoints that may be missing while their writes exist, after `number` operations or one more."""
     return {(thread_id, "", each.checkpoint_id) for each in islice(operations(), number - 1, number + 1)}
 
 
 async def advance(client: Client, thread_id: str, start: int, stop: int) -> None:
-    """Do the operations from one number to another."""
+    """Do the operations from number `start` to `stop`."""
     for operation in islice(operations(), start, stop):
         name, arguments = operation.call(thread_id)
         await getattr(client, name)(*arguments)
@@ -92,14 +92,14 @@ def write(connection: Connection, store: Store, api: str, thread_id: str) -> Non
 
 
 def write_many(connection: Connection, store: Store, number: int) -> None:
-    """As `write`, on that many threads at once, half of them in each api; sends thread and number."""
+    """As `write`, on `number` threads at the same time, half of them with each api; sends thread and number."""
     saver = store.open()
-    turn = threading.Lock()
+    sending = threading.Lock()
 
     async def work(thread: int, api: str) -> None:
         for done in count():
             await advance(Client(saver, api), f"thread {thread}", done, done + 1)
-            with turn:
+            with sending:
                 connection.send((thread, done + 1))
 
     async def tasks() -> None:
@@ -111,7 +111,7 @@ def write_many(connection: Connection, store: Store, number: int) -> None:
 
 
 def put_many(connection: Connection, store: Store, api: str, thread_id: str, name: str, number: int) -> None:
-    """Wait for a word, store so many checkpoints, and say that it is done."""
+    """Wait for a message, store `number` checkpoints, and send that it is done."""
 
     async def work() -> None:
         with store.open() as saver:
@@ -125,14 +125,14 @@ def put_many(connection: Connection, store: Store, api: str, thread_id: str, nam
 
 
 def set_up(connection: Connection, store: Store) -> None:
-    """Make the tables."""
+    """Create the tables."""
     with store.open() as saver:
         connection.send("ready")
         saver.setup()
 
 
 def hold_snapshot(connection: Connection, path: str) -> None:
-    """Read, and again the same snapshot each time the test says so; sends how many checkpoints there are."""
+    """Read, and again from the same snapshot at each message; sends how many checkpoints there are."""
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     while True:
@@ -141,29 +141,29 @@ def hold_snapshot(connection: Connection, path: str) -> None:
 
 
 def hold_lock(connection: Connection, path: str, seconds: float) -> None:
-    """Begin to delete everything, think about it for some seconds, and leave it."""
+    """Begin to delete everything, wait for `seconds`, and roll back."""
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     for table in ("checkpoints", "blobs", "writes"):
         writer.execute(f"DELETE FROM {table}")
     connection.send("locked")
-    time.sleep(seconds)  # The lock is held for this long: that is what the others are to outwait.
+    time.sleep(seconds)  # The lock is held for this long, and the others must wait longer.
     connection.send("released")
     writer.execute("ROLLBACK")
 
 
 class Seen(NamedTuple):
-    """A checkpoint as `list` tells it."""
+    """A checkpoint as `list` returns it."""
 
     checkpoint_id: str
     parent_id: str | None
     tasks: list[str]
-    # Of all that is in it; the values themselves are too long for the message of a test that fails.
+    # A digest of its contents; the values themselves are too long for the message of a failed test.
     digest: str
 
 
 def seen(saver: BaseCheckpointSaver[str], thread_id: str) -> list[Seen]:
-    """The whole thread."""
+    """The complete thread."""
     result = []
     for found in saver.list(config(thread_id)):
         writes = sorted(found.pending_writes or ())
@@ -175,13 +175,13 @@ def seen(saver: BaseCheckpointSaver[str], thread_id: str) -> list[Seen]:
 
 
 def number_of(found: list[Seen]) -> int:
-    """How many operations are to be seen: all but writes that wait for their checkpoint."""
+    """How many operations are visible: all but writes that wait for their checkpoint."""
     return sum(1 + len(each.tasks) for each in found)
 
 
 @lru_cache(300)
 def after(number: int) -> list[Seen]:
-    """What a thread looks like after that many operations, in memory."""
+    """The thread after `number` operations, in memory."""
     saver = InMemorySaver()
     for operation in islice(operations(), number):
         name, arguments = operation.call("thread")

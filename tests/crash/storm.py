@@ -1,6 +1,6 @@
 """A program of eight OS threads that store while interrupts hit them: `tests.crash.storm <file> <seed> <who>`.
 
-Python gives a Ctrl-C to the main thread; where others are to be hit, too, they are as debuggers and servers do it.
+Python delivers a Ctrl-C to the main thread. Other threads are interrupted as debuggers and servers do it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.behaviour.helpers import checkpoint, config, metadata
 
 THREADS = 8
 INTERRUPTS = 1000
-# Seconds between two, at most: enough for a few writes.
+# Maximal seconds between two interrupts: enough for a few writes.
 PAUSE = 0.004
 
 
 class Writer:
-    """One of the threads, and what it was told is stored."""
+    """One of the threads, and what was acknowledged to it."""
 
     def __init__(self, saver: SqliteSaver, number: int) -> None:
         self.saver = saver
@@ -48,7 +48,7 @@ class Writer:
                         self.put()
                 except KeyboardInterrupt:
                     self.interrupted += 1
-                    self.put()  # While the error has all that was interrupted.
+                    self.put()  # While the error references everything that was interrupted.
             except KeyboardInterrupt:
                 self.interrupted += 1
 
@@ -59,12 +59,12 @@ class Writer:
 
 def main(path: str, seed: str, who: str) -> None:
     chance = random.Random(int(seed))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # It is ignored where it was for the parent.
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # It is ignored if it was for the parent.
     saver = SqliteSaver(path)
     saver.setup()
     writers = [Writer(saver, number) for number in range(THREADS)]
     begin, stop = threading.Event(), threading.Event()
-    # Waited for below; a daemon, so that one that hangs does not keep the program.
+    # Joined below; a daemon, so that a hanging one does not keep the process alive.
     others = [threading.Thread(target=writer.work, args=[stop], daemon=True) for writer in writers[1:]]
 
     def storm() -> None:
@@ -84,7 +84,7 @@ def main(path: str, seed: str, who: str) -> None:
     for thread in (*others, interrupter):
         thread.start()
     while not all(writer.ident for writer in writers):
-        time.sleep(0.001)  # They are to have begun.
+        time.sleep(0.001)  # Let them begin.
     begin.set()
     while interrupter.is_alive():
         try:

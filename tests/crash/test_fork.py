@@ -1,4 +1,4 @@
-"""A process that has used a saver is forked: the child works on connections of its own, and the parent as before."""
+"""A process that has used a saver is forked: the child works on its own connections, and the parent as before."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from langgraph_checkpoint_custom import CheckpointError
 from tests.conftest import APIS
 from tests.crash.family import Command, Opens, family, from_connection, from_pool, from_url
-from tests.crash.processes import PATIENCE, Process, answer, pipe
+from tests.crash.processes import TIMEOUT, Process, answer, pipe
 from tests.crash.programs import after, seen
 from tests.stores import Store
 
 
 class Family:
-    """What the test tells parent and child."""
+    """Sends the commands of the test to parent and child."""
 
     def __init__(self, parent: Process, child: Connection) -> None:
         self._parent = parent
@@ -35,7 +35,7 @@ class Family:
 
     def end_child(self, how: Command = "end") -> None:
         self._child.send(how)
-        assert self._child.poll(PATIENCE), "the child does not end"
+        assert self._child.poll(TIMEOUT), "the child does not end"
 
     def end_parent(self) -> None:
         self._parent.send("end")
@@ -46,19 +46,19 @@ class Family:
 def a_family(
     store: Store,
     api: str = "sync",
-    child_colour: str = "sync",
+    child_api: str = "sync",
     *,
     opens: Opens = from_url,
     child_opens: Opens | None = None,
 ) -> Iterator[Family]:
     ours, theirs = pipe()
-    with ours, Process(family, store, opens, api, theirs, child_opens, child_colour) as parent:
+    with ours, Process(family, store, opens, api, theirs, child_opens, child_api) as parent:
         theirs.close()
         yield Family(parent, ours)
 
 
 def sessions(store: Store) -> set[int]:
-    """The server processes that work for somebody."""
+    """The server processes with a client."""
     if store.kind == "sqlite":
         return set()
     with psycopg.connect(store.url) as watcher:
@@ -70,12 +70,10 @@ def sessions(store: Store) -> set[int]:
         }
 
 
-@pytest.mark.parametrize("child_colour", APIS)
+@pytest.mark.parametrize("child_api", APIS)
 @pytest.mark.parametrize("api", APIS)
-def test_the_child_has_connections_of_its_own_and_its_end_does_not_matter(
-    store: Store, api: str, child_colour: str
-) -> None:
-    with a_family(store, api, child_colour) as two:
+def test_the_child_has_its_own_connections_and_its_end_does_not_matter(store: Store, api: str, child_api: str) -> None:
+    with a_family(store, api, child_api) as two:
         assert two.parent((0, 3)) == 3
         of_parent = sessions(store)
         assert two.parent("fork") == "forked"
@@ -94,7 +92,7 @@ def test_the_child_has_connections_of_its_own_and_its_end_does_not_matter(
 
 @pytest.mark.parametrize("child_opens", [None, from_url], ids=["same_saver", "new_saver"])
 @pytest.mark.parametrize("api", APIS)
-def test_what_the_child_stores_is_there_though_the_parent_closes_before(
+def test_what_the_child_stores_is_stored_even_if_the_parent_closes_first(
     store: Store, api: str, child_opens: Opens | None
 ) -> None:
     with a_family(store, api, api, child_opens=child_opens) as two:

@@ -1,4 +1,4 @@
-"""The writing process is killed at any moment: what it was told is stored is there, and nothing is there by half."""
+"""The writing process is killed at any moment: what was acknowledged is stored, and nothing is half-stored."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tests.crash.programs import advance, after, seen, set_up, unfinished, write
 from tests.invariants import check_invariants, read_tables
 from tests.stores import Client, Store
 
-# More kills than a run needs to end.
+# More kills than a run needs to finish.
 MANY = 100
-# Of writers, of processes that make the tables, and of runs in each durability.
+# Kills of writers, of processes that create the tables, and of runs in each durability.
 KILLS, SETUP_KILLS, RUN_KILLS = 200, 20, 10
-# Threads that are written at once.
+# Threads that are written at the same time.
 TOGETHER = 16
 
 
 @pytest.fixture
-def dice() -> random.Random:
+def randomly() -> random.Random:
     """Random numbers; the seed is printed if the test fails."""
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed: {seed}")
@@ -40,20 +40,22 @@ def dice() -> random.Random:
 
 
 @pytest.mark.leaves_writes("a process may be killed after the writes of a checkpoint and before it")
-def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: Store, dice: random.Random) -> None:
+def test_what_was_acknowledged_survives_a_kill_and_nothing_is_half_stored(
+    store: Store, randomly: random.Random
+) -> None:
     done: dict[str, int] = {}
     for kill in range(KILLS):
         thread_id = f"thread {kill}"
         with Process(write, store, APIS[kill % 2], thread_id) as writer:
             writer.receive()
-            time.sleep(dice.uniform(0.005, 0.060))  # The moment of the kill, at random: nothing is waited for.
+            time.sleep(randomly.uniform(0.005, 0.060))  # The kill comes at a random moment.
             assert writer.kill()
             number = done[thread_id] = [1, *writer.received()][-1]
         with store.open() as saver:
-            # The operation that was going on may be there, or not.
+            # The operation in progress may be stored, or not.
             assert seen(saver, thread_id) in (after(number), after(number + 1)), f"{thread_id}: {number} were done"
 
-    # Writes that came before their checkpoint are not to be seen by the saver.
+    # The saver must not return writes that came before their checkpoint.
     early = {location for thread_id, number in done.items() for location in unfinished(thread_id, number)}
     tables = check_invariants(store, early_writes=early)
     rows = Counter((write.thread_id, write.checkpoint_id, write.task_id) for write in tables.writes)
@@ -66,14 +68,14 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_nothing_by_half(store: 
 
 
 @pytest.mark.leaves_writes("a process may be killed after the writes of a checkpoint and before it")
-def test_what_was_acknowledged_to_many_at_once_is_there_after_a_kill(own_store: Store, dice: random.Random) -> None:
-    """What they store together is theirs, each for itself."""
+def test_what_was_acknowledged_to_concurrent_callers_survives_a_kill(own_store: Store, randomly: random.Random) -> None:
+    """A batch stores the writes of each caller separately."""
     done = dict.fromkeys(range(TOGETHER), 0)
     with own_store.open() as saver:
         saver.setup()
     with Process(write_many, own_store, TOGETHER) as writer:
         writer.receive()
-        time.sleep(dice.uniform(0.2, 0.6))  # The moment of the kill, at random: nothing is waited for.
+        time.sleep(randomly.uniform(0.2, 0.6))  # The kill comes at a random moment.
         messages = writer.received()
         assert writer.kill()
         done |= dict([*messages, *writer.received()])
@@ -83,8 +85,8 @@ def test_what_was_acknowledged_to_many_at_once_is_there_after_a_kill(own_store: 
             assert seen(saver, f"thread {thread}") in (after(number), after(number + 1)), f"{number} were done"
 
 
-def test_a_kill_while_the_tables_are_made_does_not_matter(
-    own_store: Store, dice: random.Random, tmp_path: Path
+def test_a_kill_while_the_tables_are_created_does_no_harm(
+    own_store: Store, randomly: random.Random, tmp_path: Path
 ) -> None:
     for kill in range(SETUP_KILLS):
         store = own_store
@@ -95,7 +97,7 @@ def test_a_kill_while_the_tables_are_made_does_not_matter(
                 server.execute("DROP SCHEMA langgraph_checkpoint CASCADE")
         with Process(set_up, store) as process:
             process.receive()
-            time.sleep(dice.uniform(0, 0.030))  # As above.
+            time.sleep(randomly.uniform(0, 0.030))  # As above.
             process.kill()
         with store.open() as saver:
             saver.setup()
@@ -105,42 +107,42 @@ def test_a_kill_while_the_tables_are_made_does_not_matter(
 
 @pytest.mark.leaves_writes("a run may be killed after the writes of a checkpoint and before it")
 @pytest.mark.parametrize("durability", ["sync", "async"])
-def test_a_run_that_is_killed_ends_like_one_that_is_not_and_stored_tasks_never_run_again(
-    store: Store, durability: Durability, dice: random.Random, tmp_path: Path
+def test_a_killed_run_ends_as_usual_and_stored_tasks_never_run_again(
+    store: Store, durability: Durability, randomly: random.Random, tmp_path: Path
 ) -> None:
-    whole = agent.build(InMemorySaver(), tmp_path / "whole").invoke({"done": []}, anywhere())
+    complete = agent.build(InMemorySaver(), tmp_path / "complete").invoke({"done": []}, anywhere())
     kills = 0
     for number in count():
         thread_id, journal = f"thread {number}", tmp_path / f"journal {number}"
-        kills_here = killed_until_it_ends(store, durability, thread_id, journal, dice)
+        kills_here = killed_until_it_ends(store, durability, thread_id, journal, randomly)
         ran = journal.read_text().splitlines()
         with store.open() as saver:
             state = agent.build(saver, journal).get_state(anywhere(thread_id))
-        assert (state.values, state.next) == (whole, ())
-        assert set(ran) == set(whole["done"])
+        assert (state.values, state.next) == (complete, ())
+        assert set(ran) == set(complete["done"])
         assert max(Counter(ran).values()) <= 1 + kills_here
         if durability == "sync":
-            # A superstep begins when the checkpoint of the one before is stored, and that one never runs again.
+            # A superstep begins when the checkpoint of the previous one is stored, which then never runs again.
             assert ran == sorted(ran, key=lambda name: int(name.split()[0]))
         kills += kills_here
         if kills >= RUN_KILLS:
             break
-    # A run that is killed may leave the writes of a step whose checkpoint was to be stored next to it.
+    # A killed run may leave the writes of a step whose checkpoint was to be stored next.
     check_invariants(store, early_writes={write[:3] for write in read_tables(store).writes})
 
 
 def killed_until_it_ends(
-    store: Store, durability: Durability, thread_id: str, journal: Path, dice: random.Random
+    store: Store, durability: Durability, thread_id: str, journal: Path, randomly: random.Random
 ) -> int:
-    """Run a graph in one process after the other, each killed unless it ends before; returns how many were killed."""
+    """Run a graph in one process after another, each killed unless it ends first; returns how many were killed."""
     journal.touch()
     done: set[str] = set()
     for kills in range(MANY):
         before = len(journal.read_text().splitlines())
-        with Process(agent.run, store, dice.choice(APIS), durability, thread_id, journal) as process:
+        with Process(agent.run, store, randomly.choice(APIS), durability, thread_id, journal) as process:
             process.receive()
-            # Longer and longer, since where the machine is busy a step takes more than that.
-            time.sleep(dice.uniform(0, 0.080) * (1 + kills / 20))
+            # Longer each time, since a step may take longer than that on a busy machine.
+            time.sleep(randomly.uniform(0, 0.080) * (1 + kills / 20))
             killed = process.kill()
             acknowledged: list[agent.Stored] = process.received()
         ran = journal.read_text().splitlines()[before:]
@@ -157,6 +159,6 @@ def killed_until_it_ends(
         for stored in acknowledged:
             if stored.done is None:
                 assert stored.checkpoint_id <= newest, "a checkpoint is lost"
-            elif stored.checkpoint_id <= newest:  # Otherwise the task will run again, from the checkpoint before.
+            elif stored.checkpoint_id <= newest:  # Otherwise the task will run again, from the previous checkpoint.
                 assert done.issuperset(stored.done), "writes are lost"
     raise AssertionError("the run makes no progress")

@@ -1,4 +1,4 @@
-"""Many processes that write to one SQLite file: each waits for its turn, and nothing is lost."""
+"""Many processes that write to one SQLite file: each waits for the others, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PUTS = 200
 
 @pytest.mark.parametrize("api", APIS)
 def test_processes_that_write_to_one_file_lose_nothing(tmp_path: Path, api: str) -> None:
-    """Half of them have a thread of their own, the others share one; each waits for the others, and none gives up."""
+    """Half of them have their own thread, the others share one; each waits for the others, and none gives up."""
     store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     threads = [f"thread {number}" if number % 2 else "shared" for number in range(PROCESSES)]
     with ExitStack() as stack:

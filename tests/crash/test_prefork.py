@@ -1,4 +1,4 @@
-"""gunicorn forks workers that share its saver or open their own, and they are killed, ended and replaced under load."""
+"""gunicorn forks workers that share its saver or open their own. Under load, they are killed, ended and replaced."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tests.invariants import check_invariants, read_tables
 from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
-# Seconds that nothing here takes; whoever waits longer hangs.
-PATIENCE = 300
+# Seconds; nothing here takes that long unless it hangs.
+TIMEOUT = 300
 WORKERS, CLIENTS = 3, 6
-# What ends a worker, at once or when it has answered. (At SIGQUIT or SIGABRT gunicorn's own workers raise `SystemExit`
-# in the middle of anything; where Python is starting an OS thread of an executor, they wait for that one without end.)
+# What ends a worker, at once or after its reply. (At SIGQUIT or SIGABRT, gunicorn's own workers raise `SystemExit`
+# at any point; if Python is just starting an OS thread of an executor, they wait for that one forever.)
 TO_A_WORKER = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]
-# What the master is told: new workers for all, one more, one less.
+# Signals to the master: new workers for all, one more, one less.
 TO_THE_MASTER = [signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU]
-# What must not be in the log; gunicorn does not close the socket on which it listens.
+# What must not be in the log. gunicorn does not close the socket on which it listens.
 BAD = ("Traceback", "ResourceWarning", "was destroyed", "never awaited", "never retrieved", "Exception ignored")
 GOOD = ("unclosed <socket.socket", "Enable tracemalloc")
 
@@ -47,15 +47,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the workers of 
 
 
 class Gunicorn:
-    """A master with its workers, as the command line starts it; the log has what any of them says."""
+    """A master with its workers, as the command line starts it; the log has the output of all of them."""
 
     def __init__(self, store: Store, folder: Path, application: str, worker: str, *, preload: bool) -> None:
         self.log = folder / "log"
-        kept = {name: text for name, text in os.environ.items() if not name.startswith(("LANG", "GUNICORN"))}
-        environment = kept | {"WEB_URL": store.url, "WEB_FOLDER": str(folder), "WEB_PRELOAD": "1" if preload else ""}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith(("LANG", "GUNICORN"))}
+        environment = inherited | {
+            "WEB_URL": store.url,
+            "WEB_FOLDER": str(folder),
+            "WEB_PRELOAD": "1" if preload else "",
+        }
         command = [sys.executable, "-W", "always::ResourceWarning", "-X", "faulthandler", "-m", "gunicorn"]
         command += ["-c", "python:tests.crash.web", "-k", worker, "-w", str(WORKERS), f"tests.crash.web:{application}"]
-        # Who connects before there is a worker waits.
+        # A client that connects before there is a worker waits.
         with socket.create_server(("127.0.0.1", 0), backlog=64) as listener, self.log.open("ab") as log:
             self.address = listener.getsockname()
             self.master = subprocess.Popen(
@@ -71,10 +75,11 @@ class Gunicorn:
     def end(self) -> None:
         """End the master as a service manager does, after its workers."""
         self.master.terminate()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while self.master.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.5)  # Only how often it is told again; that it ends is what is waited for.
-            for pid in self.workers():  # The master tells them once, and one that was just forked does not hear it.
+            time.sleep(0.5)  # How often the signal is repeated; the deadline is what matters.
+            # The master signals the workers once, and one that was just forked does not get the signal.
+            for pid in self.workers():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
         assert self.master.poll() == 0
@@ -87,7 +92,7 @@ class Gunicorn:
 
 @contextmanager
 def running(*args: Any, **kwargs: Any) -> Iterator[Gunicorn]:
-    """A master for the time of a block; what is left of it in the end is killed."""
+    """A master for the duration of a block; what is left of it at the end is killed."""
     gunicorn = Gunicorn(*args, **kwargs)
     try:
         yield gunicorn
@@ -96,14 +101,14 @@ def running(*args: Any, **kwargs: Any) -> Iterator[Gunicorn]:
         while gunicorn.master.poll() is None:
             workers = gunicorn.workers()
             gunicorn.master.kill()
-            gunicorn.master.wait(PATIENCE)
+            gunicorn.master.wait(TIMEOUT)
             for pid in workers:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 
 class Clients:
-    """Each asks for one run after the other, and again if its worker was ended, until all are told to stop."""
+    """Each asks for one run after the other, and again if its worker was ended, until all are stopped."""
 
     def __init__(self, gunicorn: Gunicorn) -> None:
         self._gunicorn = gunicorn
@@ -121,7 +126,7 @@ class Clients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for the runs that go on, unless something has failed."""
+        """Wait for the running requests, unless something has failed."""
         self._given_up = error is not None
         self._stop.set()
         self._pool.shutdown()
@@ -129,7 +134,7 @@ class Clients:
             self.ended()
 
     def ended(self) -> int:
-        """How many requests have ended; one client that has failed for good fails the test."""
+        """How many requests have ended; a client that has failed permanently fails the test."""
         for client in self._clients:
             if client.done():
                 client.result()
@@ -153,7 +158,7 @@ class Clients:
     def _ask(self, number: int, thread_id: str, durability: str) -> list[str]:
         query = urlencode({"number": number, "thread": thread_id, "durability": durability})
         host, port = self._gunicorn.address
-        connection = HTTPConnection(host, port, timeout=PATIENCE)
+        connection = HTTPConnection(host, port, timeout=TIMEOUT)
         try:
             connection.request("GET", f"/?{query}", headers={"Connection": "close"})
             answer = connection.getresponse()
@@ -164,7 +169,7 @@ class Clients:
         return list(json.loads(body))
 
 
-@pytest.mark.timeout(2 * PATIENCE)
+@pytest.mark.timeout(2 * TIMEOUT)
 @pytest.mark.leaves_writes("a run may be killed after the writes of a checkpoint and before it")
 @pytest.mark.parametrize("preload", [True, False], ids=["preloaded", "loaded_by_each"])
 @pytest.mark.parametrize("api", ["sync", "async"])
@@ -173,59 +178,59 @@ def test_workers_are_killed_ended_and_replaced_while_requests_come(
 ) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed: {seed}")
-    dice = random.Random(seed)
+    randomly = random.Random(seed)
     application, worker = ("wsgi", "sync") if api == "sync" else ("asgi", "uvicorn_worker.UvicornWorker")
-    whole = agent.go_on(InMemorySaver(), "sync", "whole", tmp_path / "whole")  # type: ignore[arg-type]
+    complete = agent.finish_run(InMemorySaver(), "sync", "complete", tmp_path / "complete")  # type: ignore[arg-type]
     monkeypatch.setattr(web, "FOLDER", tmp_path)
 
     with running(own_store, tmp_path, application, worker, preload=preload) as gunicorn:
-        told = [*TO_A_WORKER, *TO_THE_MASTER]
-        dice.shuffle(told)
+        signals = [*TO_A_WORKER, *TO_THE_MASTER]
+        randomly.shuffle(signals)
         victims: dict[int, signal.Signals] = {}
         with Clients(gunicorn) as clients:
-            for what in told:
+            for what in signals:
                 before, busy = clients.ended(), set[int]()
                 while clients.ended() < before + CLIENTS or not busy:
                     assert gunicorn.master.poll() is None, "the master has ended"
-                    time.sleep(dice.uniform(0.01, 0.05))  # The moment is random; nothing else is waited for.
+                    time.sleep(randomly.uniform(0.01, 0.05))  # The moment is random; nothing else is waited for.
                     latest = web.noted(web.requests())[-CLIENTS:]
                     busy = {pid for _, pid in latest} & gunicorn.workers() - victims.keys()
                 if what in TO_THE_MASTER:
                     gunicorn.master.send_signal(what)
                     continue
-                victim = dice.choice(sorted(busy))
+                victim = randomly.choice(sorted(busy))
                 victims[victim] = what
-                with suppress(ProcessLookupError):  # It was told to end before.
+                with suppress(ProcessLookupError):  # It was already signals to end.
                     os.kill(victim, what)
         gunicorn.end()
         while sessions(own_store):
-            time.sleep(0.05)  # The server takes a moment to see that a process is gone.
+            time.sleep(0.05)  # The server takes a moment to see that a process has ended.
         log = gunicorn.log.read_text()
 
-    # Nobody failed but whose worker was ended; that of a request which has not begun is not known.
+    # Only requests whose worker was ended have failed; the worker of a request that has not begun is unknown.
     began = dict(web.noted(web.requests()))
     excused = {pid for pid, what in victims.items() if what == signal.SIGKILL}
     assert {number: why for number, why in clients.failed.items() if began.get(number) not in {*excused, None}} == {}
     if own_store.kind == "postgres":
-        # Who was killed may have begun with a request and not have connected yet.
+        # A killed worker may have begun a request without connecting yet.
         workers = {*began.values()} - excused
         assert workers <= {*web.noted(web.connected())}, "a worker has used another process's connections"
     said = [line for line in log.splitlines() if any(word in line for word in BAD)]
     assert [line for line in said if not any(word in line for word in GOOD)] == []
 
-    assert len(clients.answers) > len(told)
-    assert {tuple(answer) for answer in clients.answers.values()} == {tuple(whole)}
+    assert len(clients.answers) > len(signals)
+    assert {tuple(answer) for answer in clients.answers.values()} == {tuple(complete)}
     with own_store.open() as saver:
-        for thread_id in web.told_threads():
+        for thread_id in web.acknowledged_threads():
             state = agent.build(saver, tmp_path / "nothing").get_state(anywhere(thread_id))
             ids = {id_of(found) for found in saver.list(anywhere(thread_id))}
             stored = [agent.Stored(*line) for line in web.noted(web.acknowledged(thread_id))]
             assert {each.checkpoint_id for each in stored if each.done is None} <= ids, "a checkpoint is lost"
-            # With "async" durability writes may come before their checkpoint; without it the task will run again.
+            # With "async" durability, writes may come before their checkpoint; without it, the task will run again.
             done = {name for each in stored if each.checkpoint_id in ids for name in each.done or ()}
             if thread_id in clients.answers:
-                assert (state.values["done"], state.next) == (whole, ())
-            else:  # A process's own, which may have been killed in the middle.
+                assert (state.values["done"], state.next) == (complete, ())
+            else:  # The process's own thread; the process may have been killed halfway.
                 assert done <= {*state.values["done"], *(name for task in state.tasks for name in task.result or ())}
-    # A run that is killed may leave the writes of a step whose checkpoint was to be stored next to it.
+    # A killed run may leave the writes of a step whose checkpoint was to be stored next.
     check_invariants(own_store, early_writes={write[:3] for write in read_tables(own_store).writes})

@@ -1,4 +1,4 @@
-"""SQLite when others read and lock the file, when the disk is full or not writable, and when the power fails."""
+"""SQLite while others read and lock the file, on a full or read-only disk, and after a power cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from langgraph_checkpoint_custom import SqliteSaver, StorageError
 from tests.behaviour.helpers import anywhere, id_of
-from tests.conftest import APIS, folder_of_nobody, needs_error_codes
+from tests.conftest import APIS, needs_error_codes, unprivileged_folder
 from tests.crash.processes import Process
 from tests.crash.programs import Operation, advance, after, hold_lock, hold_snapshot, number_of, seen, unfinished, write
 from tests.invariants import check_invariants
@@ -25,7 +25,7 @@ from tests.stores import Client, Store
 
 CUTS = 15
 MANY = 300
-# The pages after which SQLite tries to move the WAL into the file, and the bytes of a page.
+# The number of pages after which SQLite tries to move the WAL into the file, and the bytes of a page.
 WAL_PAGES, PAGE = 1000, 4096
 BALLAST = 3_000_000
 NOT_WRITABLE = "not writable for this user|that this user may write there"
@@ -64,7 +64,7 @@ def store_of(path: Path) -> Store:
 
 
 def check(path: Path, number: int) -> None:
-    """The file is sound, and holds that many operations."""
+    """The file is sound, and has the results of `number` operations."""
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with SqliteSaver(path) as saver:
@@ -81,13 +81,13 @@ async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(p
         with Process(hold_snapshot, str(path)) as reader:
             assert reader.receive() == 1
             await advance(client, "thread", 3, MANY)
-            # So many that SQLite has tried to empty the WAL, which the reader does not let it.
+            # So many that SQLite has tried to empty the WAL, which the reader prevents.
             assert wal.stat().st_size > WAL_PAGES * PAGE
             reader.send("again")
             assert reader.receive() == 1
             async with SqliteSaver(path, busy_timeout=0) as another:
                 assert seen(another, "thread") == after(MANY)
-        # When the reader has gone, the WAL is begun anew and grows no more.
+        # When the reader has ended, the WAL starts again and does not grow further.
         await advance(client, "thread", MANY, MANY + 1)
         size = wal.stat().st_size
         await advance(client, "thread", MANY + 1, MANY + 30)
@@ -95,7 +95,7 @@ async def test_a_read_transaction_that_never_ends_delays_no_write_and_no_close(p
     check(path, MANY + 30)
 
 
-async def test_savers_of_both_colours_outwait_a_process_that_locks_the_file_for_ten_seconds(path: Path) -> None:
+async def test_sync_and_async_calls_wait_for_a_process_that_locks_the_file_for_ten_seconds(path: Path) -> None:
     async with SqliteSaver(path) as first, SqliteSaver(path) as second:
         await advance(Client(first, "sync"), "thread", 0, 3)
         with Process(hold_lock, str(path), 10.0) as other:
@@ -135,7 +135,7 @@ async def test_a_process_that_is_killed_with_the_lock_leaves_neither_lock_nor_ch
 
 
 async def fill(client: Client) -> int:
-    """Write until the disk is full; returns how many operations were done."""
+    """Write until the disk is full; returns the number of completed operations."""
     done = 0
 
     async def work() -> None:
@@ -152,7 +152,7 @@ async def fill(client: Client) -> int:
 
 
 @needs_error_codes
-async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_is_needed(disk: Path, api: str) -> None:
+async def test_a_full_disk_raises_and_loses_nothing_and_more_space_is_enough(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(BALLAST))
@@ -170,7 +170,7 @@ async def test_a_full_disk_is_said_and_loses_nothing_and_more_space_is_all_that_
 
 
 @needs_error_codes
-async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, api: str) -> None:
+async def test_closing_a_saver_on_a_full_disk_loses_nothing(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(BALLAST))
@@ -180,7 +180,7 @@ async def test_a_saver_that_is_closed_on_a_full_disk_loses_nothing(disk: Path, a
     check(path, number)
 
 
-async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(disk: Path, api: str) -> None:
+async def test_a_new_file_on_a_full_disk_raises_and_works_when_there_is_space(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
@@ -196,7 +196,7 @@ async def test_a_new_file_on_a_full_disk_is_said_and_works_when_there_is_space(d
 
 
 @needs_error_codes
-async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not(disk: Path, api: str) -> None:
+async def test_a_disk_that_is_mounted_read_only_raises_and_works_when_it_is_writable(disk: Path, api: str) -> None:
     path = disk / "checkpoints.db"
     async with SqliteSaver(path) as saver:
         await advance(Client(saver, api), "thread", 0, 3)
@@ -211,8 +211,8 @@ async def test_a_disk_that_is_mounted_read_only_is_said_and_works_when_it_is_not
 
 
 @needs_error_codes
-async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(api: str) -> None:
-    with folder_of_nobody() as folder:
+async def test_a_folder_that_is_not_writable_raises_and_works_when_it_is(api: str) -> None:
+    with unprivileged_folder() as folder:
         path = folder / "checkpoints.db"
         async with SqliteSaver(path) as saver:
             await advance(Client(saver, api), "thread", 0, 3)
@@ -229,7 +229,7 @@ async def test_a_folder_that_is_not_writable_is_said_and_works_when_it_is(api: s
 def test_a_power_cut_loses_nothing_that_was_acknowledged_and_leaves_a_sound_file(tmp_path: Path, api: str) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed: {seed}")
-    dice = random.Random(seed)
+    randomly = random.Random(seed)
     path = tmp_path / "checkpoints.db"
     done = 0
     cuts: list[tuple[Path, int]] = []
@@ -237,17 +237,17 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_and_leaves_a_sound_file
         done = writer.receive()
         for cut in range(CUTS):
             copy = tmp_path / f"{cut}.db"
-            # The file and the WAL are not copied at one moment. A reader makes sure that they belong together: as long
-            # as it reads, nothing gets into the file that came after it, and the WAL is not begun anew.
+            # The file and the WAL are not copied at the same moment. A reader makes sure that they belong together:
+            # while it reads, nothing newer gets into the file, and the WAL does not start again.
             with Process(hold_snapshot, str(path)) as reader:
                 reader.receive()
                 done = [done, *writer.received()][-1]
                 durable = Path(f"{path}-wal").stat().st_size
-                time.sleep(dice.uniform(0, 0.020))
+                time.sleep(randomly.uniform(0, 0.020))
                 shutil.copyfile(path, copy)
                 wal = Path(f"{path}-wal").read_bytes()
             # What was not synced may be missing, or anything.
-            torn = wal[: dice.randint(durable, len(wal))] + dice.randbytes(dice.choice([0, 5_000]))
+            torn = wal[: randomly.randint(durable, len(wal))] + randomly.randbytes(randomly.choice([0, 5_000]))
             Path(f"{copy}-wal").write_bytes(torn)
             cuts.append((copy, done))
 

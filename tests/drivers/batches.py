@@ -1,4 +1,4 @@
-"""Helpers that make calls on PostgreSQL wait for one batch, and calls of every kind that can be batched."""
+"""Helpers that make calls on PostgreSQL wait for one batch, and calls of every type that can be batched."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WAITING = (
 def a_checkpoint(number: int, parent: Checkpoint | None = None) -> Checkpoint:
     """A checkpoint with a new value and, if it has a parent, a value of the parent."""
     made = generate_checkpoint(
-        channel_values={"own": [number], "kept": ["kept"]},
-        channel_versions={"own": f"{number}", "kept": "1"},
+        channel_values={"own": [number], "unchanged": ["unchanged"]},
+        channel_versions={"own": f"{number}", "unchanged": "1"},
     )
-    return made if parent is None else {**made, "channel_values": made["channel_values"] | {"kept": ["kept"]}}
+    return made if parent is None else {**made, "channel_values": made["channel_values"] | {"unchanged": ["unchanged"]}}
 
 
-NEW: ChannelVersions = {"own": "1", "kept": "1"}
+NEW: ChannelVersions = {"own": "1", "unchanged": "1"}
 
 
 def driver_of(saver: Any) -> PostgresDriver:
@@ -53,7 +53,7 @@ def waiting(saver: Any) -> int:
 
 @contextmanager
 def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connection[Any]]:
-    """Lock the tables: every statement waits; with SHARE ROW EXCLUSIVE, only those that store."""
+    """Lock the tables, so that every statement waits; with SHARE ROW EXCLUSIVE, only those that store."""
     with psycopg.connect(url) as blocker:
         blocker.execute(
             "LOCK TABLE langgraph_checkpoint.checkpoints, langgraph_checkpoint.writes, langgraph_checkpoint.blobs"
@@ -66,7 +66,7 @@ def jammed(url: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[psycopg.Connect
 async def in_one_batch(
     saver_client: Client, url: str, first: Callable[[int], Awaitable[Any]], calls: Calls, mode: str = "ACCESS EXCLUSIVE"
 ) -> AsyncIterator[list[asyncio.Future[Any]]]:
-    """Calls that wait while `first`s of their kind are in flight; they are one batch when the block or those end."""
+    """Calls that wait while `first`s of their type are in flight; they are one batch when the block or those end."""
     with jammed(url, mode) as blocker, psycopg.connect(url, autocommit=True) as watcher:
         ahead: list[asyncio.Future[Any]] = []
         for number in range(BATCHES):

@@ -48,7 +48,7 @@ async def test_many_concurrent_threads_are_stored_and_read_in_few_round_trips(po
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_names_with_any_characters_come_back(postgres_url: str, api: str) -> None:
+async def test_names_with_any_characters_are_read(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         values = {name: [name] for name in ODD}
@@ -133,12 +133,12 @@ async def test_concurrent_puts_in_one_namespace_are_all_stored(postgres_url: str
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url: str, api: str) -> None:
+async def test_readers_of_one_checkpoint_have_separate_objects(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         old = await client.put(config("t"), a_checkpoint(1), generate_metadata(), NEW)
         new = await client.put(old, a_checkpoint(2), generate_metadata(), {"own": "2"})
-        for locations in ([config("t")] * 3 + [config("nobody")], [old, new, old, config("t", "none")]):
+        for locations in ([config("t")] * 3 + [config("missing")], [old, new, old, config("t", "none")]):
             async with in_one_batch(
                 client,
                 postgres_url,
@@ -154,7 +154,7 @@ async def test_readers_of_one_checkpoint_have_objects_of_their_own(postgres_url:
             )
 
 
-def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
+def test_several_loops_and_os_threads_run_concurrently(postgres_url: str) -> None:
     with PostgresSaver(postgres_url) as saver:
         failures: list[BaseException] = []
 
@@ -178,9 +178,9 @@ def test_several_loops_and_workers_at_once(postgres_url: str) -> None:
 @pytest.mark.parametrize("api", APIS)
 async def test_calls_of_a_tenant_are_batched_only_with_each_other(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
-        faces = [Client(each, api) for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
-        await asyncio.gather(*(a_life(client, f"t{number}") for client in faces for number in range(12)))
-        for client in faces:
+        clients = [Client(each, api) for each in (saver, saver.for_tenant("a"), saver.for_tenant("b"))]
+        await asyncio.gather(*(a_life(client, f"t{number}") for client in clients for number in range(12)))
+        for client in clients:
             assert len(await client.all(None)) == 24
 
 
@@ -203,7 +203,7 @@ async def test_large_values_are_sent_separately(postgres_url: str, api: str) -> 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("autocommit", [True, False])
-async def test_a_callers_pool_is_shared_too(postgres_url: str, api: str, autocommit: bool) -> None:
+async def test_calls_on_a_callers_pool_are_batched_too(postgres_url: str, api: str, autocommit: bool) -> None:
     kwargs = {"autocommit": autocommit}
     if api == "sync":
         with ConnectionPool(postgres_url, kwargs=kwargs, max_size=4, open=True) as pool:

@@ -77,7 +77,7 @@ async def test_a_call_that_fails_does_not_affect_its_batch(postgres_url: str, wh
             assert [thread for (thread,) in stored] == [thread for thread in threads if thread != "t3"]
 
 
-@pytest.mark.parametrize("when", ["waiting", "on the way"])
+@pytest.mark.parametrize("when", ["waiting", "in flight"])
 async def test_a_cancelled_call_does_not_affect_its_batch(postgres_url: str, when: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, "async")
@@ -87,7 +87,7 @@ async def test_a_cancelled_call_does_not_affect_its_batch(postgres_url: str, whe
         async with in_one_batch(
             client, postgres_url, lambda n: client.put(config(f"first {n}"), a_checkpoint(1), {}, NEW), calls
         ) as futures:
-            if when == "on the way":
+            if when == "in flight":
                 futures[-1].cancel()
                 while waiting(saver):
                     await asyncio.sleep(0.001)

@@ -22,7 +22,7 @@ from langgraph_checkpoint_custom.drivers.postgres_prepared import THRESHOLD
 from tests.conftest import APIS
 from tests.stores import Client
 
-KINDS = ("ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection")
+SOURCES = ("ConnectionPool", "AsyncConnectionPool", "Connection", "AsyncConnection")
 CURSORS: dict[str, tuple[Any, Any]] = {
     "usual": (psycopg.Cursor, psycopg.AsyncCursor),
     "client": (psycopg.ClientCursor, psycopg.AsyncClientCursor),
@@ -65,9 +65,9 @@ async def life(saver_client: Client, thread_id: str, steps: int = 2) -> None:
     assert await saver_client.get_tuple(generate_config(thread_id)) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("cursors", CURSORS)
-async def test_any_row_and_cursor_factory_will_do(postgres_url: str, kind: str, cursors: str) -> None:
+async def test_any_row_and_cursor_factory_works(postgres_url: str, kind: str, cursors: str) -> None:
     for rows, autocommit in ((dict_row, True), (dict_row, False), (namedtuple_row, True), (scalar_row, False)):
         factory: Any = CURSORS[cursors]["Async" in kind]
         options: dict[str, Any] = {"row_factory": rows, "cursor_factory": factory, "autocommit": autocommit}
@@ -77,8 +77,8 @@ async def test_any_row_and_cursor_factory_will_do(postgres_url: str, kind: str, 
                     await life(Client(saver, api), f"{api} {options}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_any_prepare_threshold_will_do(postgres_url: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", SOURCES)
+async def test_any_prepare_threshold_works(postgres_url: str, kind: str) -> None:
     for threshold, autocommit in itertools.product((None, 0, 1, 5), (True, False)):
         async with brought(kind, postgres_url, autocommit=autocommit, prepare_threshold=threshold) as source:
             for api in APIS:
@@ -93,7 +93,7 @@ async def test_an_async_pool_is_shared_with_langgraphs_store_while_both_work(
     options: dict[str, Any] = {"autocommit": autocommit, "prepare_threshold": 0, "row_factory": dict_row}
     shared: Any = AsyncConnectionPool(empty_postgres_url, kwargs=options, max_size=4, open=False)
     async with AsyncPostgresStore.from_conn_string(empty_postgres_url) as store:
-        await store.setup()  # Which needs autocommit.
+        await store.setup()  # This needs autocommit.
     async with shared as pool:
         store = AsyncPostgresStore(pool)
         saver = PostgresSaver(pool)
@@ -144,7 +144,7 @@ async def ended(connection: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
-async def test_without_autocommit_the_caller_ends_what_the_saver_has_begun(postgres_url: str, kind: str) -> None:
+async def test_without_autocommit_the_caller_ends_the_transaction(postgres_url: str, kind: str) -> None:
     async with PostgresSaver(postgres_url) as others, brought(kind, postgres_url) as connection:
         saver_client = Client(PostgresSaver(connection), "async")
         config = generate_config("t")
@@ -162,14 +162,14 @@ async def test_without_autocommit_the_caller_ends_what_the_saver_has_begun(postg
 
 
 @pytest.mark.parametrize("kind", ["Connection", "AsyncConnection"])
-async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_url: str, kind: str) -> None:
+async def test_a_failed_call_leaves_a_callers_transaction_usable(postgres_url: str, kind: str) -> None:
     async with PostgresSaver(postgres_url) as others, brought(kind, postgres_url) as connection:
         with psycopg.connect(postgres_url) as owner:
             owner.execute(
                 "ALTER TABLE langgraph_checkpoint.checkpoints ADD CONSTRAINT no CHECK (thread_id NOT LIKE 'no%')"
             )
         saver_client = Client(PostgresSaver(connection), "async")
-        await saver_client.get_tuple(generate_config("t"))  # So that the session and the tables have been checked.
+        await saver_client.get_tuple(generate_config("t"))  # Checks the session and the tables.
         await ended(connection, "commit")
         checkpoint = generate_checkpoint(channel_values={"a": [1]}, channel_versions={"a": "1"})
         for before in (None, "t"):
@@ -182,7 +182,7 @@ async def test_a_call_that_fails_leaves_a_callers_transaction_usable(postgres_ur
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "AsyncConnectionPool"])
-async def test_a_pools_connections_come_back_as_they_were(postgres_url: str, kind: str) -> None:
+async def test_a_pools_connections_are_returned_unchanged(postgres_url: str, kind: str) -> None:
     async with brought(kind, postgres_url) as pool:
         saver_client = Client(PostgresSaver(pool), APIS["Async" in kind])
         await life(saver_client, "t")

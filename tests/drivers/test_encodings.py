@@ -1,4 +1,4 @@
-"""Databases and sessions in any encoding: a text comes back as it was, or the database is refused before it is used."""
+"""Text in databases and sessions of any encoding is read as it was stored, or the database is refused before use."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.faults.workload import set_for_database
 from tests.stores import Client
 
 TEXT = "ß日本\N{GRINNING FACE}"
-HOLDS_ALL_TEXT: dict[str, LiteralString] = {
+STORES_ALL_TEXT: dict[str, LiteralString] = {
     "SQL_ASCII": "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'",
     "UTF8": "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'",
     "ICU": "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'de-u-kn-ks-level2'",
 }
-HOLDS_SOME: dict[str, LiteralString] = {
+STORES_SOME_TEXT: dict[str, LiteralString] = {
     "LATIN1": "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'",
     "EUC_JP": "ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C'",
 }
 
 
 async def texts(client: Client) -> None:
-    """Store and read texts wherever a caller can put one, often enough that statements get prepared."""
+    """Store and read texts wherever a caller can put one, often enough for statements to be prepared."""
     thread_id = f"thread {TEXT}"
     config = generate_config(thread_id)
     config["configurable"]["checkpoint_ns"] = TEXT
@@ -59,10 +59,10 @@ async def texts(client: Client) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("encoding", HOLDS_ALL_TEXT)
-async def test_all_text_comes_back(postgres_dsn: str, encoding: str, api: str) -> None:
+@pytest.mark.parametrize("encoding", STORES_ALL_TEXT)
+async def test_all_text_is_read_as_it_was_stored(postgres_dsn: str, encoding: str, api: str) -> None:
     try:
-        with made_database(postgres_dsn, "template0", HOLDS_ALL_TEXT[encoding]) as (_, url):
+        with made_database(postgres_dsn, "template0", STORES_ALL_TEXT[encoding]) as (_, url):
             async with PostgresSaver(url) as saver:
                 await saver.asetup()
                 await texts(Client(saver, api))
@@ -71,11 +71,9 @@ async def test_all_text_comes_back(postgres_dsn: str, encoding: str, api: str) -
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("encoding", HOLDS_SOME)
-async def test_a_database_that_cannot_hold_all_text_is_refused_by_setup(
-    postgres_dsn: str, encoding: str, api: str
-) -> None:
-    with made_database(postgres_dsn, "template0", HOLDS_SOME[encoding]) as (_, url):
+@pytest.mark.parametrize("encoding", STORES_SOME_TEXT)
+async def test_setup_refuses_a_database_that_cannot_store_all_text(postgres_dsn: str, encoding: str, api: str) -> None:
+    with made_database(postgres_dsn, "template0", STORES_SOME_TEXT[encoding]) as (_, url):
         async with PostgresSaver(url) as saver:
             with pytest.raises(ConfigError, match=f"has the encoding {encoding}, .* ENCODING 'UTF8'"):
                 await Client(saver, api).do("setup")
@@ -121,7 +119,7 @@ async def test_a_callers_session_in_another_encoding_is_refused(postgres_url: st
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_lists_come_back_where_the_server_reads_null_in_an_array_as_a_word(postgres_url: str, api: str) -> None:
+async def test_lists_are_read_if_the_server_takes_null_in_an_array_for_text(postgres_url: str, api: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         set_for_database(owner, array_nulls="off")
     async with PostgresSaver(postgres_url) as saver:

@@ -28,7 +28,7 @@ def prepared(own_store: Store) -> Iterator[Store]:
 
 
 @pytest.mark.parametrize("way", [way.__name__ for way in WAYS])
-def test_nothing_is_printed_and_no_session_stays(prepared: Store, way: str) -> None:
+def test_nothing_is_printed_and_no_session_remains(prepared: Store, way: str) -> None:
     command = [sys.executable, "-m", "tests.drivers.ends", way, prepared.url]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -21,12 +21,12 @@ def test_a_prune_waits_for_a_label_and_retains_its_checkpoint(postgres_url: str,
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=delta)
         with held_open(postgres_url) as other:
-            other.label(configs[1], "kept")
+            other.label(configs[1], "label")
             prune = ConcurrentCall(lambda: saver.prune(["t"]))
             prune.wait_until_blocked(postgres_url)
         prune.join()
         assert left(saver) == [configs[3], configs[1]]
-        assert saver.labels("t") == {"kept": configs[1]}
+        assert saver.labels("t") == {"label": configs[1]}
         complete(saver)
 
 
@@ -74,10 +74,10 @@ def test_a_deletion_of_a_checkpoint_that_was_just_labelled_is_refused(postgres_u
     with PostgresSaver(postgres_url) as saver:
         configs = fill(saver, delta=False)
         with held_open(postgres_url) as other:
-            other.label(configs[3], "kept")
+            other.label(configs[3], "label")
             deletion = ConcurrentCall(lambda: BY_NAME[name](saver, configs))
             deletion.wait_until_blocked(postgres_url)
-        with pytest.raises(CheckpointLabelled, match="'kept'"):
+        with pytest.raises(CheckpointLabelled, match="'label'"):
             deletion.join()
         assert left(saver) == configs[::-1]
         complete(saver)

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver, ThreadExists
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-BIG = ["a value with a row of its own " * 40]
+BIG = ["a value in its own row " * 40]
 
 
 def fill(saver: CheckpointSaver, *, delta: bool, run_id: str = "old") -> list[RunnableConfig]:
@@ -78,7 +78,7 @@ def held_open(url: str) -> Iterator[CheckpointSaver]:
 
 
 class ConcurrentCall:
-    """A call on an OS thread of its own, with its result or error."""
+    """A call on its own OS thread, with its result or error."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.result: Any = None
@@ -150,7 +150,7 @@ def test_a_delete_waits_for_a_run_that_refers_to_a_value(postgres_url: str, name
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 @pytest.mark.parametrize("source", ["url", "connection"])
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_a_deletion_sees_what_was_committed_while_it_waited_at_any_isolation_level(
+def test_a_deletion_sees_concurrent_commits_at_any_isolation_level(
     postgres_url: str, level: str, source: str, name: str
 ) -> None:
     """A higher level, set for the database or role, would give it the snapshot from before it waited."""

@@ -1,4 +1,4 @@
-"""The Postgres driver: pools, event loops, what callers bring, and broken connections."""
+"""The Postgres driver: pools, event loops, connections of the caller, and broken connections."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_closing_while_the_first_call_connects_leaves_no_session(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, api: str) -> None:
+async def test_connections_cut_by_the_network_are_replaced(postgres_url: str, api: str) -> None:
     with proxied(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, min_size=2, max_size=2) as saver:
             client = Client(saver, api)
@@ -124,7 +124,7 @@ async def test_connections_cut_on_the_way_are_replaced(postgres_url: str, api: s
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(api: str) -> None:
+async def test_an_unreachable_server_is_one_clear_error_without_the_password(api: str) -> None:
     url = "postgresql://somebody:topsecret@127.0.0.1:1/nowhere"
     async with PostgresSaver(url) as saver:
         with pytest.raises(ConnectionLost, match="refused") as caught:
@@ -133,24 +133,26 @@ async def test_a_server_that_is_away_gives_one_clear_error_without_the_password(
 
 
 @pytest.mark.parametrize("rest", ["s3cret%ZZ@localhost/db", "s3cret@[::1/db", "s3cret@localhost/db?s3cret"])
-def test_a_connection_string_that_cannot_be_read_is_refused_without_showing_it(
+def test_an_invalid_connection_string_is_refused_without_displaying_it(
     rest: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ConfigError, match="connection string") as caught:
         open_saver(f"postgresql://me:{rest}")
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "s3cret" not in f"{shown} {capsys.readouterr()} {caplog.text}"
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "s3cret" not in f"{printed} {capsys.readouterr()} {caplog.text}"
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_database_that_does_not_exist_is_said_at_once(postgres_url: str, api: str) -> None:
+async def test_a_database_that_does_not_exist_raises_at_once(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url.replace("/test_", "/no_such_")) as saver:
         with pytest.raises(StorageError, match="does not exist"):
             await Client(saver, api).get_tuple(generate_config("t"))
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, watcher: psycopg.Connection[Any], api: str) -> None:
+async def test_the_error_about_a_busy_pool_says_so(
+    postgres_url: str, watcher: psycopg.Connection[Any], api: str
+) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1, pool_timeout=0.1) as saver:
         client = Client(saver, api)
         await client.get_tuple(generate_config("t"))
@@ -165,8 +167,8 @@ async def test_a_pool_that_is_all_busy_says_so(postgres_url: str, watcher: psyco
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, api: str) -> None:
-    """Like interrupts between the pool's handing out a connection and the caller's getting it."""
+async def test_the_error_about_a_pool_without_connections_says_so(postgres_url: str, api: str) -> None:
+    """Like interrupts between the pool's lending a connection and the caller's receiving it."""
     async with PostgresSaver(postgres_url, min_size=1, max_size=2, pool_timeout=0.1) as saver:
         client = Client(saver, api)
         await client.get_tuple(generate_config("t"))
@@ -186,7 +188,9 @@ async def test_a_pool_that_has_lost_its_connections_says_so(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgres_url: str, api: str) -> None:
+async def test_the_error_about_a_callers_pool_that_cannot_connect_does_not_say_busy(
+    postgres_url: str, api: str
+) -> None:
     options: dict[str, Any] = {"min_size": 1, "max_size": 1, "timeout": 0.2, "reconnect_timeout": 0.1}
     kind: Any = ConnectionPool if api == "sync" else AsyncConnectionPool
     pool = kind(postgres_url.replace("/test_", "/no_such_"), open=False, **options)
@@ -202,7 +206,7 @@ async def test_a_callers_pool_that_cannot_connect_is_not_said_to_be_busy(postgre
             await closing
 
 
-async def test_no_lock_serialises_the_pool(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
+async def test_calls_use_the_pool_concurrently(postgres_url: str, watcher: psycopg.Connection[Any]) -> None:
     """Six writes wait for a table lock at the same time, each on its own connection."""
     async with PostgresSaver(postgres_url, max_size=16) as saver:
         await saver.aget_tuple(generate_config("t"))
@@ -237,7 +241,7 @@ def test_the_pool_of_an_ended_loop_is_closed(postgres_url: str, watcher: psycopg
         saver.get_tuple(generate_config("t"))
 
 
-def test_several_concurrent_loops(postgres_url: str) -> None:
+def test_several_event_loops_run_concurrently(postgres_url: str) -> None:
     failures: list[BaseException] = []
     with PostgresSaver(postgres_url, max_size=3) as saver:
 
@@ -300,7 +304,7 @@ async def test_a_callers_pool_or_connection_serves_sync_and_async_calls(postgres
         assert not source.closed
 
 
-async def test_a_callers_connection_that_breaks_is_an_error_and_not_retried(postgres_url: str) -> None:
+async def test_a_broken_connection_of_the_caller_raises_and_is_not_retried(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, psycopg.connect(proxy.url, autocommit=True) as connection:
         saver = PostgresSaver(connection)
         await store_and_read(Client(saver, "sync"), "t")
@@ -309,7 +313,7 @@ async def test_a_callers_connection_that_breaks_is_an_error_and_not_retried(post
             saver.get_tuple(generate_config("t"))
 
 
-def test_what_is_no_source_of_connections_is_refused() -> None:
+def test_something_other_than_a_source_of_connections_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a dict"):
         PostgresSaver({})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="min_size"):
@@ -348,7 +352,7 @@ async def with_one_connection(kind: str, url: str) -> AsyncIterator[tuple[Postgr
 
 
 @pytest.mark.parametrize("kind", ["own", "a caller's"])
-async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes_none_along(
+async def test_a_call_cancelled_while_it_returns_its_connection_does_not_lose_it(
     postgres_url: str, watcher: psycopg.Connection[Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_one_connection(kind, postgres_url) as (saver, pool):
@@ -374,7 +378,7 @@ async def test_a_call_that_is_cancelled_while_it_gives_its_connection_back_takes
         await asyncio.wait_for(store_and_read(Client(saver, "async"), "after"), 20)
 
 
-async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothing_in_it(
+async def test_a_call_cancelled_while_it_enters_a_pipeline_leaves_nothing_in_it(
     postgres_url: str,
 ) -> None:
     async with PostgresSaver(postgres_url, min_size=1, max_size=1) as saver:
@@ -390,7 +394,7 @@ async def test_a_call_that_is_cancelled_on_its_way_into_a_pipeline_leaves_nothin
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_large_states_are_decoded_off_the_loop_and_come_back_complete(postgres_url: str, api: str) -> None:
+async def test_large_states_are_decoded_on_a_worker_and_complete(postgres_url: str, api: str) -> None:
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         checkpoint = generate_checkpoint(

@@ -1,4 +1,4 @@
-"""Statements that bypass psycopg's cursors carry what a cursor would have sent."""
+"""Statements that bypass psycopg's cursors send what a cursor would send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.engine.operation import Statement, follow
 from tests.conftest import APIS
 from tests.stores import Client
 
-CALLS = 2 * THRESHOLD + 1  # Of each kind, so that the last ones are prepared.
+CALLS = 2 * THRESHOLD + 1  # Of each type, so that the last ones are prepared.
 
 
 class Odd(JsonPlusSerializer):
@@ -56,7 +56,7 @@ async def test_a_nul_character_is_refused_and_never_cut_off(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_text_comes_back_whatever_the_sessions_encoding_is(postgres_url: str, api: str) -> None:
+async def test_text_is_read_as_it_was_stored_in_any_session_encoding(postgres_url: str, api: str) -> None:
     url = psycopg.conninfo.make_conninfo(postgres_url, client_encoding="latin1")
     thread_id = "fünf"
     async with PostgresSaver(url, min_size=1, max_size=1) as saver:
@@ -81,7 +81,7 @@ async def test_a_session_without_its_prepared_statements_prepares_them_again(pos
         await calls(client, "t", ["after"], CALLS)
 
 
-def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(postgres_url: str) -> None:
+def test_a_call_cancelled_while_it_prepares_does_not_affect_the_next_one(postgres_url: str) -> None:
     """The server may have prepared the statement anyway."""
     statement = Statement("page_latest", "SELECT %(thread_id)s::text", {"thread_id": "t"})
     with TimedConnection.connect(address=postgres_url, autocommit=True) as connection:
@@ -89,7 +89,7 @@ def test_a_call_that_was_cancelled_while_it_prepared_leaves_the_next_one_alone(p
         steps = session.round_trip(connection.pgconn, [statement])
         next(steps)
         steps.close()
-        connection.wait(execute(connection.pgconn))  # The answer that the cancelled call does not read.
+        connection.wait(execute(connection.pgconn))  # The reply that the cancelled call does not read.
         for _ in range(2):
             assert follow(session.round_trip(connection.pgconn, [statement]), connection.complete) == [[("t",)]]
         count = connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()

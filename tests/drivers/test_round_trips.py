@@ -1,4 +1,4 @@
-"""Round trips on PostgreSQL, counted on the wire, are those of the design; borrowing a connection takes none."""
+"""Round trips on PostgreSQL, counted on the wire, are those of the design; borrowing a connection adds none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def watched(url: str, api: str, *, other_pid: bool = False) -> AsyncIterat
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_each_operation_takes_the_round_trips_that_the_design_says(postgres_url: str, api: str) -> None:
+async def test_each_operation_takes_as_many_round_trips_as_designed(postgres_url: str, api: str) -> None:
     async with watched(postgres_url, api) as (proxy, client):
         last = await fill(client, "t", 60)
         await fill(client, "other", 2)
@@ -102,13 +102,13 @@ async def test_statements_are_prepared_on_direct_connections_only(postgres_url: 
             await saver.aclose()
 
 
-async def test_a_connection_is_asked_once_whether_it_is_direct(postgres_url: str) -> None:
+async def test_each_connection_is_checked_once_for_a_pooler(postgres_url: str) -> None:
     with proxied(postgres_url) as proxy, PostgresSaver(proxy.url, min_size=1, max_size=1) as saver:
         saver.get_tuple(generate_config("t"))
         first = proxy.round_trips
         for _ in range(3):
             saver.get_tuple(generate_config("t"))
-        # Two for the tables, one for the question, one for the read itself; then one each.
+        # Two for the tables, one for the check, one for the read itself; then one each.
         assert (first, proxy.round_trips - first) == (4, 3)
 
 
@@ -153,7 +153,7 @@ async def test_the_savers_own_sessions_do_not_jit_compile(postgres_url: str, api
                 assert await (await connection.execute("SHOW jit")).fetchone() == ("off",)
 
 
-async def test_a_callers_session_stays_as_it_is(postgres_url: str) -> None:
+async def test_a_callers_session_is_not_changed(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         before = connection.execute("SHOW jit").fetchone()
         saver = PostgresSaver(connection)

@@ -22,7 +22,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
-from tests.conftest import APIS, folder_of_nobody, needs_error_codes
+from tests.conftest import APIS, needs_error_codes, unprivileged_folder
 from tests.stores import Client
 
 
@@ -58,7 +58,9 @@ def pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
+async def test_a_relative_path_stays_the_same_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     with SqliteSaver("checkpoints.db") as saver:
         config = await Client(saver, api).put(generate_config("t"), a_checkpoint(), generate_metadata(), {"a": "1"})
@@ -154,7 +156,9 @@ def test_a_long_read_does_not_block_a_write(path: Path) -> None:
 
 @pytest.mark.parametrize("busy_timeout", [5.0, float("inf")])
 @pytest.mark.parametrize("api", APIS)
-async def test_another_process_that_writes_delays_and_does_not_fail(path: Path, api: str, busy_timeout: float) -> None:
+async def test_a_write_of_another_process_delays_but_does_not_fail_a_call(
+    path: Path, api: str, busy_timeout: float
+) -> None:
     async with SqliteSaver(path, busy_timeout=busy_timeout) as saver:
         client = Client(saver, api)
         await client.put(*arguments("t"))
@@ -219,7 +223,7 @@ class Unsettled(sqlite3.Connection):
 
 @needs_error_codes
 @pytest.mark.parametrize("failures", [2, 1000])
-def test_an_error_of_the_disk_while_a_file_is_opened_may_pass(
+def test_a_temporary_disk_error_while_a_file_is_opened_is_retried(
     path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     connect = sqlite3.connect
@@ -235,13 +239,13 @@ def test_an_error_of_the_disk_while_a_file_is_opened_may_pass(
 
 
 @needs_error_codes
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_raises(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "missing" / "store.db") as saver, pytest.raises(StorageError, match="folder exist"):
         saver.setup()
 
 
 @needs_error_codes
-def test_a_file_that_is_no_database_is_said_and_unchanged(path: Path) -> None:
+def test_a_file_that_is_not_a_database_raises_and_is_unchanged(path: Path) -> None:
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 100)
     before = path.read_bytes()
     with SqliteSaver(path) as saver, pytest.raises(StorageError, match="not a SQLite database"):
@@ -263,14 +267,14 @@ def test_a_full_disk_raises_an_error_and_loses_nothing(path: Path, opened: list[
 
 
 @pytest.fixture
-def nobodys_folder() -> Iterator[Path]:
-    with folder_of_nobody() as folder:
+def protected_folder() -> Iterator[Path]:
+    with unprivileged_folder() as folder:
         yield folder
 
 
 @needs_error_codes
-def test_a_file_that_is_not_writable_is_said(nobodys_folder: Path) -> None:
-    path = nobodys_folder / "checkpoints.db"
+def test_a_file_that_is_not_writable_raises(protected_folder: Path) -> None:
+    path = protected_folder / "checkpoints.db"
     with SqliteSaver(path) as saver:
         put(saver, "t")
     before = path.read_bytes()
@@ -305,7 +309,7 @@ async def test_an_async_call_goes_to_a_worker_at_most_once(path: Path, monkeypat
         assert submitted <= 9
 
 
-def test_a_relative_path_is_that_of_the_folder_in_which_the_saver_was_made(
+def test_a_relative_path_refers_to_the_folder_where_the_saver_was_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -346,7 +350,7 @@ async def test_a_file_that_is_removed_while_open_raises_and_no_file_is_created(
             assert len(await client.all(generate_config("t"))) == 2
 
 
-def test_a_file_that_goes_before_a_fork_is_not_made_after_it(path: Path) -> None:
+def test_a_file_deleted_before_a_fork_is_not_created_after_it(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         forks._before()
@@ -358,14 +362,14 @@ def test_a_file_that_goes_before_a_fork_is_not_made_after_it(path: Path) -> None
         assert not path.exists()
 
 
-def test_a_path_may_have_what_means_something_in_a_url(tmp_path: Path) -> None:
+def test_a_path_may_have_characters_with_a_meaning_in_urls(tmp_path: Path) -> None:
     with SqliteSaver(tmp_path / "a?mode=memory#%41 é.db") as saver:
         put(saver, "t")
         assert saver.get_tuple(generate_config("t")) is not None
 
 
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # Python 3.13 warns about the interrupted read.
-def test_a_read_that_was_interrupted_is_not_waited_for(path: Path) -> None:
+def test_a_fork_does_not_wait_for_an_interrupted_read(path: Path) -> None:
     with SqliteSaver(path, busy_timeout=1000) as saver:
         put(saver, "t")
         driver: Any = saver._driver

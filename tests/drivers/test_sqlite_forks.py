@@ -172,7 +172,7 @@ def test_a_fork_does_not_wait_for_the_lock_of_the_cache(path: Path) -> None:
 
 @pytest.mark.skipif(getattr(sqlite3, "threadsafety", None) != 3, reason="another OS thread may not close connections")
 def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With any `busy_timeout`: a fork does not wait for ever."""
+    """With any `busy_timeout`: a fork does not wait forever."""
     monkeypatch.setattr(driver_module, "FORK_WAITS", 0.2)
     with SqliteSaver(path, busy_timeout=0) as saver:
         put(saver, "t")
@@ -186,7 +186,9 @@ def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: py
         put(saver, "t")
 
 
-def test_a_reader_that_could_not_be_opened_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_does_not_wait_for_a_reader_that_could_not_be_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
@@ -249,7 +251,7 @@ def test_a_path_need_not_be_text(tmp_path: Path) -> None:
 
 @needs_error_codes
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there is no setlimit")
-def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
+def test_the_error_about_a_value_too_large_for_sqlite_says_so(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
@@ -258,7 +260,7 @@ def test_a_value_that_is_too_large_for_sqlite_says_so(path: Path) -> None:
             put(saver, "t", 200_000)
 
 
-def test_a_value_that_is_too_large_for_python_to_show_it_to_sqlite_says_so(path: Path) -> None:
+def test_the_error_about_a_value_too_large_for_pythons_sqlite3_says_so(path: Path) -> None:
     """The value has 2 GB, which are not touched and so take no memory."""
     large = memoryview(bytes(2**31))
 

@@ -87,10 +87,10 @@ def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_writes_that_wait_are_one_transaction(saver: SqliteSaver, path: Path, api: str) -> None:
+async def test_waiting_writes_are_one_transaction(saver: SqliteSaver, path: Path, api: str) -> None:
     with commits(saver) as found:
         outcomes = await together(saver, path, api, [put(f"t {number}") for number in range(MANY)])
-    assert len(found) == 2  # The first, and all that arrived during it.
+    assert len(found) == 2  # The first, and the one of all that arrived during it.
     assert [each["configurable"]["thread_id"] for each in outcomes] == [f"t {number}" for number in range(MANY)]
     assert stored(saver) == {"first", *(f"t {number}" for number in range(MANY))}
 
@@ -142,7 +142,7 @@ async def test_the_size_of_a_batch_is_limited(saver: SqliteSaver, path: Path, mo
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, api: str) -> None:
+async def test_a_failed_write_does_not_fail_the_others(saver: SqliteSaver, path: Path, api: str) -> None:
     put("conflict").run_here(saver)  # It is newer than the parent of the one that follows.
     late = put("conflict", parent="0").args
     encoded = done(encode_checkpoint(saver._codec, key_of(late[0]), *late))
@@ -173,7 +173,7 @@ async def test_a_write_that_fails_fails_alone(saver: SqliteSaver, path: Path, ap
 
 @needs_error_codes
 @pytest.mark.parametrize("api", APIS)
-async def test_a_write_that_fills_the_disk_leaves_the_others_stored(saver: SqliteSaver, path: Path, api: str) -> None:
+async def test_the_others_are_stored_if_one_write_fills_the_disk(saver: SqliteSaver, path: Path, api: str) -> None:
     (pages,) = writer(saver).execute("PRAGMA page_count").fetchone()
     writer(saver).execute(f"PRAGMA max_page_count = {pages + 40}")  # What a full disk looks like to SQLite.
     huge = checkpoint("1", {"a": ["".join(map(str, range(300_000)))]})
@@ -328,7 +328,7 @@ async def test_a_batch_wakes_each_loop_once(saver: SqliteSaver, path: Path, monk
     assert len(wakeups) < MANY / 2
 
 
-async def test_calls_of_other_loops_return_though_a_loop_has_ended(saver: SqliteSaver, path: Path) -> None:
+async def test_calls_of_other_loops_return_although_a_loop_has_ended(saver: SqliteSaver, path: Path) -> None:
     def leave() -> None:
         loop = asyncio.new_event_loop()
         task = loop.create_task(put("left").run(saver))
@@ -349,7 +349,7 @@ async def test_calls_of_other_loops_return_though_a_loop_has_ended(saver: Sqlite
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_closing_waits_for_all_that_was_begun(path: Path, api: str) -> None:
+async def test_closing_waits_for_everything_that_was_begun(path: Path, api: str) -> None:
     saver = SqliteSaver(path)
     saver.setup()
     work = [put(f"t {number}") for number in range(MANY)]
@@ -417,14 +417,14 @@ def store(name: str) -> Steps[str]:
 
 
 class InterruptedDeque(deque[Any]):
-    """Is interrupted while turns are put back into it."""
+    """Is interrupted while waiting calls are put back into it."""
 
     def extendleft(self, turns: Any) -> None:
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("waiting", [deque, InterruptedDeque])
-def test_the_others_are_done_if_their_leader_is_interrupted(
+def test_the_other_writes_run_if_their_leader_is_interrupted(
     waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
@@ -464,10 +464,10 @@ def test_the_others_are_done_if_their_leader_is_interrupted(
     assert not queue._leads.locked()
 
 
-def test_a_waiting_thread_goes_on_if_the_leader_was_interrupted_before_it_could_wake_it(
+def test_a_waiting_thread_leads_if_the_leader_was_interrupted_before_waking_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Even while the error holds the interrupted frames: the `with` of workers waits for the others there."""
+    """Even while the error references the interrupted frames, whose `with` waits for the other workers."""
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     queue = WriteQueue()
     wake_next = queue._wake_next
@@ -504,7 +504,7 @@ def test_a_waiting_thread_goes_on_if_the_leader_was_interrupted_before_it_could_
     assert len(done) == 5
 
 
-def test_what_an_interrupted_write_held_is_free_while_its_error_is_handled(saver: SqliteSaver, path: Path) -> None:
+def test_an_interrupted_write_releases_its_locks_before_its_error_is_handled(saver: SqliteSaver, path: Path) -> None:
     def steps() -> Steps[None]:
         yield insert("interrupted")
         raise KeyboardInterrupt
@@ -543,7 +543,9 @@ def interrupt_at(number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: SqliteSaver, path: Path, count: int) -> None:
+def test_each_call_takes_effect_once_wherever_its_leader_is_interrupted(
+    saver: SqliteSaver, path: Path, count: int
+) -> None:
     """A deletion reports that it deleted a row, and nothing is stored twice."""
 
     def replace(old: str, new: str) -> Steps[tuple[bool, str]]:
@@ -575,7 +577,7 @@ def test_each_call_is_done_once_wherever_its_leader_is_interrupted(saver: Sqlite
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_callers_connection_goes_on_wherever_an_interrupt_comes(count: int, begun: bool) -> None:
+def test_a_callers_connection_works_wherever_an_interrupt_arrives(count: int, begun: bool) -> None:
     """Also in a transaction of the caller, which stays open."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as conn:
         saver = SqliteSaver(conn)
@@ -618,7 +620,7 @@ def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write"
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize("access", ["write", "exclusive", "dry_run"])
 @pytest.mark.parametrize("what", ["put", "dry_run", "setup", "close", "get"])
-def test_a_call_in_the_middle_of_another_one_is_refused_and_does_not_wait_for_itself(
+def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str, access: Access, where: str
 ) -> None:
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
@@ -660,8 +662,8 @@ def test_a_call_inside_another_one_does_not_affect_waiting_calls(saver: SqliteSa
     assert stored(saver) == {"t 0", "t 1", "t 2"}
 
 
-def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread leads then or wakes it: the next leader is itself interrupted."""
+def test_a_call_inside_a_waiting_one_runs(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread leads or wakes it then: the next leader is itself interrupted."""
     monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
     queue = queue_of(saver)
     inner: list[Any] = []
@@ -688,7 +690,7 @@ def test_a_call_in_the_middle_of_one_that_waits_is_done(saver: SqliteSaver, monk
     assert stored(saver) == {"inner", "outer"}
 
 
-def test_one_that_is_interrupted_while_it_waits_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leader_does_not_wait_for_an_interrupted_call(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = WriteQueue()
     led: list[int] = []
 
@@ -773,7 +775,7 @@ async def test_reads_do_not_wait_for_a_concurrent_long_read(saver: SqliteSaver, 
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_transaction_that_an_interrupt_has_left_open_is_ended(saver: SqliteSaver, path: Path, count: int) -> None:
+def test_a_transaction_left_open_by_an_interrupt_is_ended(saver: SqliteSaver, path: Path, count: int) -> None:
     writer(saver).execute("BEGIN IMMEDIATE")
     writer(saver).execute(*insert("interrupted").statements[0][1:3])
     names = [f"t {number}" for number in range(count)]

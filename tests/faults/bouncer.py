@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before a test's database, run as a user of its own: it refuses to be root."""
+"""PgBouncer in transaction mode in front of a test's database. It refuses to run as root, so it has its own user."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import psycopg
 
-# Debian puts it where only root's PATH looks.
+# Debian installs it where only root's PATH looks.
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A PgBouncer with that many connections to the server of a URL; gives the URL of the same database behind it.
+    """A PgBouncer with `servers` connections to the server of a URL; yields the URL of the same database through it.
 
-    `settings` are a file's, of which only what is about addresses and log-ins is replaced.
+    `settings` are those of a file; only addresses and log-ins are replaced.
     """
     assert PROGRAM is not None
     user = _user(url)
@@ -50,9 +50,9 @@ def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = 
             else:
                 process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            behind = f"postgresql://anybody@127.0.0.1:{port}{urlsplit(url).path}?sslmode=disable&gssencmode=disable"
-            _wait_until_it_answers(process, behind, log)
-            yield behind
+            pooled = f"postgresql://anybody@127.0.0.1:{port}{urlsplit(url).path}?sslmode=disable&gssencmode=disable"
+            _wait_until_it_answers(process, pooled, log)
+            yield pooled
         finally:
             process.kill()
             process.wait()
@@ -61,7 +61,7 @@ def bounced(url: str, *, servers: int = 2, settings: Mapping[str, str] | None = 
 
 
 def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str]) -> str:
-    """Whoever comes is let in, and is the URL's user to the server."""
+    """Every client is let in, and is the URL's user on the server."""
     parts = urlsplit(url)
     host, server_port = _address(url)
     account = f"user={_quoted(unquote(parts.username or ''))}"
@@ -71,7 +71,7 @@ def _configuration(url: str, port: int, servers: int, settings: Mapping[str, str
         "pool_mode": "transaction",
         "default_pool_size": str(servers),
         "max_client_conn": "200",
-        # Older ones know nothing of prepared statements, which is what 0 means.
+        # Older versions do not know prepared statements, which is what 0 means.
         **({"max_prepared_statements": "0"} if _version() >= (1, 21) else {}),
     }
     if settings:
@@ -92,7 +92,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _user(url: str) -> pwd.struct_passwd:
-    """Whoever owns the server's socket, since its folder may be closed to others; without one, nobody."""
+    """The owner of the server's socket, whose folder may be closed to others; the user `nobody` without a socket."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     host, port = _address(url)

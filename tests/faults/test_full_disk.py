@@ -1,4 +1,4 @@
-"""PostgreSQL on a disk that is full: one clear error, nothing by half, and it goes on when there is room."""
+"""PostgreSQL on a full disk: one clear error, nothing half-stored, and it works again when there is space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture
 def disk(postgres_programs: None) -> Iterator[Path]:
-    """A disk of 100 MB that is the server's user's."""
+    """A disk of 100 MB that belongs to the server's user."""
     with folder_of_user() as folder:
         options = f"size=100m,uid={USER.pw_uid},gid={USER.pw_gid},mode=0700"
         command = ["mount", "-t", "tmpfs", "-o", options, "checkpoint-test", str(folder)]
@@ -35,7 +35,7 @@ def disk(postgres_programs: None) -> Iterator[Path]:
 
 
 def fill_up(disk: Path, *, leave: int) -> Path:
-    """A file that leaves at most so many bytes of a disk, on which a server writes meanwhile."""
+    """A file that leaves at most `leave` bytes on a disk while a server writes to it."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         while (space := os.statvfs(disk)).f_bavail * space.f_frsize > leave:
@@ -44,7 +44,7 @@ def fill_up(disk: Path, *, leave: int) -> Path:
 
 
 async def work_until(error: type[StorageError], match: str, client: Client) -> int:
-    """Write until that is refused with an error; returns how many operations were done."""
+    """Write until an error refuses it; returns the number of completed operations."""
     done = 0
 
     async def work() -> None:
@@ -60,14 +60,12 @@ async def work_until(error: type[StorageError], match: str, client: Client) -> i
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_that_is_needed(
-    disk: Path, api: str
-) -> None:
+async def test_a_full_disk_for_tables_is_one_clear_error_and_more_space_is_enough(disk: Path, api: str) -> None:
     with running_cluster() as cluster:
         with psycopg.connect(cluster.url(), autocommit=True) as server:
             server.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
             server.execute("CREATE DATABASE on_small TABLESPACE small")
-            server.execute("CHECKPOINT")  # or its files would go on growing: they are made with holes
+            server.execute("CHECKPOINT")  # or its files would keep growing: they are created sparse
         url = cluster.url("on_small")
         async with PostgresSaver(url, max_size=2) as saver:
             saver.setup()
@@ -86,10 +84,8 @@ async def test_tables_on_a_full_disk_are_one_clear_error_and_more_space_is_all_t
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowledged_is_lost(
-    disk: Path, api: str
-) -> None:
-    """PostgreSQL stops when it cannot write its log, which is on this disk with everything else."""
+async def test_a_full_disk_for_the_log_stops_the_server_and_loses_nothing_acknowledged(disk: Path, api: str) -> None:
+    """PostgreSQL stops if it cannot write its log, which is on this disk with everything else."""
     cluster = Cluster(disk)
     cluster.make()
     cluster.start()
@@ -104,7 +100,7 @@ async def test_a_log_on_a_full_disk_ends_the_server_and_nothing_that_was_acknowl
                 await client.get_tuple({"configurable": {"thread_id": "thread"}})
             ballast.unlink()
             cluster.start()
-            # The answer to the last one may have been lost.
+            # The reply to the last one may have been lost.
             assert seen(saver, "thread") in (after(number), after(number + 1))
             await advance(client, "thread", number, number + 5)
             assert seen(saver, "thread") == after(number + 5)

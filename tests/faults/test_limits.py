@@ -1,4 +1,4 @@
-"""What a server or pool refuses: one error that says why, and what is possible goes on."""
+"""Refusals by a server or pool: one error that says why, and what is still possible works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.stores import Client, Store
 
 @contextmanager
 def limited_role(url: str, watcher: psycopg.Connection[Any], limit: int) -> Iterator[tuple[str, Callable[[int], None]]]:
-    """A URL with a role that may have so many connections, and a function that changes how many."""
+    """A URL with a role that may have `limit` connections, and a function that changes that."""
     name, password = f"test_{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
     role = sql.Identifier(name)
 
@@ -53,7 +53,7 @@ def limited_role(url: str, watcher: psycopg.Connection[Any], limit: int) -> Iter
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("limit", [1, 2])
-async def test_fewer_connections_than_the_pool_may_have_are_shared(
+async def test_a_pool_works_with_fewer_connections_than_it_may_have(
     postgres_url: str, watcher: psycopg.Connection[Any], limit: int, api: str
 ) -> None:
     with limited_role(postgres_url, watcher, limit) as (url, _):
@@ -64,7 +64,7 @@ async def test_fewer_connections_than_the_pool_may_have_are_shared(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_connection_that_comes_free_in_time_is_waited_for(
+async def test_a_call_waits_for_a_connection_to_become_free(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     with limited_role(postgres_url, watcher, limit=0) as (url, set_limit):
@@ -88,7 +88,7 @@ async def test_too_many_connections_are_one_clear_error(postgres_url: str, watch
         await asyncio.wait_for(asyncio.gather(*(refused(url, api) for api in APIS)), 60)
 
 
-async def test_a_pool_that_begins_with_more_than_the_server_allows_says_so(
+async def test_the_error_about_a_min_size_above_the_servers_limit_says_so(
     postgres_url: str, watcher: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(url: str, api: str) -> None:
@@ -109,10 +109,10 @@ async def test_a_pool_that_begins_with_more_than_the_server_allows_says_so(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_role_that_may_end_no_session_makes_a_call_again_all_the_same(
+async def test_a_role_that_may_not_end_sessions_still_retries(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
-    """The function's privileges are those of the database, so no other test meets them."""
+    """The function's privileges belong to the database, so other tests are not affected."""
     watcher.execute("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC")
     with limited_role(postgres_url, watcher, limit=9) as (url, _), faulty(url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
@@ -122,7 +122,7 @@ async def test_a_role_that_may_end_no_session_makes_a_call_again_all_the_same(
                 proxy.cut_next("after the request")
                 await call(client, name)
                 assert not proxy.armed
-            # The role sees its own, so it has tried to end them.
+            # The role sees its own sessions, so it has tried to end them.
             assert all(session.process for session in saver._driver._sessions.values())  # type: ignore[attr-defined]
 
 
@@ -144,7 +144,7 @@ async def test_a_read_only_database_is_one_clear_error_and_can_be_read(
                     await call(client, "t")
                 assert caught.value.sqlstate == "25006"
                 assert caught.value.operation.startswith(name)
-                # The operation, and the end of its transaction; delete_for_runs first asks for threads.
+                # The operation, and the end of its transaction; delete_for_runs reads the threads first.
                 assert proxy.round_trips - round_trips <= (3 if name == "delete_for_runs" else 2)
             assert await read(client, "t") == expected
     assert rows(watcher) == before
@@ -160,7 +160,7 @@ async def test_setup_of_a_read_only_database_is_one_clear_error(empty_postgres_u
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_statement_timeout_is_one_clear_error_and_what_it_stopped_can_be_repeated(
+async def test_a_statement_timeout_is_one_clear_error_and_the_call_can_be_repeated(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, statement_timeout="200ms")
@@ -180,7 +180,7 @@ async def test_a_statement_timeout_is_one_clear_error_and_what_it_stopped_can_be
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_callers_connection_is_usable_after_an_operation_that_failed(
+async def test_a_callers_connection_is_usable_after_a_failed_operation(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     set_for_database(watcher, default_transaction_read_only="on")
@@ -196,7 +196,7 @@ async def test_a_callers_connection_is_usable_after_an_operation_that_failed(
                 assert await client.get_tuple(config("t")) is None
 
 
-async def test_a_callers_connection_is_usable_after_an_operation_that_was_cancelled(
+async def test_a_callers_connection_is_usable_after_a_cancelled_operation(
     postgres_url: str, watcher: psycopg.Connection[Any]
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
@@ -215,7 +215,7 @@ async def test_a_callers_connection_is_usable_after_an_operation_that_was_cancel
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_left_busy(
+async def test_the_pool_never_has_too_many_sessions_and_leaves_none_busy(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str
 ) -> None:
     url = f"{postgres_url}&application_name=the-application"
@@ -233,7 +233,7 @@ async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_
     work = [asyncio.ensure_future(fill(client, f"t{i}")) for i in range(30)]
     while len(look()) < 3:
         await asyncio.sleep(0.005)
-    # Sessions that end and, where that is possible, calls that are given up.
+    # Sessions that end and, where possible, calls that are cancelled.
     watcher.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM (SELECT pid{SESSIONS} LIMIT 1) AS one")
     if api == "async":
         for task in work[::5]:
@@ -243,8 +243,8 @@ async def test_there_are_never_more_sessions_than_the_pool_may_have_and_none_is_
         await asyncio.sleep(0.005)
     results = await asyncio.gather(*work, return_exceptions=True)
     assert all(result is None or isinstance(result, asyncio.CancelledError) for result in results)
-    # The pool has closed and replaced the other two as well, as old as the one that was ended; the server may show them
-    # for a moment after that.
+    # The pool has closed and replaced the other two as well, which are as old as the ended one. The server may list
+    # them for a moment after that.
     assert 3 <= max(map(len, seen)) <= 6
     while set(look()) - {"idle"}:
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode, where each transaction may meet another server session."""
+"""Through PgBouncer in transaction mode, where each transaction may run in another server session."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tests.conftest import APIS
 from tests.faults.bouncer import PROGRAM, bounced
 from tests.stores import Client
 
-# Here warnings are errors, but this one says that something was not tested.
+# Warnings are errors here, except this one, which says that something was not tested.
 pytestmark = pytest.mark.filterwarnings("default:the PgBouncer tests are skipped")
 
 SERVERS = 2
 PREPARED = "SELECT statement FROM pg_prepared_statements"
-# psycopg prepares what a connection has sent five times.
+# psycopg prepares a statement that a connection has sent five times.
 STEPS = 8
 
 
 @pytest.fixture
 def bouncer_url(postgres_url: str) -> Iterator[str]:
-    """The test's database behind a PgBouncer that has two connections to it."""
+    """The test's database through a PgBouncer that has two connections to it."""
     skip_without_it()
     with bounced(postgres_url, servers=SERVERS) as url:
         yield url
@@ -47,7 +47,7 @@ def skip_without_it() -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_the_documents_configuration_works(postgres_url: str, api: str) -> None:
+async def test_the_configuration_in_the_documents_works(postgres_url: str, api: str) -> None:
     skip_without_it()
     document = (Path(__file__).parents[2] / "docs" / "postgres.md").read_text("utf-8")
     (text,) = re.findall(r"^```ini\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
@@ -63,7 +63,7 @@ async def test_the_documents_configuration_works(postgres_url: str, api: str) ->
 
 
 async def run(saver_client: Client, thread_id: str, steps: int = STEPS) -> None:
-    """A small run: each step stores a checkpoint and a write, and finds both."""
+    """A small run: each step stores a checkpoint and a write, and reads both."""
     config = generate_config(thread_id)
     for step in range(steps):
         value = [thread_id, step]
@@ -78,8 +78,8 @@ async def run(saver_client: Client, thread_id: str, steps: int = STEPS) -> None:
         assert found.pending_writes == [(f"task {step}", "list", value), (f"task {step}", "step", step)]
 
 
-def prepared_behind(bouncer_url: str) -> list[list[str]]:
-    """What is prepared in each of PgBouncer's server sessions: as many open transactions meet all of them."""
+def prepared_by_pgbouncer(bouncer_url: str) -> list[list[str]]:
+    """The prepared statements of each of PgBouncer's server sessions; that many open transactions reach all of them."""
     with ExitStack() as stack:
         clients = [stack.enter_context(psycopg.connect(bouncer_url)) for _ in range(SERVERS)]
         found = [[str(row[0]) for row in client.execute(PREPARED, prepare=False)] for client in clients]
@@ -89,7 +89,7 @@ def prepared_behind(bouncer_url: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, bouncer_url: str, api: str) -> None:
+async def test_fifty_concurrent_runs_share_two_server_sessions(postgres_url: str, bouncer_url: str, api: str) -> None:
     with ThreadPoolExecutor(50) as workers:
         asyncio.get_running_loop().set_default_executor(workers)
         async with PostgresSaver(bouncer_url, max_size=50) as saver:
@@ -105,24 +105,22 @@ async def test_fifty_runs_at_once_share_two_server_sessions(postgres_url: str, b
             " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
         ).fetchone()
     assert row == (SERVERS,)
-    assert prepared_behind(bouncer_url) == [[], []]
+    assert prepared_by_pgbouncer(bouncer_url) == [[], []]
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_nothing_is_prepared_behind_it_and_the_hot_statements_without_it(
-    postgres_url: str, bouncer_url: str, api: str
-) -> None:
-    """The server's view: every session of PgBouncer's is looked at, and then the session of a direct connection."""
+async def test_statements_are_prepared_only_without_pgbouncer(postgres_url: str, bouncer_url: str, api: str) -> None:
+    """Checked on the server: in every session of PgBouncer's, and then in the session of a direct connection."""
     async with PostgresSaver(bouncer_url, max_size=1) as saver:
-        await run(Client(saver, api), "behind")
-    assert prepared_behind(bouncer_url) == [[], []]
+        await run(Client(saver, api), "pooled")
+    assert prepared_by_pgbouncer(bouncer_url) == [[], []]
     assert await prepared_on_a_pool(bouncer_url, api) == []
-    assert prepared_behind(bouncer_url) == [[], []]
+    assert prepared_by_pgbouncer(bouncer_url) == [[], []]
     assert len(await prepared_on_a_pool(postgres_url, api)) == 3  # put, put_writes and get_tuple.
 
 
 async def prepared_on_a_pool(url: str, api: str) -> list[str]:
-    """What a run has left prepared in the session of a pool that has just that one."""
+    """The statements that a run has prepared in the only session of a pool."""
     options: dict[str, Any] = {"kwargs": {"autocommit": True}, "min_size": 1, "max_size": 1}
     if api == "sync":
         with ConnectionPool(url, **options, open=True) as pool:
@@ -136,7 +134,7 @@ async def prepared_on_a_pool(url: str, api: str) -> list[str]:
 
 
 async def run_in_turn(bouncer_url: str, api: str, *, prepare: bool | None) -> None:
-    """Two clients on one server session after the other."""
+    """Two clients that use one server session, one after the other."""
     async with (
         PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as first,
         PostgresSaver(bouncer_url, max_size=1, prepare=prepare) as second,
@@ -147,9 +145,9 @@ async def run_in_turn(bouncer_url: str, api: str, *, prepare: bool | None) -> No
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_statements_that_are_prepared_all_the_same_fail_behind_it(bouncer_url: str, api: str) -> None:
-    """Each client numbers what it prepares, and meets what the other one has prepared: the hazard is real."""
+async def test_forced_prepared_statements_fail_through_pgbouncer(bouncer_url: str, api: str) -> None:
+    """Each client numbers its prepared statements, and finds those of the other one: the hazard is real."""
     await run_in_turn(bouncer_url, api, prepare=None)
     with pytest.raises(StorageError, match="prepared statement") as caught:
         await run_in_turn(bouncer_url, api, prepare=True)
-    assert caught.value.sqlstate in ("42P05", "26000")  # It is there already, or it is not there.
+    assert caught.value.sqlstate in ("42P05", "26000")  # It exists already, or it does not exist.

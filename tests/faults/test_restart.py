@@ -1,4 +1,4 @@
-"""A server that is restarted in the middle of a run: the run goes on, and each step is stored once."""
+"""A server that restarts during a run: the run continues, and each step is stored once."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 
 
 def restart(cluster: Cluster) -> None:
-    """As `systemctl restart` does it: sessions are ended at once, what was acknowledged is on the disk."""
+    """As `systemctl restart` does: sessions end at once, and what was acknowledged is on the disk."""
     cluster.run("pg_ctl", "stop", "-m", "fast", "-D", str(cluster.data))
     cluster.start()
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("api", APIS)
-async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, api: str, durability: Any) -> None:
+async def test_a_run_continues_when_the_server_restarts(cluster: Cluster, api: str, durability: Any) -> None:
     where: Any = {"configurable": {"thread_id": f"{api} {durability}"}}
 
     def restarts(state: Log) -> Any:
@@ -61,7 +61,7 @@ async def test_a_run_goes_on_when_the_server_is_restarted(cluster: Cluster, api:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: Cluster, api: str) -> None:
+async def test_many_runs_continue_when_the_server_restarts(cluster: Cluster, api: str) -> None:
     begun = threading.Event()
 
     def waits(state: Log) -> Any:
@@ -93,7 +93,7 @@ async def test_many_runs_go_on_when_the_server_is_restarted_under_them(cluster: 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_call_that_waits_is_done_when_the_server_is_back_after_the_pool_gave_up(
+async def test_a_waiting_call_succeeds_when_the_server_is_back_after_the_pool_gave_up(
     cluster: Cluster, api: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(postgres_pools, "RECONNECT_TIMEOUT", 0.5)
@@ -104,9 +104,10 @@ async def test_a_call_that_waits_is_done_when_the_server_is_back_after_the_pool_
         cluster.run("pg_ctl", "stop", "-m", "fast", "-D", str(cluster.data))
         try:
             waiting = asyncio.ensure_future(client.put_writes(where, [("a", 1)], "task"))
-            while caplog.text.count("reconnection attempt in pool") < 4:  # For each connection that it had, and anew.
+            # The pool tries again for each connection that it had.
+            while caplog.text.count("reconnection attempt in pool") < 4:
                 assert not waiting.done(), caplog.text
-                await asyncio.sleep(0.01)  # The pool tells nobody but the log.
+                await asyncio.sleep(0.01)  # The pool reports this only in the log.
         finally:
             cluster.start()
         await waiting

@@ -1,4 +1,4 @@
-"""Passwords that change: each new connection asks for the connection string."""
+"""Changing passwords: each new connection asks for the connection string."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stores import Client
 
 
 class Vault:
-    """Gives the connection string with the password as it is now; counts who asks, and where."""
+    """Returns the connection string with the current password; counts who asks, and where."""
 
     def __init__(self, cluster: Cluster, api: str) -> None:
         self._cluster = cluster
@@ -62,7 +62,7 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_saver_goes_on_when_the_password_changes(cluster: Cluster, api: str, is_async: bool) -> None:
+async def test_a_saver_works_on_when_the_password_changes(cluster: Cluster, api: str, is_async: bool) -> None:
     vault = Vault(cluster, api)
     thread_id = f"{api} {is_async}"
     async with PostgresSaver(vault.aurl if is_async else vault.url, max_size=2) as saver:
@@ -82,19 +82,19 @@ async def test_a_saver_goes_on_when_the_password_changes(cluster: Cluster, api: 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_the_pool_beside_a_callers_pool_asks_the_callers_function(cluster: Cluster, api: str) -> None:
+async def test_the_second_pool_next_to_a_callers_pool_asks_the_callers_function(cluster: Cluster, api: str) -> None:
     vault = Vault(cluster, api)
     kind: Any = AsyncConnectionPool if api == "sync" else ConnectionPool
     async with PostgresSaver(kind(vault.url, open=False)) as saver:
-        await fill(Client(saver, api), f"beside {api}")
+        await fill(Client(saver, api), f"next to {api}")
         vault.rotate("secret-2")
-        await put_one(Client(saver, api), f"beside {api}")
+        await put_one(Client(saver, api), f"next to {api}")
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_what_the_function_gives_is_checked_and_its_own_error_is_the_callers(api: str) -> None:
+async def test_the_functions_result_is_checked_and_its_own_error_is_not_wrapped(api: str) -> None:
     class Sealed(Exception):
-        """The vault's own."""
+        """The vault's own error."""
 
     def sealed() -> str:
         raise Sealed

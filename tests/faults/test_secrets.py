@@ -28,7 +28,7 @@ from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.workload import SESSIONS, WAITING, fill, put_one
 from tests.stores import Client
 
-# Part of every password here, right or wrong, and of nothing else.
+# In every password here, right or wrong, and in nothing else.
 SECRET = "hu5h"
 
 
@@ -43,17 +43,17 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """As with the most talkative settings; in the end nothing of it has a password."""
+    """Log everything; at the end, none of it may contain a password."""
     caplog.set_level(logging.DEBUG)
     for name in ("psycopg", "psycopg.pool", "asyncio"):
         caplog.set_level(logging.DEBUG, logger=name)
     yield
-    shown = "\n".join(f"{record.getMessage()} {record.args!r}" for record in caplog.get_records("call"))
-    assert SECRET not in shown
+    logged = "\n".join(f"{record.getMessage()} {record.args!r}" for record in caplog.get_records("call"))
+    assert SECRET not in logged
 
 
 def all_about(error: BaseException) -> str:
-    """What a program shows of an error, and what a tool may find in it."""
+    """What a program prints of an error, and what a tool may find in it."""
     found = traceback.format_exception(error)
     each: BaseException | None = error
     while each is not None:
@@ -63,7 +63,7 @@ def all_about(error: BaseException) -> str:
 
 
 def broken(cluster: Cluster) -> dict[str, tuple[str, type[CheckpointError], str]]:
-    """URLs that do not work, the errors for them, and words of those."""
+    """URLs that do not work, with their errors and parts of the messages."""
     right = cluster.url()
     local = f"someone:right-{SECRET}@127.0.0.1:1"
     return {
@@ -77,15 +77,15 @@ def broken(cluster: Cluster) -> dict[str, tuple[str, type[CheckpointError], str]
     }
 
 
-async def test_connections_that_fail_show_no_password(
+async def test_failing_connections_reveal_no_password(
     cluster: Cluster, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
-    """All at the same time, since each is tried again for seconds."""
+    """All at the same time, since each is retried for seconds."""
     asyncio.get_running_loop().set_debug(True)
 
-    async def fail(url: str, kind: type[CheckpointError], words: str, api: str) -> None:
+    async def fail(url: str, kind: type[CheckpointError], message: str, api: str) -> None:
         async with PostgresSaver(url, connect_timeout=2, pool_timeout=2) as saver:
-            with pytest.raises(kind, match=words) as caught:
+            with pytest.raises(kind, match=message) as caught:
                 await Client(saver, api).get_tuple(config("t"))
             held = vars(saver) | vars(saver._driver)
             assert SECRET not in f"{all_about(caught.value)} {saver!r} {saver} {held!r}"
@@ -95,8 +95,8 @@ async def test_connections_that_fail_show_no_password(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_connection_that_works_shows_no_password(cluster: Cluster, api: str) -> None:
-    """Not even when the server ends it, when the pool is busy, or when it is closed."""
+async def test_a_working_connection_reveals_no_password(cluster: Cluster, api: str) -> None:
+    """Not even if the server ends it, if the pool is busy, or if it is closed."""
     async with PostgresSaver(cluster.url(), max_size=1, pool_timeout=0.1, answer_timeout=0.5) as saver:
         client = Client(saver, api)
         await fill(client, api)
@@ -121,8 +121,8 @@ async def test_a_connection_that_works_shows_no_password(cluster: Cluster, api: 
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_password_that_is_missing_is_said_at_once(cluster: Cluster, api: str) -> None:
-    """That no attempt will help is certain here; a wrong password looks like too many connections to libpq."""
+async def test_a_missing_password_raises_at_once(cluster: Cluster, api: str) -> None:
+    """Here it is certain that no attempt will help; to libpq, a wrong password looks like too many connections."""
     async with PostgresSaver(cluster.url().replace(f":right-{SECRET}", "")) as saver:
         with pytest.raises(StorageError, match="the server asks for a password, and none was given") as caught:
             await Client(saver, api).get_tuple(config("t"))
@@ -151,7 +151,7 @@ async def test_a_password_that_is_missing_is_said_at_once(cluster: Cluster, api:
         f"mysql://me:{SECRET}@127.0.0.1:1/db",
     ],
 )
-def test_text_that_is_no_clear_address_is_refused_and_not_shown(text: str) -> None:
+def test_an_ambiguous_address_is_refused_and_not_displayed(text: str) -> None:
     for make in (PostgresSaver, open_saver):
         with pytest.raises(ConfigError) as caught:
             make(text)
@@ -171,11 +171,11 @@ def test_text_that_is_no_clear_address_is_refused_and_not_shown(text: str) -> No
         "",
     ],
 )
-def test_addresses_that_are_clear_are_taken(text: str) -> None:
+def test_unambiguous_addresses_are_accepted(text: str) -> None:
     PostgresSaver(text).close()
 
 
-def test_the_command_line_shows_no_password(cluster: Cluster) -> None:
+def test_the_command_line_prints_no_password(cluster: Cluster) -> None:
     program = [sys.executable, "-X", "dev", "-m", "langgraph_checkpoint_custom"]
     url = f"postgresql://me:{SECRET}@127.0.0.1:1/db"
     commands: list[tuple[list[str], int]] = [

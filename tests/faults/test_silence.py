@@ -1,4 +1,4 @@
-"""A server that accepts a connection, or a request, and then says nothing."""
+"""A server that accepts a connection, or a request, and then does not reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.stores import Client, Store
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_again(postgres_url: str, api: str) -> None:
+async def test_a_call_to_a_server_that_accepts_but_does_not_reply_is_retried(postgres_url: str, api: str) -> None:
     with faulty(postgres_url) as proxy:
         proxy.deaf_to_come = 1
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
@@ -35,7 +35,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up_and_tried_agai
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_first_calls_on_a_network_that_swallows_fail_together(
+async def test_first_calls_on_a_network_that_drops_packets_fail_together(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one after the other, each after its own connect_timeout."""
@@ -52,10 +52,8 @@ async def test_first_calls_on_a_network_that_swallows_fail_together(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_session_that_falls_silent_holds_up_nobody_else_for_longer_than_the_pool_timeout(
-    postgres_url: str, api: str
-) -> None:
-    """Its own operation waits for as long as the network says nothing; then it is done once."""
+async def test_a_silent_session_delays_other_calls_for_at_most_the_pool_timeout(postgres_url: str, api: str) -> None:
+    """Its own operation waits as long as the network is silent, and then takes effect once."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, pool_timeout=0.5) as saver:
             client = Client(saver, api)
@@ -74,14 +72,14 @@ async def test_a_session_that_falls_silent_holds_up_nobody_else_for_longer_than_
 
 @contextmanager
 def all_hushed(proxy: FaultyProxy, watcher: psycopg.Connection[Any]) -> Iterator[None]:
-    """The server gets what it is sent, and nothing of what it says comes back."""
+    """The server receives everything, and its replies are held back."""
     proxy.hush()
     yield
 
 
 @contextmanager
 def all_stopped(proxy: FaultyProxy, watcher: psycopg.Connection[Any]) -> Iterator[None]:
-    """The server's processes are stopped, and go on when it is over."""
+    """The server's processes are stopped, and continued at the end of the block."""
     pids = [row[0] for row in watcher.execute(f"SELECT pid{SESSIONS}").fetchall()]
     assert pids
     try:
@@ -102,7 +100,7 @@ SILENCES: Sequence[Silence] = (all_hushed, all_stopped)
 
 
 async def no_connection_is_missing(client: Client) -> None:
-    """The pool has all of its connections, and hands them all out at once."""
+    """The pool has all of its connections, and can lend them all at the same time."""
     held = cast(Any, client.saver)._driver._connections._held
     pool = held.pool if client.api == "sync" else held.loops[asyncio.get_running_loop()].pool
     await asyncio.gather(*(client.all(config("t")) for _ in range(2 * pool.max_size)))
@@ -114,7 +112,7 @@ async def no_connection_is_missing(client: Client) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("silence", SILENCES)
-async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
+async def test_an_operation_whose_session_falls_silent_takes_effect_once_on_another(
     postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence, api: str
 ) -> None:
     with faulty(postgres_url) as proxy:
@@ -126,7 +124,7 @@ async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
                 with silence(proxy, watcher):
                     await asyncio.wait_for(call(client, name), 30)
                     before = rows(watcher)
-                # What a process that was stopped still does, it does before its session ends.
+                # What a stopped process still does, it does before its session ends.
                 while len(watcher.execute(f"SELECT 1{SESSIONS}").fetchall()) > 3:
                     await asyncio.sleep(0.01)
                 assert rows(watcher) == before, name
@@ -134,7 +132,7 @@ async def test_an_operation_whose_session_falls_silent_is_done_once_on_another(
 
 
 async def undo(client: Client, name: str) -> None:
-    """Take back what an operation has done, so that to do it again would be seen."""
+    """Undo an operation, so that repeating it would be noticed."""
     await client.delete_thread(f"{name} copied" if name == "copy_thread" else name)
     if name in ("prune", "delete_for_runs", "delete_thread"):
         await fill(client, name)
@@ -145,10 +143,10 @@ def pids(watcher: psycopg.Connection[Any]) -> set[int]:
 
 
 @pytest.mark.parametrize(("how", "api"), [("made again", "sync"), ("made again", "async"), ("cancelled", "async")])
-async def test_a_session_that_was_given_up_does_nothing_when_it_goes_on(
+async def test_an_abandoned_session_does_nothing_when_it_continues(
     postgres_url: str, watcher: psycopg.Connection[Any], api: str, how: str
 ) -> None:
-    """Its process has still to read a call that was made again, or cancelled, and was undone since."""
+    """Its process still has to read a call that was retried or cancelled, and undone since."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=3, answer_timeout=0.3 if how == "made again" else 60) as saver:
             client = Client(saver, api)
@@ -170,8 +168,8 @@ async def test_a_session_that_was_given_up_does_nothing_when_it_goes_on(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_no_session_is_ended_but_the_one_that_was_given_up(postgres_url: str, api: str) -> None:
-    """Its process id is another one's by now, or was one on another server."""
+async def test_only_the_abandoned_session_is_ended(postgres_url: str, api: str) -> None:
+    """Its process id belongs to another session by now, or belonged to one on another server."""
     async with PostgresSaver(postgres_url) as saver:
         await fill(Client(saver, api), "t")
         with psycopg.connect(postgres_url) as other:
@@ -183,10 +181,10 @@ async def test_no_session_is_ended_but_the_one_that_was_given_up(postgres_url: s
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_however_long_it_was_silent_there_is_a_second_attempt(
+async def test_a_second_attempt_follows_however_long_the_silence_was(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with the default answer_timeout, which is longer than operations are tried again for."""
+    """As with the default answer_timeout, which is longer than operations are retried."""
     monkeypatch.setattr("langgraph_checkpoint_custom.drivers.postgres.RetryPolicy", partial(RetryPolicy, seconds=0.1))
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, answer_timeout=0.3) as saver:
@@ -198,7 +196,7 @@ async def test_however_long_it_was_silent_there_is_a_second_attempt(
 
 
 async def test_a_server_that_stays_silent_is_one_clear_error(postgres_url: str) -> None:
-    """A lock keeps each attempt waiting; both APIs at the same time, since that takes seconds."""
+    """A lock makes each attempt wait; both APIs at the same time, since that takes seconds."""
 
     async def refused(client: Client) -> None:
         with pytest.raises(ConnectionLost, match=r"no answer for 0\.3 s \(answer_timeout\)") as caught:
@@ -206,20 +204,20 @@ async def test_a_server_that_stays_silent_is_one_clear_error(postgres_url: str) 
         assert caught.value.operation == "put"
 
     async with PostgresSaver(postgres_url, max_size=4, answer_timeout=0.3) as saver:
-        faces = [Client(saver, api) for api in APIS]
-        for client in faces:
+        clients = [Client(saver, api) for api in APIS]
+        for client in clients:
             await fill(client, client.api)
         with Database(Store("postgres", postgres_url)).locked():
-            await asyncio.wait_for(asyncio.gather(*map(refused, faces)), 60)
-        for client in faces:
+            await asyncio.wait_for(asyncio.gather(*map(refused, clients)), 60)
+        for client in clients:
             await put_one(client, client.api)
             assert len(await client.all(config(client.api))) == 4
             await no_connection_is_missing(client)
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, api: str) -> None:
-    """As a whole it takes longer than the server may be silent."""
+async def test_a_reply_that_arrives_in_pieces_does_not_time_out(postgres_url: str, api: str) -> None:
+    """The complete reply takes longer than the server may be silent."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1, answer_timeout=0.5) as saver:
             client = Client(saver, api)
@@ -231,8 +229,8 @@ async def test_an_answer_that_comes_in_pieces_is_waited_for(postgres_url: str, a
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres_url: str, api: str) -> None:
-    """To ask them would take twenty seconds each."""
+async def test_when_one_connection_breaks_the_silent_ones_are_not_checked(postgres_url: str, api: str) -> None:
+    """Checking them would take twenty seconds each."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=5, answer_timeout=20) as saver:
             client = Client(saver, api)
@@ -247,10 +245,10 @@ async def test_when_one_connection_breaks_the_silent_ones_are_not_asked(postgres
 
 
 @pytest.mark.parametrize("silence", SILENCES)
-async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
+async def test_a_cancelled_call_on_a_silent_session_ends_soon(
     postgres_url: str, watcher: psycopg.Connection[Any], silence: Silence
 ) -> None:
-    """The server is asked to cancel the statement, which takes it long, or for ever."""
+    """The server is asked to cancel the statement, which takes a long time, or forever."""
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=3) as saver:
             client = Client(saver, "async")
@@ -259,7 +257,7 @@ async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
                 await fill(client, name)
                 with silence(proxy, watcher):
                     waiting = asyncio.ensure_future(asyncio.wait_for(call(client, name), 0.2))
-                    # psycopg by itself would wait for five seconds more.
+                    # psycopg alone would wait for five seconds more.
                     await asyncio.wait([waiting], timeout=4)
                     assert waiting.done(), name
                     assert isinstance(waiting.exception(), asyncio.TimeoutError)
@@ -268,7 +266,7 @@ async def test_a_call_that_is_cancelled_on_a_silent_session_ends_soon(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postgres_url: str, api: str) -> None:
+async def test_setup_waits_for_another_setup_without_a_timeout(empty_postgres_url: str, api: str) -> None:
     with (
         faulty(empty_postgres_url) as proxy,
         psycopg.connect(empty_postgres_url) as other,
@@ -280,11 +278,11 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
             waiting = asyncio.ensure_future(saver.asetup() if api == "async" else asyncio.to_thread(saver.setup))
             while not (session := watcher.execute(WAITING).fetchall()):
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(1)  # Ten times what a read or write would wait.
+            await asyncio.sleep(1)  # Ten times as long as a read or write would wait.
             assert watcher.execute(WAITING).fetchall() == session
             other.commit()
             await asyncio.wait_for(waiting, 30)
-            # The same connection is then like any other.
+            # After that, the same connection has its timeout again.
             await fill(Client(saver, api), "t")
             proxy.hush()
             await asyncio.wait_for(put_one(Client(saver, api), "t"), 30)
@@ -298,6 +296,6 @@ async def test_setup_waits_for_another_one_for_as_long_as_that_takes(empty_postg
         (float("nan"), "must be a number of seconds, not nan"),
     ],
 )
-def test_an_answer_timeout_that_cannot_be_is_refused(seconds: float, words: str) -> None:
+def test_an_impossible_answer_timeout_is_refused(seconds: float, words: str) -> None:
     with pytest.raises(ConfigError, match=f"answer_timeout {words}"):
         PostgresSaver("postgresql://nowhere", answer_timeout=seconds)

@@ -1,4 +1,4 @@
-"""A hot standby: it can be read, says that it cannot be written, and is written to once it is the primary."""
+"""A hot standby: it can be read, refuses writes with a clear error, and accepts them once it is the primary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def primary(postgres_programs: None) -> Iterator[Cluster]:
 
 @pytest.fixture
 def standby(primary: Cluster) -> Iterator[Cluster]:
-    """A copy of the primary that follows it."""
+    """A copy of the primary that replicates it."""
     with folder_of_user() as folder:
         cluster = Cluster(folder)
         source = ["-h", str(primary.folder), "-U", "postgres"]
@@ -42,15 +42,15 @@ def standby(primary: Cluster) -> Iterator[Cluster]:
 
 
 def follow(primary: psycopg.Connection[Any], standby: psycopg.Connection[Any]) -> None:
-    """Wait until a standby has what its primary has."""
+    """Wait until a standby has everything that its primary has."""
     position = primary.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
     assert position is not None
     while standby.execute("SELECT pg_last_wal_replay_lsn() >= %s", position).fetchone() != (True,):
-        time.sleep(0.01)  # Nobody is told when a standby has replayed.
+        time.sleep(0.01)  # Nothing announces that a standby has replayed.
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
+async def test_a_standby_can_be_read_and_refuses_writes_with_a_clear_error(
     primary: Cluster, standby: Cluster, api: str
 ) -> None:
     thread_id = f"thread of {api}"
@@ -70,7 +70,7 @@ async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
                 assert caught.value.operation.startswith(name)
             assert rows(second) == before
             assert await read(face_of_copy, thread_id) == await read(client, thread_id)
-            # A server that is told to call setup() when it starts may be given a standby to read from.
+            # A program that calls setup() when it starts may be given a standby to read from.
             await (copy.asetup() if api == "async" else asyncio.to_thread(copy.setup))
             with (
                 PostgresSaver(standby.url(), schema="another") as another,
@@ -78,7 +78,7 @@ async def test_a_standby_can_be_read_and_says_that_it_cannot_be_written(
             ):
                 another.setup()
 
-            # What follows its primary is seen, and what takes its place is written to.
+            # The reads see what the standby replicates, and writes go to it once it is the primary.
             await client.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")
             follow(first, second)
             expected = await read(client, thread_id)

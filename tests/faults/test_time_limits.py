@@ -1,4 +1,4 @@
-"""What a signal handler raises, a time limit of a task queue say, ends the call that waits, and is not lost in it."""
+"""An exception from a signal handler, such as a task queue's time limit, ends a waiting call and is not lost."""
 
 from __future__ import annotations
 

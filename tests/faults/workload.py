@@ -1,4 +1,4 @@
-"""What is done while something goes wrong, and what is stored then."""
+"""What runs while something goes wrong, and what is stored then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAITING = f"SELECT pid{SESSIONS} AND wait_event_type = 'Lock'"
 
 
 def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:
-    """Settings of every session to come."""
+    """Change the settings of every later session."""
     for name, value in settings.items():
         database = sql.Identifier(watcher.info.dbname)
         watcher.execute(
@@ -28,10 +28,10 @@ def set_for_database(watcher: psycopg.Connection[Any], **settings: str) -> None:
 
 
 async def fill(saver_client: Client, thread_id: str) -> None:
-    """Three checkpoints with a value and a write each; the newest one is of another run."""
+    """Store three checkpoints with a value and a write each; the newest one is of another run."""
     parent = None
     for step in range(3):
-        run_id = "kept" if step == 2 else f"run on {thread_id}"
+        run_id = "retained" if step == 2 else f"run on {thread_id}"
         parent = await put(
             saver_client,
             f"checkpoint {step}",
@@ -80,7 +80,7 @@ OPERATIONS: Mapping[str, Call] = {
 
 
 def rows(connection: psycopg.Connection[Any]) -> list[Any]:
-    """All that is stored in a database."""
+    """Everything that is stored in a database."""
     found: list[Any] = []
     for table in ("checkpoints", "blobs", "writes"):
         name = sql.Identifier("langgraph_checkpoint", table)

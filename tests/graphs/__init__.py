@@ -1,4 +1,4 @@
-"""Real graphs on both databases; what they see must be what they would see in memory."""
+"""Real graphs on both databases. Their results must be the same as in memory."""
 
 import pytest
 

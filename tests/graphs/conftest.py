@@ -22,6 +22,6 @@ def durability(request: pytest.FixtureRequest) -> Durability:
 
 
 @pytest.fixture(autouse=True)
-def _values_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graphs of tests have small states: some of their values are part of the document here, and some are blobs."""
+def _values_inline_and_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs in tests have small states: here, some of their values are in the document, and some are blobs."""
     monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 40)

@@ -1,4 +1,4 @@
-"""What graphs return in a form that can be compared: without times, and with random ids replaced by numbered labels.
+"""Results of graphs in a form that can be compared: without times, and with random ids replaced by numbered labels.
 
 The labels are given in the order of first appearance in one note, so the same ids have the same label there.
 """
@@ -20,7 +20,7 @@ _KEYS = ("checkpoint_ns", "checkpoint_id", "checkpoint_map")
 
 
 class _Labels:
-    """Turns values into plain ones, with labels for the random ids in them."""
+    """Converts values to plain ones, with labels for the random ids in them."""
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
@@ -51,13 +51,13 @@ class _Labels:
         return value
 
     def _interrupts(self, value: Any) -> Any:
-        """The interrupts of a result, which come in the order in which the nodes happened to finish."""
+        """The interrupts of a result, in the order in which the nodes happened to finish."""
         return [self.plain(item) for item in sorted(value, key=lambda item: repr(item.value))]
 
     def config(self, config: RunnableConfig | None) -> Any:
-        """The keys of a config that name a checkpoint; which thread it is on may differ."""
-        part = (config or {}).get("configurable") or {}
-        return {key: self.plain(part[key]) for key in _KEYS if part.get(key)}
+        """The keys of a config that name a checkpoint; the thread may differ."""
+        location = (config or {}).get("configurable") or {}
+        return {key: self.plain(location[key]) for key in _KEYS if location.get(key)}
 
     def state(self, state: StateSnapshot, *, full: bool) -> dict[str, Any]:
         found = {
@@ -106,15 +106,15 @@ def plain(value: Any) -> Any:
 
 
 def plain_state(state: StateSnapshot, *, full: bool) -> dict[str, Any]:
-    """A state; `full` with its checkpoint and the parent of that."""
+    """A state; with `full`, also its checkpoint and that checkpoint's parent."""
     return _Labels().state(state, full=full)
 
 
 def plain_checkpoints(found: Iterable[CheckpointTuple]) -> list[Any]:
     """The checkpoints of a thread, oldest first, namespace by namespace.
 
-    Namespaces that differ in ids only, since the same node called a subgraph several times, come in the order of what
-    is in them.
+    Namespaces that differ only in ids, because the same node called a subgraph several times, are sorted by their
+    contents.
     """
     namespaces: dict[str, list[CheckpointTuple]] = {}
     for one in sorted(found, key=lambda one: one.checkpoint["id"]):

@@ -1,9 +1,9 @@
-"""Plays a scenario on a thread of some saver, in one api and durability, and notes what it sees.
+"""Plays a scenario on a thread of some saver, with one api and durability, and notes the results.
 
 A scenario is a coroutine over a `Thread`: it makes graphs, runs them, and says where a process could end and another
-one go on (`pause`). The kinds of threads differ in what they do there: the one in memory does nothing, those on a
-store go on with a fresh saver, or after they pruned or copied the thread. What they note must be equal to what the one
-in memory notes.
+one continue (`pause`). The types of threads differ in what they do at a pause: the one in memory does nothing, those
+on a store continue with a new saver, or after they pruned or copied the thread. Their notes must equal those of the
+one in memory.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Builder(Protocol):
 
 
 class Thread:
-    """A thread in memory, with LangGraph's own saver: nothing happens at a pause."""
+    """A thread in memory, with LangGraph's own saver; a pause does nothing."""
 
-    # The kinds of notes that cannot be compared with those of the thread in memory.
+    # The types of notes that cannot be compared with those of the thread in memory.
     incomparable: ClassVar[frozenset[str]] = frozenset()
     # Whether something is done between the steps of a run, which is a stream then.
     streams: ClassVar[bool] = False
@@ -83,22 +83,22 @@ class Thread:
         return self._graphs[-1]
 
     def note(self, kind: str, value: Any) -> None:
-        """Note something that the twin of this thread must see as well."""
+        """Note something that the thread in memory must note as well."""
         if kind not in self._left_out:
             self.notes.append((kind, value))
 
-    def leave_out(self, *kinds: str) -> None:
-        """Do not note these kinds of things any more."""
-        self._left_out.update(kinds)
+    def leave_out(self, *types: str) -> None:
+        """Stop noting these types of things."""
+        self._left_out.update(types)
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
-        """A place where a process could end; the scenario goes on from an old checkpoint if `past_needed`.
+        """A point where a process could end. With `past_needed`, the scenario continues from an old checkpoint.
 
-        With `ends=False` there is only time for something else between two steps.
+        With `ends=False`, the process cannot end here, but other work may happen between two steps.
         """
 
     async def between_steps(self) -> None:
-        """Called while a run goes on."""
+        """Called during a run, between two steps."""
 
     async def finish(self) -> None:
         """Note the complete history."""
@@ -122,7 +122,7 @@ def in_memory(api: str, durability: Durability) -> Thread:
 
 
 class Stored(Thread):
-    """A thread on a store of ours, which may hold those of other tests."""
+    """A thread on one of our stores, which may have threads of other tests."""
 
     saver: CheckpointSaver
 
@@ -139,7 +139,7 @@ class Stored(Thread):
 
 
 class Reopened(Stored):
-    """A thread in several processes: at a pause the saver is closed, and a fresh one goes on."""
+    """A thread in several processes: at a pause, the saver is closed and a new one continues."""
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
         if ends:
@@ -162,18 +162,18 @@ class Pruned(Stored):
         await super().finish()
 
     async def prune(self) -> None:
-        """Prune; what remains is the newest checkpoint of each namespace that a later step can still read."""
+        """Prune. The newest checkpoint of each namespace that a later step can still read remains."""
         retained = live(await self.client.all(self.config))
         replayed = await walks(self.client, retained, replayed_only=True)
         await self.client.prune([self.thread_id])
         after = await self.client.all(self.config)
-        assert sorted(map(place_of, after)) == sorted(map(place_of, retained))
+        assert sorted(map(location_of, after)) == sorted(map(location_of, retained))
         assert await walks(self.client, after, replayed_only=True) == replayed
         await check_walks(self.client, after)
 
 
 class PrunedWhileRunning(Pruned):
-    """A thread that is pruned at each pause, and at each update while a run goes on."""
+    """A thread that is pruned at each pause, and at each update during a run."""
 
     incomparable = Pruned.incomparable | {"result"}
     streams = True
@@ -183,7 +183,7 @@ class PrunedWhileRunning(Pruned):
 
 
 class Copied(Stored):
-    """A thread that is copied at each pause, and goes on as the copy; the one it was made from is deleted."""
+    """A thread that is copied at each pause and continues as the copy; the source is deleted."""
 
     async def pause(self, *, past_needed: bool = False, ends: bool = True) -> None:
         await self.copy()
@@ -205,10 +205,10 @@ class Copied(Stored):
 
 
 class Overlaid(Stored):
-    """A thread that goes on over an overlay from its first pause on, and over one more from each other.
+    """A thread that continues on an overlay after its first pause, and on one more after each other pause.
 
-    LangGraph's saver in memory shows the snapshot of a `DeltaChannel` in later checkpoints, too, as long as its version
-    stays.
+    LangGraph's saver in memory also has the snapshot of a `DeltaChannel` in later checkpoints as long as its version
+    stays the same.
     """
 
     incomparable = frozenset({"checkpoints"})
@@ -232,7 +232,7 @@ class Overlaid(Stored):
 
 
 class Graph:
-    """A graph on a thread, compiled again for each saver; its methods hide the api, and note what they see."""
+    """A graph on a thread, compiled again for each saver. Its methods hide the api, and note their results."""
 
     def __init__(self, thread: Thread, builder: Builder) -> None:
         self.thread = thread
@@ -241,7 +241,7 @@ class Graph:
 
     @property
     def runnable(self) -> Pregel[Any, Any, Any, Any]:
-        """The graph, compiled with the saver that the thread has now."""
+        """The graph, compiled with the current saver of the thread."""
         if self._compiled[0] is not self.thread.saver:
             self._compiled = (self.thread.saver, self._builder.compile(checkpointer=self.thread.saver))
         runnable: Pregel[Any, Any, Any, Any] = self._compiled[1]
@@ -285,7 +285,7 @@ class Graph:
         return state
 
     async def state(self, at: RunnableConfig | None = None) -> StateSnapshot:
-        """A state with those of the subgraphs in it."""
+        """A state with the states of its subgraphs."""
         found: StateSnapshot = await self._call("get_state", at or self.thread.config, subgraphs=True)
         self.thread.note("state", plain_state(found, full=False))
         return found
@@ -317,7 +317,7 @@ class Graph:
         return found
 
     async def _outcome(self, coroutine: Awaitable[Any], raises: type[Exception] | None) -> Any:
-        """What a run returned, or the error that it had to end with."""
+        """The result of a run, or the error that it must end with."""
         try:
             result = await coroutine
         except Exception as error:
@@ -371,7 +371,7 @@ def past_scenario(function: Scenario) -> Scenario:
 
 
 async def play(scenario: Scenario, thread: Thread) -> list[tuple[str, Any]]:
-    """Play a scenario to its end; returns what was seen."""
+    """Play a scenario to its end; returns the notes."""
     async with thread:
         await scenario(thread)
         await thread.finish()
@@ -384,7 +384,7 @@ _IN_MEMORY: dict[tuple[Scenario, str, Durability], list[tuple[str, Any]]] = {}
 async def agrees_with_memory(
     scenario: Scenario, kind: type[Stored], store: Store, api: str, durability: Durability
 ) -> None:
-    """Play a scenario in memory, once for all tests of this process, and on a store; both must see the same."""
+    """Play a scenario in memory, once for all tests of this process, and on a store; both notes must be equal."""
     way = scenario, api, durability
     if way not in _IN_MEMORY:
         _IN_MEMORY[way] = await play(scenario, in_memory(api, durability))
@@ -397,22 +397,22 @@ def _comparable(notes: Iterable[tuple[str, Any]], kind: type[Thread]) -> list[tu
     return [note for note in notes if note[0] not in kind.incomparable]
 
 
-def place_of(found: CheckpointTuple) -> Location:
-    """Where a checkpoint is in its thread."""
-    part = found.config["configurable"]
-    return Location(part["checkpoint_ns"], part["checkpoint_id"])
+def location_of(found: CheckpointTuple) -> Location:
+    """The location of a checkpoint in its thread."""
+    location = found.config["configurable"]
+    return Location(location["checkpoint_ns"], location["checkpoint_id"])
 
 
 def live(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
     """The newest checkpoint of each namespace that a later step can still read.
 
-    A subgraph that is called has a namespace with a task id in it; it is of use as long as the step that calls it is
+    The namespace of a subgraph call has a task id in it. It is needed as long as the step that calls it is
     the newest one of the root.
     """
     heads: dict[str, CheckpointTuple] = {}
-    for one in sorted(found, key=place_of):
-        heads[place_of(one).checkpoint_ns] = one
-    root = place_of(heads[""]).checkpoint_id
+    for one in sorted(found, key=location_of):
+        heads[location_of(one).checkpoint_ns] = one
+    root = location_of(heads[""]).checkpoint_id
     return [
         head
         for checkpoint_ns, head in heads.items()
@@ -426,14 +426,14 @@ Walks = Mapping[Location, Mapping[str, DeltaChannelHistory]]
 async def walks(client: Client, found: Iterable[CheckpointTuple], *, replayed_only: bool = False) -> Walks:
     """The histories of the delta channels of some checkpoints.
 
-    With `replayed_only`, of the channels that have no value in the checkpoint, and so depend on its ancestors.
+    With `replayed_only`, only of the channels without a value in the checkpoint, which depend on its ancestors.
     """
     result = {}
     for one in found:
         values = one.checkpoint["channel_values"]
         channels = [name for name in delta_channels(one) if not (replayed_only and name in values)]
         if channels:
-            result[place_of(one)] = await client.history(one.config, channels)
+            result[location_of(one)] = await client.history(one.config, channels)
     return result
 
 
@@ -448,7 +448,7 @@ async def check_walks(client: Client, found: Iterable[CheckpointTuple]) -> None:
 async def default_history(
     client: Client, config: RunnableConfig, channels: Sequence[str]
 ) -> Mapping[str, DeltaChannelHistory]:
-    """The history of delta channels as the base class finds it, which reads one ancestor after the other."""
+    """The history of delta channels as the base class finds it, by reading one ancestor after the other."""
     if client.api == "async":
         return await BaseCheckpointSaver.aget_delta_channel_history(client.saver, config=config, channels=channels)
     return await asyncio.to_thread(

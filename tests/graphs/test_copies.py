@@ -1,4 +1,4 @@
-"""A copy of a thread that waits is a thread of its own."""
+"""A copy of a thread that waits is independent of the thread."""
 
 from __future__ import annotations
 

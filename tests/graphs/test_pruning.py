@@ -1,4 +1,4 @@
-"""What pruning leaves to those who still have the id of something older."""
+"""What somebody who has the id of an older checkpoint can still read after a prune."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 
 from langgraph_checkpoint_custom import CheckpointError
 from tests.graphs.plain import plain_state
-from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, check_walks, in_memory, place_of, walks
+from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, check_walks, in_memory, location_of, walks
 from tests.graphs.scenarios.deltas import Deltas, extend, writes
 from tests.graphs.scenarios.parts import Log, chain, says
 from tests.stores import Store
@@ -18,14 +18,14 @@ STEPS = {"one": writes("one", seldom=True), "two": writes("two")}
 
 
 class Uneven(TypedDict, total=False):
-    """Two delta channels whose snapshots do not fall together."""
+    """Two delta channels with snapshots at different steps."""
 
     log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=4)]
     seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
 
 
 async def left_of(graph: Graph, states: list[StateSnapshot]) -> list[tuple[StateSnapshot, StateSnapshot]]:
-    """The states that can still be read by their ids, each with what is read now."""
+    """The states that can still be read by their ids, each with its current content."""
     found = []
     for state in states:
         try:
@@ -45,7 +45,7 @@ async def test_a_needed_ancestor_is_hidden_and_read_completely_by_its_id(
         for turn in range(2):
             await graph.invoke({"log": [f"turn {turn}"], "seldom": [str(turn)]})
         newest, *older = await graph.history()
-        before = {place_of(one): one for one in await thread.client.all(thread.config)}
+        before = {location_of(one): one for one in await thread.client.all(thread.config)}
         walked = await walks(thread.client, before.values())
         await thread.client.prune([thread.thread_id])
         await thread.pause()
@@ -57,10 +57,10 @@ async def test_a_needed_ancestor_is_hidden_and_read_completely_by_its_id(
             assert now.values == state.values
             one = await thread.client.get_tuple(state.config)
             assert one is not None
-            assert one.checkpoint == before[place_of(one)].checkpoint
-            assert one.pending_writes == before[place_of(one)].pending_writes
+            assert one.checkpoint == before[location_of(one)].checkpoint
+            assert one.pending_writes == before[location_of(one)].pending_writes
             await check_walks(thread.client, [one])
-            location = place_of(one)
+            location = location_of(one)
             assert await walks(thread.client, [one]) == ({location: walked[location]} if location in walked else {})
 
 

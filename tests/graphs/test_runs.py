@@ -1,4 +1,4 @@
-"""What is left of a thread when runs of it were deleted."""
+"""The state of a thread after some of its runs were deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import Command, StateSnapshot
 
 from tests.graphs.plain import plain_state
-from tests.graphs.running import Durability, Graph, Reopened, Thread, check_walks, in_memory, live, place_of, walks
+from tests.graphs.running import Durability, Graph, Reopened, Thread, check_walks, in_memory, live, location_of, walks
 from tests.graphs.scenarios.deltas import Deltas, writes
 from tests.graphs.scenarios.interrupts import asks, questions
 from tests.graphs.scenarios.parts import Log, chain, says
@@ -17,17 +17,17 @@ STEPS = {"one": writes("one", seldom=True), "two": writes("two", often=True)}
 
 
 async def run(graph: Graph, name: str, input: Any) -> StateSnapshot:
-    """A run with an id; the checkpoints have it in their metadata, which is where a server puts it."""
+    """A run with an id, in the metadata of its checkpoints, where a server puts it."""
     return await graph.invoke(input, metadata={"run_id": run_id(graph.thread, name)})
 
 
 def run_id(thread: Thread, name: str) -> str:
-    """The id of a run; one that no other thread has, since runs are deleted from all threads."""
+    """The id of a run, unique to the thread, since runs are deleted from all threads."""
     return f"{name} on {thread.thread_id}"
 
 
 async def delete(thread: Thread, *names: str) -> None:
-    """Delete runs, and go on in another process."""
+    """Delete runs, and continue in another process."""
     await thread.client.delete_for_runs([run_id(thread, name) for name in names])
     await thread.pause()
 
@@ -39,7 +39,7 @@ async def runs_of(thread: Thread) -> list[str]:
 
 
 def shape(state: StateSnapshot) -> dict[str, Any]:
-    """A state without the ids of runs, and without the steps since a snapshot: a run may make one that it need not."""
+    """A state without the ids of runs and the steps since a snapshot: a run may make an unnecessary snapshot."""
     found = plain_state(state, full=False)
     left_out = ("run_id", "counters_since_delta_snapshot")
     found["metadata"] = {key: value for key, value in (found["metadata"] or {}).items() if key not in left_out}
@@ -100,9 +100,9 @@ async def test_a_run_in_the_middle_is_deleted_but_not_its_effect(
         for name in ("first", "second", "third"):
             await run(twin, name, {"log": [name]})
             await run(graph, name, {"log": [name]})
-        gone = await graph.history(filter={"run_id": run_id(thread, "second")})
-        assert gone
-        before = [state for state in await graph.history() if state not in gone]
+        of_second = await graph.history(filter={"run_id": run_id(thread, "second")})
+        assert of_second
+        before = [state for state in await graph.history() if state not in of_second]
         await delete(thread, "second")
         assert await runs_of(thread) == ["third", "first"]
         assert list(map(shape, await graph.history())) == list(map(shape, before))
@@ -182,7 +182,7 @@ async def test_a_call_whose_run_was_deleted_is_pruned_when_it_is_over(store: Sto
         graph = thread.graph(chain(Log, inner=inner, two=says("two")))
         await run(graph, "first", {"log": ["first"]})
         await run(graph, "answer", Command(resume=1))
-        assert [place_of(one).checkpoint_ns for one in live(await thread.client.all(thread.config))] == [""]
+        assert [location_of(one).checkpoint_ns for one in live(await thread.client.all(thread.config))] == [""]
         await delete(thread, "first")
         await thread.client.prune([thread.thread_id])
-        assert [place_of(one).checkpoint_ns for one in await thread.client.all(thread.config)] == [""]
+        assert [location_of(one).checkpoint_ns for one in await thread.client.all(thread.config)] == [""]

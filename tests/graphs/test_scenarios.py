@@ -1,7 +1,7 @@
-"""Graphs on a database see what they would see in memory, in whatever process the next step is done.
+"""Graphs on a database return the same results as in memory, in whatever process the next step runs.
 
-Each scenario is played in memory and on a database, and everything that both see is compared: results, states, tasks,
-interrupts, errors, and in the end the history and the stored checkpoints.
+Each scenario is played in memory and on a database, and all results are compared: values, states, tasks,
+interrupts, errors, and at the end the history and the stored checkpoints.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.stores import Store
 
 DELTA_SCENARIOS = [scenario for scenario in SCENARIOS if scenario.__module__ == deltas.__name__]
 
-# Each api and each durability, and both APIs of the one whose checkpoints LangGraph makes in another way. A
-# scenario has two of them on one database and two on the other; in the next one they change places.
+# Each api and each durability, and both APIs with the one whose checkpoints LangGraph makes in another way. A
+# scenario has two of them on one database and two on the other; in the next scenario they are swapped.
 FOUR_WAYS = [("sync", "sync"), ("async", "exit"), ("async", "async"), ("sync", "exit")]
-# What is pruned or copied depends little on who stored it: the two ways whose checkpoints differ most.
+# Pruning and copying depend little on who stored the thread: the two ways whose checkpoints differ most.
 TWO_WAYS = [("sync", "exit"), ("async", "async")]
 
 
@@ -71,7 +71,7 @@ async def test_another_process_continues_a_thread_as_in_memory(
 async def test_a_thread_that_is_pruned_at_every_stage_continues_as_in_memory(
     store: Store, scenario: Scenario, api: str, durability: Durability
 ) -> None:
-    # Where steps are stored while the run goes on, the thread is pruned meanwhile, too.
+    # If steps are stored during the run, the thread is pruned during the run, too.
     while_running = durability == "async" and scenario not in PAST_SCENARIOS
     await agrees_with_memory(scenario, PrunedWhileRunning if while_running else Pruned, store, api, durability)
 

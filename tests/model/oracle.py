@@ -1,38 +1,38 @@
 """`InMemorySaver` as the oracle.
 
-It gets the operations that it lacks, each in the simplest form that is right, and the differences that are wanted:
+It has the operations that the original lacks, each in the simplest correct form, and the intended differences:
 
  1. A small scalar (None, bool, int, float, text and bytes of up to 256) is stored with its checkpoint. `InMemorySaver`
-    loses it, or gives its version's old value, where its channel is not in `new_versions`.
- 2. A larger value whose version has not been stored is stored from the first checkpoint that has it, also where its
-    channel is not in `new_versions`. `InMemorySaver` loses it.
+    loses it, or returns its version's old value, if its channel is not in `new_versions`.
+ 2. A larger value whose version is not stored yet is stored with the first checkpoint that has it, even if its channel
+    is not in `new_versions`. `InMemorySaver` loses it.
  3. A value of a channel without a version stays with its checkpoint. `InMemorySaver` loses it.
- 4. A returned config holds the three keys. `InMemorySaver` gives back the caller's config.
+ 4. A returned config has the three keys. `InMemorySaver` returns the caller's config.
  5. A filter compares as JSON: True is not 1, and a tuple is a list. `InMemorySaver` compares as Python.
- 6. A checkpoint that comes without a value that its version once had is read without it. `InMemorySaver` shows it in
-    every checkpoint with that version. LangGraph leaves out only `DeltaChannel`s, whose snapshots are shown here, too,
-    unless they are small (1): the history then ends one checkpoint further up, with the same value. Where the
-    checkpoint that it goes on from was deleted with all its namespace, it may have the value still: a saver remembers
-    what it stored last.
+ 6. A checkpoint that is stored without a value that its version once had is read without it. `InMemorySaver` returns it
+    in every checkpoint with that version. LangGraph omits only `DeltaChannel`s, whose snapshots are returned here, too,
+    unless they are small (1): the history then ends one checkpoint earlier, with the same value. If the checkpoint that
+    it continues from was deleted with all its namespace, it may still have the value: a saver remembers what it stored
+    last.
  7. Which channels of a checkpoint have a value is decided when it is stored. `InMemorySaver` decides when it is read.
  8. Metadata keeps NUL characters and takes no request-scoped keys from the config (`langgraph_auth_*`,
     `langgraph_request_id`). `InMemorySaver` drops the former and keeps the latter.
- 9. A list is newest first across namespaces and threads, and its limit counts from there. `InMemorySaver` goes through
-    them one by one.
-10. A checkpoint older than format 4 has its parent's sends as the value of `__pregel_tasks`, as with LangGraph's
-    savers for databases. `InMemorySaver` does not know such checkpoints.
-11. Pruned checkpoints that a `DeltaChannel` or (10) still needs are hidden: not the newest, not in a list, but there by
-    id. What they need themselves may be gone, so only the history of visible checkpoints is compared. A visible
-    checkpoint whose parent is deleted has no parent any more.
-12. A checkpoint whose parent or further ancestor was pruned, and of which a `DeltaChannel` goes back to it, is refused,
-    unless nothing else is left in the namespace. It may be refused, which loses nothing, where it is already there (a
-    repeat) and where the channel's snapshot is still stored under its version.
-13. `delete_for_runs` deletes what a run wrote beside checkpoints of other runs, too, but not writes of a hidden one,
-    nor what a child that stays is rebuilt from.
+ 9. A list is newest first across namespaces and threads, and its limit counts from there. `InMemorySaver` lists them
+    one by one.
+10. A checkpoint older than format 4 has its parent's sends as the value of `__pregel_tasks`, as with LangGraph's savers
+    for databases. `InMemorySaver` does not know such checkpoints.
+11. Pruned checkpoints that a `DeltaChannel` or (10) still needs are hidden: not the newest, not listed, but readable by
+    id. Their own ancestors may be deleted, so only the history of visible checkpoints is compared. A visible checkpoint
+    whose parent is deleted has no parent any more.
+12. A checkpoint is refused if a `DeltaChannel` of it needs a parent or further ancestor that was pruned, unless the
+    namespace is empty otherwise. It may be refused, which loses nothing, if it is stored already (a repeat) or if the
+    channel's snapshot is still stored under its version.
+13. `delete_for_runs` also deletes what a run wrote to checkpoints of other runs, but neither writes of a hidden one nor
+    writes that a remaining child is rebuilt from.
 14. The history of a `DeltaChannel` is LangGraph's default walk, since `InMemorySaver`'s own one reads by version (6).
-15. Labels keep their checkpoints from a prune, with what a run from them needs of subgraphs with a memory. Where
-    a rollback or a deletion by name takes the newest checkpoint of a namespace, the writes beside the one before go,
-    unless a child that stays is rebuilt from them. `InMemorySaver` has none of these, and no forks.
+15. Labels protect their checkpoints from a prune, with what a run from them needs of subgraphs with a memory. If a
+    rollback or a deletion by name deletes the newest checkpoint of a namespace, the writes of the one before are
+    deleted, unless a remaining child is rebuilt from them. `InMemorySaver` has none of these, and no forks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from langgraph_checkpoint_custom import CheckpointLabelled, CheckpointNotFound, 
 
 
 class Key(NamedTuple):
-    """Where a checkpoint is."""
+    """The location of a checkpoint."""
 
     thread_id: str
     checkpoint_ns: str
@@ -77,26 +77,26 @@ def is_small(value: Any) -> bool:
 
 
 def as_json(value: Any) -> str:
-    """Equal for values that are the same JSON; JSON has one kind of number."""
-    return json.dumps(_one_kind_of_number(value), sort_keys=True)
+    """A text that is equal for values that are the same JSON; JSON has one type of number."""
+    return json.dumps(_numbers_as_json(value), sort_keys=True)
 
 
-def _one_kind_of_number(value: Any) -> Any:
+def _numbers_as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _one_kind_of_number(item) for key, item in value.items()}
+        return {key: _numbers_as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_one_kind_of_number(item) for item in value]
+        return [_numbers_as_json(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Oracle(InMemorySaver):
-    """`InMemorySaver` with the wanted differences, by their numbers."""
+    """`InMemorySaver` with the intended differences, by their numbers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.own: dict[Key, tuple[str, bytes]] = {}
         """Values that stay with a checkpoint."""
-        self.shown: dict[Key, frozenset[str]] = {}
+        self.populated_channels: dict[Key, frozenset[str]] = {}
         """The channels of a checkpoint whose value is stored by version."""
         self.hidden: set[Key] = set()
         self.wrote: dict[tuple[tuple[str, str, str], tuple[str, int]], str | None] = {}
@@ -106,7 +106,7 @@ class Oracle(InMemorySaver):
         self.ever: dict[Any, tuple[str, bytes]] = {}
         """The values of all versions that were ever stored."""
 
-    # What is there
+    # What is stored
 
     def keys(self, thread_id: str | None = None) -> set[Key]:
         return {
@@ -138,7 +138,7 @@ class Oracle(InMemorySaver):
         return key._replace(checkpoint_id=parent_id) if parent_id else None
 
     def populated(self, key: Key) -> frozenset[str]:
-        return self.shown[key] | frozenset(self.serde.loads_typed(self.own[key]))
+        return self.populated_channels[key] | frozenset(self.serde.loads_typed(self.own[key]))
 
     def has_sends(self, key: Key | None) -> bool:
         return key is not None and any(channel == TASKS for _, channel, _, _ in self.writes.get(key, {}).values())
@@ -158,11 +158,11 @@ class Oracle(InMemorySaver):
         if self.refuses(config, checkpoint, metadata, new_versions):  # 12
             raise CheckpointNotFound
         own = {channel: held for channel, held in values.items() if is_small(held) or channel not in versions}  # 1, 3
-        kept = self._kept(key, checkpoint, new_versions)
+        retained = self._already_stored(key, checkpoint, new_versions)
         delta = set(metadata.get("counters_since_delta_snapshot", {}))  # 6
-        shown = set(values) | (kept & delta)
-        stored = {channel for channel in versions if channel not in own and channel in shown}
-        self.shown[key] = frozenset(stored)  # 7
+        populated_channels = set(values) | (retained & delta)
+        stored = {channel for channel in versions if channel not in own and channel in populated_channels}
+        self.populated_channels[key] = frozenset(stored)  # 7
         self.own[key] = self.serde.dumps_typed(own)
         for channel in (stored & set(values)) - set(new_versions):
             blob = (thread_id, checkpoint_ns, channel, versions[channel])
@@ -183,7 +183,7 @@ class Oracle(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> bool | None:
-        """Whether a checkpoint cannot be rebuilt, since an ancestor has gone; None if either answer is right."""
+        """Whether a checkpoint cannot be rebuilt, since an ancestor was deleted; None if both results are correct."""
         location = (config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"])
         key = Key(*location, checkpoint["id"])
         parent_id = config["configurable"].get("checkpoint_id")
@@ -197,28 +197,28 @@ class Oracle(InMemorySaver):
                 return False
         elif not there - {key.checkpoint_id}:
             return False
-        if key.checkpoint_id in there or open_channels <= self._kept(key, checkpoint, new_versions):
+        if key.checkpoint_id in there or open_channels <= self._already_stored(key, checkpoint, new_versions):
             return None
         return True
 
-    def is_left_alone(self, key: Key) -> bool:
-        """Whether a checkpoint is there whose parent is not."""
+    def has_lost_its_parent(self, key: Key) -> bool:
+        """Whether a checkpoint is stored whose parent is not."""
         there = self.keys(key.thread_id)
         return key in there and self.parent(key) not in {None, *there}
 
     def adopt(self, key: Key, found: CheckpointTuple) -> None:
-        """Show the values, too, that a saver remembered when it stored a checkpoint."""  # 6
+        """Take over the values that a saver remembered when it stored a checkpoint."""  # 6
         versions = self.document(key)["channel_versions"]
         for channel, value in found.checkpoint["channel_values"].items():
-            # Pending sends are shown as a channel, and come from the writes of the parent.
+            # Pending sends are a channel here, and come from the writes of the parent.
             if channel in versions and channel not in self.populated(key):
                 blob = (key.thread_id, key.checkpoint_ns, channel, versions[channel])
                 assert self.serde.dumps_typed(value) == self.ever[blob]
                 self.blobs[blob] = self.ever[blob]
-                self.shown[key] |= {channel}
+                self.populated_channels[key] |= {channel}
 
     def _is_cut(self, key: Key, channels: set[str]) -> bool:
-        """Whether one of the channels goes back to what was removed behind a hidden checkpoint."""
+        """Whether one of the channels needs an ancestor that was deleted before a hidden checkpoint."""
         parent: Key | None = key
         while parent is not None:
             if parent not in self.keys(key.thread_id):
@@ -228,7 +228,7 @@ class Oracle(InMemorySaver):
             parent = self.parent(key) if channels else None
         return False
 
-    def _kept(self, key: Key, checkpoint: Checkpoint, new_versions: ChannelVersions) -> set[str]:
+    def _already_stored(self, key: Key, checkpoint: Checkpoint, new_versions: ChannelVersions) -> set[str]:
         """The channels whose version is stored already."""
         return {
             channel
@@ -238,8 +238,8 @@ class Oracle(InMemorySaver):
 
     def _merged(self, config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
         merged = dict(metadata)
-        for part in (config.get("metadata") or {}, config["configurable"]):
-            for name, value in part.items():
+        for given in (config.get("metadata") or {}, config["configurable"]):
+            for name, value in given.items():
                 request_scoped = name.startswith("langgraph_auth_") or name == "langgraph_request_id"
                 excluded = name in EXCLUDED_METADATA_KEYS or name.startswith("__")
                 if not request_scoped and not excluded and isinstance(value, (str, int, float)):
@@ -249,11 +249,11 @@ class Oracle(InMemorySaver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        part = config["configurable"]
-        location = (part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+        configurable = config["configurable"]
+        location = (configurable["thread_id"], configurable["checkpoint_ns"], configurable["checkpoint_id"])
         before = dict(self.writes.get(location, {}))
         super().put_writes(config, writes, task_id, task_path)
-        run_id = (config.get("metadata") or part).get("run_id")
+        run_id = (config.get("metadata") or configurable).get("run_id")
         for slot, written in self.writes[location].items():
             if before.get(slot) is not written and not (slot in before and before[slot][2] == written[2]):
                 self.wrote[location, slot] = run_id
@@ -290,7 +290,9 @@ class Oracle(InMemorySaver):
     def _as_wanted(self, found: CheckpointTuple) -> CheckpointTuple:
         key = key_of(found)
         checkpoint = found.checkpoint
-        by_version = {channel: v for channel, v in checkpoint["channel_values"].items() if channel in self.shown[key]}
+        by_version = {
+            channel: v for channel, v in checkpoint["channel_values"].items() if channel in self.populated_channels[key]
+        }
         checkpoint["channel_values"] = by_version | self.serde.loads_typed(self.own[key])  # 1, 2, 3, 6, 7
         parent = self.parent(key)
         if checkpoint["v"] < 4 and parent is not None and self.has_sends(parent):  # 10
@@ -326,7 +328,7 @@ class Oracle(InMemorySaver):
                 del written[slot]
 
     def _is_read(self, key: Key, channel: str) -> bool:
-        """Whether a write is part of a hidden checkpoint, or of what a child is rebuilt from."""
+        """Whether a write belongs to a hidden checkpoint, or to what a child is rebuilt from."""
         children = [child for child in self.keys(key.thread_id) if self.parent(child) == key]
         if channel == TASKS:
             return key in self.hidden or any(self.document(child)["v"] < 4 for child in children)
@@ -341,8 +343,8 @@ class Oracle(InMemorySaver):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         for thread_id in thread_ids:
             if strategy == "keep_latest":
-                kept = {key for key in self.newest(thread_id) if not self._is_finished(key)}
-                self._remove(self.keys(thread_id) - kept - self._pinned(thread_id))
+                retained = {key for key in self.newest(thread_id) if not self._is_finished(key)}
+                self._remove(self.keys(thread_id) - retained - self._pinned(thread_id))
             else:
                 self.delete_thread(thread_id)
 
@@ -374,7 +376,7 @@ class Oracle(InMemorySaver):
                 metadata["thread_id"] = target_thread_id
             document, _, parent_id = self.storage[key[0]][key[1]][key[2]]
             self.storage[copy[0]][copy[1]][copy[2]] = (document, self.serde.dumps_typed(metadata), parent_id)
-            self.own[copy], self.shown[copy] = self.own[key], self.shown[key]
+            self.own[copy], self.populated_channels[copy] = self.own[key], self.populated_channels[key]
             if key in self.hidden:
                 self.hidden.add(copy)
         for (thread_id, checkpoint_ns, channel, version), value in list(self.blobs.items()):
@@ -392,7 +394,7 @@ class Oracle(InMemorySaver):
             if thread_id == source_thread_id:
                 self.named.setdefault((target_thread_id, name), copies[key])
 
-    # Labels, and what is deleted by name (15)
+    # Labels, and deletions by name (15)
 
     def label(self, config: RunnableConfig, name: str) -> RunnableConfig:
         key = self._exact(config)
@@ -456,7 +458,7 @@ class Oracle(InMemorySaver):
                 raise ThreadExists
             return start.config
         is_open = point == roots[-1]
-        kept = {start}
+        retained = {start}
         for checkpoint_ns in {key.checkpoint_ns for key in self.keys(source_thread_id)} - {""}:
             heads = [
                 key
@@ -465,7 +467,7 @@ class Oracle(InMemorySaver):
             ]
             head = max(heads, default=None)
             if head and (":" not in checkpoint_ns or (is_open and self._root(head) == point.checkpoint_id)):
-                kept.add(head._replace(thread_id=target_thread_id))
+                retained.add(head._replace(thread_id=target_thread_id))
         sources = self.keys(source_thread_id)
         early = {location: writes for location, writes in self.writes.items() if Key(*location) not in self.keys()}
         labels = dict(self.named)
@@ -474,7 +476,7 @@ class Oracle(InMemorySaver):
         self.named = labels
         for source in sources:
             copy = source._replace(thread_id=target_thread_id)
-            if copy in kept and not is_open:
+            if copy in retained and not is_open:
                 self.writes.pop(copy, None)
                 if copy in early:
                     self.writes[copy] = early[copy]
@@ -485,22 +487,22 @@ class Oracle(InMemorySaver):
         document, _, parent_id = self.storage[target_thread_id][""][start.checkpoint_id]
         metadata = self.serde.dumps_typed(self.metadata(start) | ancestor_rows)
         self.storage[target_thread_id][""][start.checkpoint_id] = (document, metadata, parent_id)
-        for key in kept:
+        for key in retained:
             if self.parent(key) not in self.keys():
                 self._forget_parent(key)
-        self._remove(self.keys(target_thread_id) - kept)
+        self._remove(self.keys(target_thread_id) - retained)
         return start.config
 
     def _exact(self, config: RunnableConfig) -> Key:
-        part = config["configurable"]
-        return Key(part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+        location = config["configurable"]
+        return Key(location["thread_id"], location["checkpoint_ns"], location["checkpoint_id"])
 
     def _root(self, key: Key) -> str:
         """The root checkpoint from which a subgraph's call started."""
         return cast(str, self.metadata(key).get("parents", {}).get("") or "") if key.checkpoint_ns else ""
 
     def _pinned(self, thread_id: str) -> set[Key]:
-        """What a prune leaves alone."""
+        """The checkpoints that a prune does not delete."""
         pinned = {key for key in self.named.values() if key.thread_id == thread_id}
         for label in [key for key in pinned if not key.checkpoint_ns]:
             memories: dict[str, Key] = {}
@@ -511,11 +513,11 @@ class Oracle(InMemorySaver):
         return pinned
 
     def _forget_labels(self, keys: Iterable[Key]) -> None:
-        gone = set(keys)
-        self.named = {location: key for location, key in self.named.items() if key not in gone}
+        deleted = set(keys)
+        self.named = {location: key for location, key in self.named.items() if key not in deleted}
 
     def _remove_by_name(self, victims: set[Key], hidden: set[Key]) -> bool:
-        """Delete victims, and the writes that led to them; tells whether one has gone that was to be seen."""
+        """Delete victims, and the writes that led to them; returns whether a visible one was deleted."""
         if victims & set(self.named.values()):
             raise CheckpointLabelled
         seen = victims - self.hidden
@@ -526,17 +528,17 @@ class Oracle(InMemorySaver):
         }
         there = self.keys()
         self._remove(victims | hidden)
-        gone = there - self.keys()
-        for location in {key[:2] for key in seen & gone}:
+        deleted = there - self.keys()
+        for location in {key[:2] for key in seen & deleted}:
             left = [key for key in self.visible() if key[:2] == location]
             head = max(left, default=None)
-            lost = max(key for key in seen & gone if key[:2] == location)
+            lost = max(key for key in seen & deleted if key[:2] == location)
             if (
                 head is None
                 or head > lost
                 or not any(
                     key[:2] == location and (parents[key] == head or (parents[key] is None and key not in was_hidden))
-                    for key in gone
+                    for key in deleted
                 )
             ):
                 continue
@@ -550,7 +552,7 @@ class Oracle(InMemorySaver):
                     )
                 if not is_read:
                     del self.writes[head][slot]
-        return bool(seen & gone)
+        return bool(seen & deleted)
 
     def _is_finished(self, key: Key) -> bool:
         """Whether this is the head of a subgraph call that an older superstep of the root graph made."""
@@ -562,32 +564,32 @@ class Oracle(InMemorySaver):
         )
         return root_id < newest or (root_id != newest and Key(key.thread_id, "", root_id) in self.keys(key.thread_id))
 
-    def _remove(self, doomed: Iterable[Key]) -> None:
+    def _remove(self, victims: Iterable[Key]) -> None:
         """Delete checkpoints, or hide those that a remaining one needs."""
-        doomed = set(doomed)
-        needed = {ancestor for key in self.keys() - doomed for ancestor in self._needed_by(key)}
-        for key in (doomed & needed) - self.hidden:
-            if self.parent(key) not in self.keys():  # It was gone before anything was cut off.
+        victims = set(victims)
+        needed = {ancestor for key in self.keys() - victims for ancestor in self._needed_by(key)}
+        for key in (victims & needed) - self.hidden:
+            if self.parent(key) not in self.keys():  # Its parent was deleted before this.
                 self._forget_parent(key)
-        self.hidden |= doomed & needed
-        gone = doomed - needed
-        for key in gone:
+        self.hidden |= victims & needed
+        deleted = victims - needed
+        for key in deleted:
             self._forget(key)
             self.storage[key[0]][key[1]].pop(key[2])
             self.writes.pop(key, None)
         for key in self.keys():
-            if self.parent(key) in gone and key not in self.hidden:
+            if self.parent(key) in deleted and key not in self.hidden:
                 self._forget_parent(key)  # 11
         named = {
             (key.thread_id, key.checkpoint_ns, channel, self.document(key)["channel_versions"][channel])
             for key in self.keys()
-            for channel in self.shown[key]
+            for channel in self.populated_channels[key]
         }
         for blob in set(self.blobs) - named:
             del self.blobs[blob]
 
     def _needed_by(self, key: Key) -> set[Key]:
-        """The ancestors without which a checkpoint could not be read, and those that hold sends for one of them."""
+        """The ancestors without which a checkpoint could not be read, and those that have sends for one of them."""
         needed: set[Key] = set()
         open_channels = self._delta_channels(key) - self.populated(key)
         cursor = self.parent(key)
@@ -619,17 +621,17 @@ class Oracle(InMemorySaver):
         self.storage[key[0]][key[1]][key[2]] = (document, metadata, None)
 
     def _forget(self, key: Key) -> None:
-        del self.own[key], self.shown[key]
+        del self.own[key], self.populated_channels[key]
         self.hidden.discard(key)
 
 
 def key_of(found: CheckpointTuple) -> Key:
-    part = found.config["configurable"]
-    return Key(part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"])
+    location = found.config["configurable"]
+    return Key(location["thread_id"], location["checkpoint_ns"], location["checkpoint_id"])
 
 
 def exact(anything: Any) -> Any:
-    """A form in which only what is the same in type and value is equal: 1 is not True, a snapshot is not a tuple."""
+    """A form in which only values of the same type are equal: 1 is not True, a snapshot is not a tuple."""
     if isinstance(anything, Mapping):
         return type(anything).__name__, {key: exact(item) for key, item in anything.items()}
     if isinstance(anything, (list, tuple)):

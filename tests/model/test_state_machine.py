@@ -1,7 +1,7 @@
 """A Hypothesis state machine: random operations on a saver and on LangGraph's `InMemorySaver`, which is the oracle.
 
-After every operation both answer every question alike, and the tables are whole. Where they are to differ, `oracle.py`
-says one by one.
+After every operation, both give the same results, and the tables are sound. `oracle.py` lists the intended
+differences.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-# Values are cut into parts of an element or two.
-PARTS = {"SPLIT_FROM": 1, "ELEMENT": 0, "SAMPLE": 1, "PART": 4, "OPEN": 2}
-# Lists turn the page after this many checkpoints, so that threads of a few have several pages.
+# Values are cut into chunks of one or two elements.
+CHUNKS = {"SPLIT_FROM": 1, "ELEMENT": 0, "SAMPLE": 1, "PART": 4, "OPEN": 2}
+# Lists have pages of this many checkpoints, so that threads of a few have several pages.
 PAGE = 3
 
 
 # What is stored
 
 NAMESPACES = ("", "child", "call:1", "call:1|deep:2")
-# A graph's delta channels are there from its first checkpoint on.
+# A graph has its delta channels from its first checkpoint on.
 DELTA = {"": ("log",), "child": ("log", "tally"), "call:1": (), "call:1|deep:2": ("tally",)}
 GROWING = "alpha"
 PLAIN = (GROWING, "beta", "Größe")
@@ -108,7 +108,7 @@ FILTERS: Sequence[dict[str, Any]] = (
 
 
 def checkpoint_id_at(kind: str, moment: int) -> str:
-    """An id of a moment; of one kind, a later moment's id is the greater one."""
+    """An id for a moment; among ids of one type, that of a later moment is greater."""
     if kind == "ulid":
         return str(ULID.from_int((1_700_000_000_000 + moment) << 80))
     timestamp = 0x1EF_0000_0000_0000 + moment
@@ -123,7 +123,7 @@ def rarely(data: st.DataObject) -> bool:
 
 
 class Calls:
-    """A saver's methods in one api, called from sync code."""
+    """A saver's methods with one api, called from sync code."""
 
     def __init__(self, saver: CheckpointSaver, loop: asyncio.AbstractEventLoop | None) -> None:
         self._saver = saver
@@ -163,7 +163,7 @@ class WritesCall(NamedTuple):
 
 
 class SaverMachine(RuleBasedStateMachine):
-    """The same operations on a saver and on the oracle, on threads of this example's own."""
+    """The same operations on a saver and on the oracle, on this example's own threads."""
 
     def __init__(self, store: Store, calls: Calls, next_version: Callable[[Any, None], str], where: str) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class SaverMachine(RuleBasedStateMachine):
         self.threads = [f"{self.example} {name}" for name in ("a", "b", "ü")]
         self.unknown = f"{self.example} unknown"
         self.runs = [f"{self.example} run {number}" for number in range(3)]
-        self.kinds: Sequence[str] = ("uuid6",)
+        self.types: Sequence[str] = ("uuid6",)
         self.moments = {1: 0, -1: 0}
         self.puts: list[PutCall] = []
         self.writes: list[WritesCall] = []
@@ -185,17 +185,17 @@ class SaverMachine(RuleBasedStateMachine):
         self.agreed = True
         """Whether the last operation left both sides alike."""
         self.touched: set[str] = set()
-        self.turn = 0
+        self.reads = 0
         self.repeated = False
 
-    @initialize(kinds=st.sampled_from([("uuid6",), ("ulid",), ("ulid", "uuid6")]))
-    def choose_ids(self, kinds: Sequence[str]) -> None:
-        self.kinds = kinds
+    @initialize(types=st.sampled_from([("uuid6",), ("ulid",), ("ulid", "uuid6")]))
+    def choose_ids(self, types: Sequence[str]) -> None:
+        self.types = types
 
     # Operations
 
     @rule(data=st.data())
-    def go_on_from_the_newest(self, data: st.DataObject) -> None:
+    def continue_from_the_newest(self, data: st.DataObject) -> None:
         thread_id, checkpoint_ns = self._location(data)
         for _ in range(data.draw(st.integers(1, 6))):
             newest = [key for key in self.oracle.newest(thread_id) if key.checkpoint_ns == checkpoint_ns]
@@ -206,14 +206,16 @@ class SaverMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:
-        """From any checkpoint that there is, is hidden, or has gone, or from nothing."""
+        """From any checkpoint that is stored, hidden or deleted, or from nothing."""
         thread_id, checkpoint_ns = self._location(data)
-        # Only what was stored before, so that no chain loops: `InMemorySaver` would follow it for ever.
+        # Only one that was stored before, so that no chain loops: `InMemorySaver` would follow it forever.
         ever_stored = {call.checkpoint["id"] for call in self.puts}
         parents = [each for each in self.ids[thread_id, checkpoint_ns] if each in ever_stored]
-        gone = [each for each in parents if Key(thread_id, checkpoint_ns, each) not in self.oracle.keys(thread_id)]
+        deleted = [each for each in parents if Key(thread_id, checkpoint_ns, each) not in self.oracle.keys(thread_id)]
         key = self._new_key(data, thread_id, checkpoint_ns)
-        self._put(data, key, data.draw(st.one_of(*(st.sampled_from(each) for each in ([None], parents, gone) if each))))
+        self._put(
+            data, key, data.draw(st.one_of(*(st.sampled_from(each) for each in ([None], parents, deleted) if each)))
+        )
 
     @precondition(lambda self: self.puts)
     @rule(data=st.data())
@@ -224,7 +226,7 @@ class SaverMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def write(self, data: st.DataObject) -> None:
-        """To any checkpoint that there is, is hidden, has gone, or is still to come."""
+        """To any checkpoint that is stored, hidden, deleted, or not stored yet."""
         thread_id, checkpoint_ns = self._location(data)
         ids = self.ids[thread_id, checkpoint_ns]
         if ids and not rarely(data):
@@ -280,7 +282,7 @@ class SaverMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.puts)
     @rule(data=st.data())
-    def delete_one_or_all_behind_it(self, data: st.DataObject) -> None:
+    def delete_one_or_all_after_it(self, data: st.DataObject) -> None:
         key = self._any_key(data)
         if data.draw(st.booleans()):
             self._do("delete_checkpoint", key.config, touches=[key.thread_id])
@@ -300,13 +302,13 @@ class SaverMachine(RuleBasedStateMachine):
         chosen = data.draw(st.sampled_from([None, key.checkpoint_id]))
         self._do("fork_thread", key.thread_id, target, checkpoint_id=chosen, touches=[target])
 
-    # Questions
+    # Results
 
     @invariant()
-    def every_question_has_the_same_answer(self) -> None:
+    def every_read_has_the_same_result(self) -> None:
         if self.agreed:
             return
-        self.turn += 1
+        self.reads += 1
         while self.touched:
             self._compare_thread(self.touched.pop())
         self._compare_list(None)
@@ -349,9 +351,9 @@ class SaverMachine(RuleBasedStateMachine):
             if confined is not None:
                 config["configurable"]["checkpoint_ns"] = confined
             ids = sorted({key.checkpoint_id for key in visible if confined in (None, key.checkpoint_ns)})
-            edges = [None, *ids[self.turn % len(ids) :][:1]] if ids else [None]
-            filters = [None, FILTERS[self.turn % len(FILTERS)]]
-            for before, limit, filter in product(edges, [None, 1 + self.turn % 4], filters):
+            edges = [None, *ids[self.reads % len(ids) :][:1]] if ids else [None]
+            filters = [None, FILTERS[self.reads % len(FILTERS)]]
+            for before, limit, filter in product(edges, [None, 1 + self.reads % 4], filters):
                 edge: RunnableConfig | None = {"configurable": {"checkpoint_id": before}} if before else None
                 self._compare_list(config, before=edge, limit=limit, filter=filter)
 
@@ -368,10 +370,10 @@ class SaverMachine(RuleBasedStateMachine):
         left = check_invariants(self.store)
         assert not any(left)
 
-    # Parts
+    # Helpers
 
     def _do(self, name: str, *args: Any, touches: Iterable[str], **kwargs: Any) -> None:
-        """An operation on both sides, which agree on the answer or on the error."""
+        """An operation on both sides, which agree on the result or on the error."""
         note(f"{name}{args} {kwargs or ''}")
         self.agreed = False
         self.touched.update(touches)
@@ -388,7 +390,7 @@ class SaverMachine(RuleBasedStateMachine):
         if self.oracle.refuses(*call) is not None:
             self._do("put", *call, touches=[thread_id])
             key = Key(thread_id, call.config["configurable"]["checkpoint_ns"], call.checkpoint["id"])
-            if self.oracle.is_left_alone(key):
+            if self.oracle.has_lost_its_parent(key):
                 self.oracle.adopt(key, self.calls("get_tuple", key.config))
             return
         note(f"put, which may be refused, {tuple(call)}")
@@ -399,17 +401,17 @@ class SaverMachine(RuleBasedStateMachine):
             self.oracle.put(*deepcopy(call))
 
     def _ask(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """A question to both sides."""
+        """A read on both sides."""
         assert exact(self.calls(name, *args, **kwargs)) == exact(getattr(self.oracle, name)(*args, **kwargs))
 
     def _location(self, data: st.DataObject) -> tuple[str, str]:
-        # Most operations in few places, so that much happens there.
+        # Most operations use few locations, so that many of them meet.
         first, *others = self.threads
         thread_id = data.draw(st.sampled_from([*[first] * 3, *others]))
         return thread_id, data.draw(st.sampled_from([*[""] * 3, *["child"] * 3, *NAMESPACES]))
 
     def _any_key(self, data: st.DataObject) -> Key:
-        """A checkpoint that is there, as a rule; mostly one of the root's."""
+        """A checkpoint that usually exists; mostly one of the root's."""
         keys = sorted(self.oracle.keys())
         roots = [key for key in keys if not key.checkpoint_ns]
         chosen = roots if roots and not rarely(data) else keys
@@ -419,7 +421,7 @@ class SaverMachine(RuleBasedStateMachine):
         return found
 
     def _new_key(self, data: st.DataObject, thread_id: str, checkpoint_ns: str) -> Key:
-        """A checkpoint that is not stored: above all others, below all, or one that writes came for."""
+        """A checkpoint that is not stored: after all others, before all, or one that has writes already."""
         ids = self.ids[thread_id, checkpoint_ns]
         ever_stored = {call.checkpoint["id"] for call in self.puts}
         expected = sorted(key[2] for key in self.oracle.writes if key[:2] == (thread_id, checkpoint_ns))
@@ -428,12 +430,12 @@ class SaverMachine(RuleBasedStateMachine):
             return Key(thread_id, checkpoint_ns, data.draw(st.sampled_from(expected)))
         direction = data.draw(st.sampled_from([1, 1, 1, -1]))
         self.moments[direction] += direction
-        checkpoint_id = checkpoint_id_at(data.draw(st.sampled_from(self.kinds)), self.moments[direction])
+        checkpoint_id = checkpoint_id_at(data.draw(st.sampled_from(self.types)), self.moments[direction])
         ids.append(checkpoint_id)
         return Key(thread_id, checkpoint_ns, checkpoint_id)
 
     def _state_at(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str | None) -> tuple[Checkpoint, Any] | None:
-        """What a run that goes on from a checkpoint has in memory, also when the checkpoint has gone meanwhile."""
+        """What a run that continues from a checkpoint has in memory, also if the checkpoint was deleted meanwhile."""
         if checkpoint_id is None:
             return None
         found = self.oracle.get_tuple(Key(thread_id, checkpoint_ns, checkpoint_id).config)
@@ -462,12 +464,12 @@ class SaverMachine(RuleBasedStateMachine):
         parent_is_there = Key(key.thread_id, key.checkpoint_ns, parent_id or "") in self.oracle.keys(key.thread_id)
         for channel in PLAIN:
             usual = ["grow"] * 8 if channel == GROWING else ["keep", "keep", "set"]
-            # A value that is not new is stored as the parent has it, by bytes or by version. What the parent has not is
-            # stored as it is now if it is small, and else by what happens to be left of its version; of what was in a
-            # document that is nothing, where the oracle has all versions. `behaviour/test_put.py` has slips there.
+            # An unchanged value is stored as the parent has it, by bytes or by version. A value that the parent lacks
+            # is stored as it is now if it is small, and otherwise as whatever is left of its version. Of values in a
+            # document nothing is left, whereas the oracle has all versions. `behaviour/test_put.py` has such cases.
             slips = ["slip"] if parent_is_there and channel in values and self.where == "rows" else []
             action = data.draw(st.sampled_from([*usual, "set", "empty", *slips, "leave out"]))
-            if action == "grow":  # And lose what it began with, perhaps.
+            if action == "grow":  # And perhaps lose the first elements.
                 bump(channel)
                 held = values.get(channel)
                 values[channel] = [*(held[data.draw(st.integers(0, 2)) :] if type(held) is list else ())]
@@ -566,7 +568,7 @@ EXTRAS = {
 
 @contextmanager
 def opened(store: Store, api: str) -> Iterator[tuple[CheckpointSaver, Calls]]:
-    """A saver with its methods in a api."""
+    """A saver, and its methods with one api."""
     options = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
     saver = store.open(**options)
     if api == "sync":
@@ -583,14 +585,14 @@ def opened(store: Store, api: str) -> Iterator[tuple[CheckpointSaver, Calls]]:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("where", ["rows", "document"])
-def test_a_saver_answers_as_the_oracle_does(
+def test_a_saver_returns_the_same_results_as_the_oracle(
     store: Store, api: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the values in rows of their own, and in parts, or in the document as far as they are small."""
+    """With values in rows of their own, and in chunks, or inline as far as they are small."""
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
     if where == "rows":
         monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 0)
-        for name, number in PARTS.items():
+        for name, number in CHUNKS.items():
             monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.chunks.{name}", number)
     with opened(store, api) as (saver, calls):
 

@@ -1,1 +1,1 @@
-"""A proof that nothing is lost, whoever runs beside whom: see `__main__.py`."""
+"""A check that concurrent operations lose nothing: see `__main__.py`."""

@@ -1,15 +1,15 @@
-"""Have many callers at once, and look whether it makes sense: `python -m tests.races --minutes 30 --seed 7`.
+"""Make many concurrent calls, and check that the results are consistent: `python -m tests.races --minutes 30 --seed 7`.
 
-A round is a few calls of a few callers on a few threads that everybody knows, and then a search for an order of these
-calls in which all answers and what is left are right. What is called, and after how long, comes from the seed; what
-happens then does not: a round that has failed is made `--again` (with `--first`, its number) until it does once more.
+A round is a few calls by a few callers on a few shared threads. Then a search looks for an order of these calls that
+explains all results and the final state. The seed determines which calls are made, and after how long, but not
+what happens then: a round that has failed is repeated with `--again` (and `--first`, its number) until it fails again.
 
-`--only` calls nothing but some operations, and finds in seconds what these do to one another. It was made with these:
+`--only` limits the operations, and finds in seconds what these do to one another. It found these bugs:
 
-- `prune,rollback`, `prune,delete_for_runs` and `prune,delete_checkpoint`: each took what the other one left
-- `prune,label` and `sweep,label`: a checkpoint went whose label had been acknowledged
-- `fork_thread`, `copy_thread` and both: two made one thread of two
-- `copy_thread,prune` and `copy_thread,delete_checkpoint`: a copy that was made once more relied on values that went
+- `prune,rollback`, `prune,delete_for_runs` and `prune,delete_checkpoint`: each deleted what the other one left
+- `prune,label` and `sweep,label`: a checkpoint was deleted whose label had been acknowledged
+- `fork_thread`, `copy_thread` and both: two threads were mixed into one
+- `copy_thread,prune` and `copy_thread,delete_checkpoint`: a repeated copy relied on values that were being deleted
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.stores import Store
 
 
 def report(database: str, outcome: Outcome) -> str:
-    """What has happened."""
+    """A summary of the rounds."""
     lines = [f"{database}: {outcome.rounds:,} rounds in {outcome.seconds:.1f} s"]
     lines += [f"  {number:6,} {verdict.value}" for verdict, number in sorted(outcome.verdicts.items(), key=str)]
     lines.append("  " + ", ".join(f"{name} {number:,}" for name, number in sorted(outcome.calls.items())))
@@ -38,7 +38,7 @@ def report(database: str, outcome: Outcome) -> str:
 
 
 def main() -> int:
-    """Make rounds; returns how many databases had a problem."""
+    """Play rounds; returns how many databases had a problem."""
     parser = argparse.ArgumentParser("python -m tests.races", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="for all databases together")
     parser.add_argument("--rounds", type=int, help="at most, for each database")

@@ -1,4 +1,4 @@
-"""Calls of a saver: what is called, how it is done sync and async, and what is kept of its answer."""
+"""Calls of a saver: what is called, how it is called sync and async, and what is compared of its result."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ TTL = 3600.0
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method that savers have, and mostly the oracle, too.
+    """One call of a method that savers have, and in most cases the oracle too.
 
     Attributes:
-        name: The method; "claim" and "release" enter and leave the block of a claim, "import_file" is `exchange`'s.
+        name: The method; "claim" and "release" enter and leave the block of a claim, "import_file" is the function.
         args: Its arguments.
-        kwargs: Those by name.
-        owner: Whose claim is taken or given back, or is to cover the write.
-        alone: Whether it stores a row that is whole by itself, so that it need not lock anything.
-        after: Seconds to wait before it.
-        hold: Seconds for which the transaction is held open behind it, on PostgreSQL.
+        kwargs: Its keyword arguments.
+        owner: Whose claim is taken or released, or must cover the write.
+        single_row: Whether it stores a single row that is complete in itself, and so need not lock anything.
+        after: Seconds to wait before the call.
+        hold: Seconds for which the transaction stays open after the call, on PostgreSQL.
     """
 
     name: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
-    alone: bool = False
+    single_row: bool = False
     after: float = 0.0
     hold: float = 0.0
 
     def __str__(self) -> str:
-        shown = [_shown(each) for each in self.args] + [f"{name}={_shown(each)}" for name, each in self.kwargs.items()]
+        texts = [_short(each) for each in self.args] + [f"{name}={_short(each)}" for name, each in self.kwargs.items()]
         if self.owner:
-            shown.append(f"claim of {self.owner}")
+            texts.append(f"claim of {self.owner}")
         held = f", held open for {self.hold * 1000:.1f} ms" if self.hold else ""
-        return f"{self.name}({', '.join(shown)}){held}"
+        return f"{self.name}({', '.join(texts)}){held}"
 
 
 @dataclass(frozen=True)
 class Done:
-    """A call that has ended: who made it, when it began and ended by the monotonic clock in ns, and its answer."""
+    """A call that has ended: who made it, when it began and ended by the monotonic clock in ns, and its result."""
 
     caller: str
     call: Call
@@ -91,8 +91,8 @@ def do(saver: CheckpointSaver, call: Call, leases: Leases) -> Answer:
         if call.name == "import_file":
             return "ok", sorted(import_file(saver, *args).problems)
         found = getattr(saver, call.name)(*args, **call.kwargs)
-        return "ok", told(call, list(found) if call.name in ("list", "history") else found)
-    except Exception as error:  # What is no error of ours is no right answer either.
+        return "ok", comparable(call, list(found) if call.name in ("list", "history") else found)
+    except Exception as error:  # An error that is not ours is not a correct result either.
         return refused(call, error, leases)
 
 
@@ -116,15 +116,17 @@ async def ado(saver: CheckpointSaver, call: Call, leases: Leases) -> Answer:
         if call.name == "import_file":
             return await asyncio.to_thread(do, saver, call, leases)
         if call.name in ("list", "history"):
-            return "ok", told(call, [each async for each in getattr(saver, f"a{call.name}")(*args, **call.kwargs)])
+            return "ok", comparable(
+                call, [each async for each in getattr(saver, f"a{call.name}")(*args, **call.kwargs)]
+            )
         found = await getattr(saver, f"a{call.name}")(*args, **call.kwargs)
-        return "ok", told(call, found)
-    except Exception as error:  # What is no error of ours is no right answer either.
+        return "ok", comparable(call, found)
+    except Exception as error:  # An error that is not ours is not a correct result either.
         return refused(call, error, leases)
 
 
 def refused(call: Call, error: Exception, leases: Leases) -> Answer:
-    """The answer that an error is; only what a call may be refused for has no more than a name."""
+    """The result for an error; only an expected refusal is reduced to its name."""
     if call.name == "claim":
         leases.pop(_owner(call), None)
     if isinstance(error, CheckpointError) and not isinstance(error, (StorageError, CorruptCheckpoint)):
@@ -132,10 +134,10 @@ def refused(call: Call, error: Exception, leases: Leases) -> Answer:
     return "error", f"{type(error).__name__}: {error}"
 
 
-def told(call: Call, found: Any) -> Any:
-    """What is compared of what a call has returned."""
+def comparable(call: Call, found: Any) -> Any:
+    """What is compared of the value that a call has returned."""
     if call.name in ("sweep", "reencrypt"):
-        return None  # Counts, of a moment that nobody knows.
+        return None  # Counts, of an unknown moment.
     if call.name == "history":
         return [record_of(each) for each in found]
     return exact(found)
@@ -144,15 +146,17 @@ def told(call: Call, found: Any) -> Any:
 def record_of(found: Any) -> Any:
     """What a record and a checkpoint have in common."""
     if isinstance(found, CheckpointTuple):
-        part = found.config["configurable"]
+        location = found.config["configurable"]
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        return exact([part["thread_id"], part["checkpoint_ns"], part["checkpoint_id"], parent, found.metadata])
-    location = [found.thread_id, found.checkpoint_ns, found.checkpoint_id, found.parent_id]
-    return exact([*location, dict(found.metadata)])
+        return exact(
+            [location["thread_id"], location["checkpoint_ns"], location["checkpoint_id"], parent, found.metadata]
+        )
+    key = [found.thread_id, found.checkpoint_ns, found.checkpoint_id, found.parent_id]
+    return exact([*key, dict(found.metadata)])
 
 
 def retention(keep_last: int | None = None, *, older_than: bool = False) -> Retention:
-    """What a sweep keeps; all checkpoints that a round begins with are old."""
+    """What a sweep keeps; all checkpoints at the beginning of a round are old."""
     return Retention(keep_last=keep_last, older_than=timedelta(days=1) if older_than else None)
 
 
@@ -162,7 +166,7 @@ def _owner(call: Call) -> str:
 
 
 def _with_claim(call: Call, leases: Leases) -> tuple[Any, ...] | None:
-    """The arguments, with the claim that is to cover a write; None if it was refused."""
+    """The arguments, with the claim that must cover a write; None if the claim was refused."""
     if call.owner is None:
         return call.args
     lease = leases.get(call.owner)
@@ -172,14 +176,14 @@ def _with_claim(call: Call, leases: Leases) -> tuple[Any, ...] | None:
     return ({**config, "configurable": {**lease.config["configurable"], **config["configurable"]}}, *others)
 
 
-def _shown(value: Any) -> str:
-    """A value for people: what is long is cut."""
+def _short(value: Any) -> str:
+    """A value for people, with long texts cut."""
     if isinstance(value, Retention):
         return f"keep_last={value.keep_last}, older_than={value.older_than}"
     if isinstance(value, Mapping):
         if set(value) >= {"configurable"}:
-            part = value["configurable"]
-            return f"<{part.get('thread_id')} {part.get('checkpoint_ns')!r} {part.get('checkpoint_id')}>"
-        return "{" + ", ".join(f"{key!r}: {_shown(each)}" for key, each in value.items()) + "}"
+            location = value["configurable"]
+            return f"<{location.get('thread_id')} {location.get('checkpoint_ns')!r} {location.get('checkpoint_id')}>"
+        return "{" + ", ".join(f"{key!r}: {_short(each)}" for key, each in value.items()) + "}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:40]}… ({len(text)})"

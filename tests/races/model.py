@@ -1,7 +1,7 @@
-"""What a store is and what each call makes of it, as if it were alone: the oracle of `tests/model`, thread by thread.
+"""What each call does to a store if it runs alone: the oracle of `tests/model`, thread by thread.
 
-A state is a number for each thread's content, so states are compared and remembered at no cost. What reaches several
-threads in transactions of their own (`prune`, `delete_for_runs`, `sweep`) is a part for each thread.
+A state is a number for each thread's content, so states are cheap to compare and remember. A call that changes several
+threads in separate transactions (`prune`, `delete_for_runs`, `sweep`) has an effect for each thread.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_checkpoint_custom import CheckpointError, Retention
 from tests.model.oracle import Key, Oracle, exact
-from tests.races.calls import READS, Answer, Call, record_of, told
+from tests.races.calls import READS, Answer, Call, comparable, record_of
 
-# What is older has been there before a round, and is what a sweep calls old.
+# Anything older was there before the round, and is what a sweep considers old.
 NEW = "2099-01-01T00:00:00+00:00"
 OLD = "2025-01-01T00:00:00+00:00"
 
 
-# The answer of what returns nothing.
-NOTHING_TOLD: Answer = ("ok", exact(None))
+# The result of a method that returns nothing.
+NO_RESULT: Answer = ("ok", exact(None))
 
 
 class Content(NamedTuple):
-    """All of a thread, in a form that can be compared."""
+    """The complete content of a thread, in a form that can be compared."""
 
     storage: frozenset[Any]
     writes: frozenset[Any]
     wrote: frozenset[Any]
     blobs: frozenset[Any]
     own: frozenset[Any]
-    shown: frozenset[Any]
+    populated_channels: frozenset[Any]
     hidden: frozenset[Key]
     named: frozenset[Any]
 
@@ -43,7 +43,7 @@ EMPTY = Content(*[frozenset()] * 8)
 
 
 class State(NamedTuple):
-    """A store: by thread the number of its content, and who has claimed it; in order, without what is empty."""
+    """A store: for each thread the number of its content, and who has claimed it; sorted, without empty threads."""
 
     threads: tuple[tuple[str, int], ...] = ()
     claims: tuple[tuple[str, str], ...] = ()
@@ -60,21 +60,21 @@ class State(NamedTuple):
         return self._replace(claims=tuple(sorted((name, each) for name, each in claims.items() if each)))
 
 
-class Part(NamedTuple):
+class Effect(NamedTuple):
     """A call, or what it does to one thread."""
 
     call: Call
     thread_id: str | None = None
     """The one thread, if the call reaches several in transactions of their own."""
     among: bool = True
-    """Whether others are on the way meanwhile."""
+    """Whether other calls run concurrently."""
 
 
 class Model:
-    """The contents that were seen, with their numbers, and what each call makes of each.
+    """The contents so far, with their numbers, and what each call does to each.
 
     Attributes:
-        exported: For `import_file`, the thread and its content that a file holds, by path.
+        exported: For `import_file`, the thread and its content in each file, by path.
     """
 
     def __init__(self) -> None:
@@ -83,24 +83,24 @@ class Model:
         self._orphans: dict[int, Call] = {}
         self._oracle = Oracle()
         self._known: dict[Hashable, tuple[Answer, Mapping[str, int]]] = {}
-        self._keep: list[Part] = []  # An id is somebody else's once its owner has gone.
+        self._keep: list[Effect] = []  # An id may be reused after its object was deleted.
         self.exported: dict[str, tuple[str, int]] = {}
 
     # What a call does
 
-    def parts(self, call: Call, threads: Iterable[str], *, among: bool = True) -> list[Part]:
-        """The parts of a call, each of which happens at one moment."""
+    def effects(self, call: Call, threads: Iterable[str], *, among: bool = True) -> list[Effect]:
+        """The effects of a call, each of which happens at one moment."""
         if call.name == "prune":
-            return [Part(call, thread_id, among) for thread_id in call.args[0]]
+            return [Effect(call, thread_id, among) for thread_id in call.args[0]]
         if call.name in ("delete_for_runs", "sweep"):
-            return [Part(call, thread_id, among) for thread_id in threads]
-        return [Part(call, None, among)]
+            return [Effect(call, thread_id, among) for thread_id in threads]
+        return [Effect(call, None, among)]
 
-    def reaches(self, part: Part, state: State) -> set[str]:
-        """The threads whose content a part looks at or changes."""
-        call = part.call
-        if part.thread_id is not None:
-            return {part.thread_id}
+    def reaches(self, effect: Effect, state: State) -> set[str]:
+        """The threads whose content an effect reads or changes."""
+        call = effect.call
+        if effect.thread_id is not None:
+            return {effect.thread_id}
         if call.name in ("copy_thread", "fork_thread"):
             return set(call.args[:2])
         if call.name == "import_file":
@@ -112,31 +112,31 @@ class Model:
             return {name for name, _ in state.threads}
         return {first if isinstance(first, str) else first["configurable"]["thread_id"]}
 
-    def changes(self, part: Part, state: State) -> set[str]:
-        """The threads whose content a part may change: of a copy or a fork, the target.
+    def changes(self, effect: Effect, state: State) -> set[str]:
+        """The threads whose content an effect may change: for a copy or a fork, the target.
 
-        What goes over all threads asks first in which it has something to do, and lets the others be.
+        A call for all threads first looks where it has something to do, and does not touch the others.
         """
-        if part.call.name in ("copy_thread", "fork_thread"):
-            return {part.call.args[1]}
-        if part.call.name in ("delete_for_runs", "sweep") and set(self.outcomes(state, part, NOTHING_TOLD)) == {state}:
+        if effect.call.name in ("copy_thread", "fork_thread"):
+            return {effect.call.args[1]}
+        if effect.call.name in ("delete_for_runs", "sweep") and set(self.outcomes(state, effect, NO_RESULT)) == {state}:
             return set()
-        return self.reaches(part, state)
+        return self.reaches(effect, state)
 
-    def without_parent(self, part: Part) -> list[Part]:
+    def without_parent(self, effect: Effect) -> list[Effect]:
         """The same put without its parent, if it has one."""
-        call = part.call
+        call = effect.call
         if call.name != "put" or "checkpoint_id" not in call.args[0]["configurable"]:
             return []
         if id(call) not in self._orphans:
-            self._keep.append(part)
+            self._keep.append(effect)
             location = {name: each for name, each in call.args[0]["configurable"].items() if name != "checkpoint_id"}
             self._orphans[id(call)] = replace(call, args=({"configurable": location}, *call.args[1:]))
-        return [part._replace(call=self._orphans[id(call)])]
+        return [effect._replace(call=self._orphans[id(call)])]
 
-    def outcomes(self, state: State, part: Part, answer: Answer) -> Sequence[State]:
-        """The states that a part may leave, if it was answered so; none if that is no right answer."""
-        call = part.call
+    def outcomes(self, state: State, effect: Effect, answer: Answer) -> Sequence[State]:
+        """The states that an effect may leave, given its result; none if the result is wrong."""
+        call = effect.call
         if answer[0] == "none" or call.name == "reencrypt":
             return [state] if answer[0] != "error" else []
         if call.name == "claim":
@@ -150,24 +150,24 @@ class Model:
         if call.name == "import_file":
             return self._imported(state, call, answer)
         if call.name == "sweep":
-            return self._swept(state, part, answer)
+            return self._swept(state, effect, answer)
         if call.owner and dict(state.claims).get(self.thread_of(call)) != call.owner:
             return [state] if answer == ("error", "ClaimLost") else []
-        if call.name == "put" and self._apply(state, part, _may_be_refused)[0][1]:
-            # Either answer is right.
+        if call.name == "put" and self._apply(state, effect, _may_be_refused)[0][1]:
+            # Both results are correct.
             if answer == ("error", "CheckpointNotFound"):
                 return [state]
-            found, contents = self._apply(state, part, _put_anyway)
+            found, contents = self._apply(state, effect, _put_anyway)
             return [state.having(contents)] if answer == found else []
-        found, contents = self._apply(state, part, asked_of_oracle)
+        found, contents = self._apply(state, effect, asked_of_oracle)
         return [state.having(contents)] if answer == found else []
 
-    def over_deleted(self, state: State, part: Part, base: State, answer: Answer) -> Sequence[State]:
-        """What a `put_writes` leaves that found rows of a base in its way, which a deletion has taken with it since."""
-        if part.call.name != "put_writes":
+    def over_deleted(self, state: State, effect: Effect, base: State, answer: Answer) -> Sequence[State]:
+        """The states after a `put_writes` that conflicted with rows of `base` which a deletion has deleted since."""
+        if effect.call.name != "put_writes":
             return []
-        thread_id = self.thread_of(part.call)
-        config = part.call.args[0]["configurable"]
+        thread_id = self.thread_of(effect.call)
+        config = effect.call.args[0]["configurable"]
         location = (thread_id, config["checkpoint_ns"], config["checkpoint_id"])
         before, now = self._contents[base.content(thread_id)], self._contents[state.content(thread_id)]
         there = dict(dict(now.writes).get(location, ()))
@@ -176,15 +176,15 @@ class Model:
             return []
         with_lost = self._having_writes(now, location, {**there, **lost})
         found = []
-        for left in self.outcomes(state.having({thread_id: self._number(with_lost)}), part, answer):
+        for left in self.outcomes(state.having({thread_id: self._number(with_lost)}), effect, answer):
             content = self._contents[left.content(thread_id)]
             written = dict(dict(content.writes)[location])
-            kept = {slot: row for slot, row in written.items() if row != lost.get(slot)}
-            found.append(left.having({thread_id: self._number(self._having_writes(content, location, kept))}))
+            retained = {slot: row for slot, row in written.items() if row != lost.get(slot)}
+            found.append(left.having({thread_id: self._number(self._having_writes(content, location, retained))}))
         return found
 
     def _having_writes(self, content: Content, location: Any, slots: Mapping[Any, Any]) -> Content:
-        """A content with other writes of one checkpoint."""
+        """The content with other writes for one checkpoint."""
         others = {each: rows for each, rows in content.writes if each != location}
         wrote = {each for each in content.wrote if each[0][0] != location or each[0][1] in slots}
         if slots:
@@ -197,11 +197,11 @@ class Model:
         return thread_id
 
     def answer(self, state: State, call: Call, thread_id: str | None = None) -> Answer:
-        """What a call is answered, or a part of it."""
-        return self._apply(state, Part(call, thread_id), asked_of_oracle)[0]
+        """The result of a call, or of its effect on a thread."""
+        return self._apply(state, Effect(call, thread_id), asked_of_oracle)[0]
 
     def ids(self, state: State, thread_id: str) -> tuple[set[Key], set[Key]]:
-        """The checkpoints of a thread that are to be seen, and those that are hidden."""
+        """The visible checkpoints of a thread, and the hidden ones."""
         content = self._contents[state.content(thread_id)]
         keys = {Key(thread_id, checkpoint_ns, checkpoint_id) for checkpoint_ns, checkpoint_id, _ in content.storage}
         return keys - content.hidden, set(content.hidden)
@@ -211,37 +211,37 @@ class Model:
         if answer[0] != "ok":
             return []
         there = state.content(thread_id)
-        if there == number:  # Its rows may be others, compressed or not: then it says so.
+        if there == number:  # Its rows may differ, compressed or not: then it says so.
             return [state]
         if not there and thread_id not in dict(state.claims):
             return [] if answer[1] else [state.having({thread_id: number})]
         return [state] if answer[1] else []
 
-    def _swept(self, state: State, part: Part, answer: Answer) -> Sequence[State]:
+    def _swept(self, state: State, effect: Effect, answer: Answer) -> Sequence[State]:
         if answer[0] != "ok":
             return []
-        found, contents = self._apply(state, part, _sweep)
+        found, contents = self._apply(state, effect, _sweep)
         left = state.having(contents)
-        if not part.among:
+        if not effect.among:
             return [left] if found[0] == "ok" else []
-        # What a run goes on from meanwhile may stay: the next sweep takes it.
+        # A checkpoint from which a run continues meanwhile may stay: the next sweep deletes it.
         also = [left] if left != state else []
-        keep: Retention = part.call.args[0]
+        keep: Retention = effect.call.args[0]
         if keep.older_than is not None:
-            also.append(state.having(self._apply(state, part, _prune_one)[1]))
+            also.append(state.having(self._apply(state, effect, _prune_one)[1]))
         return [state, *also]
 
     def _apply(
-        self, state: State, part: Part, perform: Callable[[Oracle, Part], Answer]
+        self, state: State, effect: Effect, perform: Callable[[Oracle, Effect], Answer]
     ) -> tuple[Answer, Mapping[str, int]]:
-        """The answer of the oracle, and the threads that it has changed."""
-        reached = sorted(self.reaches(part, state))
-        key = (id(part.call), part.thread_id, perform, *((name, state.content(name)) for name in reached))
+        """The result of the oracle, and the threads that it has changed."""
+        reached = sorted(self.reaches(effect, state))
+        key = (id(effect.call), effect.thread_id, perform, *((name, state.content(name)) for name in reached))
         if key not in self._known:
-            self._keep.append(part)
+            self._keep.append(effect)
             self._load({name: state.content(name) for name in reached})
-            answer = perform(self._oracle, part)
-            is_read = part.call.name in READS
+            answer = perform(self._oracle, effect)
+            is_read = effect.call.name in READS
             self._known[key] = answer, {} if is_read else {name: self._number(self._stored(name)) for name in reached}
         return self._known[key]
 
@@ -258,7 +258,7 @@ class Model:
         oracle.storage = defaultdict(lambda: defaultdict(dict))
         oracle.writes = defaultdict(dict)
         oracle.blobs = {}
-        oracle.own, oracle.shown, oracle.hidden, oracle.wrote, oracle.named = {}, {}, set(), {}, {}
+        oracle.own, oracle.populated_channels, oracle.hidden, oracle.wrote, oracle.named = {}, {}, set(), {}, {}
         for thread_id, number in threads.items():
             content = self._contents[number]
             for checkpoint_ns, checkpoint_id, row in content.storage:
@@ -268,7 +268,7 @@ class Model:
             oracle.wrote.update(dict(content.wrote))
             oracle.blobs.update(dict(content.blobs))
             oracle.own.update(dict(content.own))
-            oracle.shown.update(dict(content.shown))
+            oracle.populated_channels.update(dict(content.populated_channels))
             oracle.hidden |= content.hidden
             oracle.named.update(dict(content.named))
 
@@ -283,7 +283,7 @@ class Model:
             ),
             frozenset((k, v) for k, v in oracle.blobs.items() if k[0] == thread_id),
             frozenset((k, v) for k, v in oracle.own.items() if k.thread_id == thread_id),
-            frozenset((k, v) for k, v in oracle.shown.items() if k.thread_id == thread_id),
+            frozenset((k, v) for k, v in oracle.populated_channels.items() if k.thread_id == thread_id),
             frozenset(key for key in oracle.hidden if key.thread_id == thread_id),
             frozenset((k, v) for k, v in oracle.named.items() if k[0] == thread_id),
         )
@@ -296,42 +296,42 @@ def _key_in(name: str, row: Any) -> Any:
 # Calls of the oracle
 
 
-def asked_of_oracle(oracle: Oracle, part: Part) -> Answer:
-    """What the oracle answers."""
-    call = part.call
+def asked_of_oracle(oracle: Oracle, effect: Effect) -> Answer:
+    """The result of the oracle."""
+    call = effect.call
     try:
         if call.name == "prune":
             if call.kwargs.get("strategy") == "delete":
-                oracle.delete_thread(part.thread_id or "")
+                oracle.delete_thread(effect.thread_id or "")
             else:
-                oracle.prune([part.thread_id or ""])
-            return "ok", told(call, None)
+                oracle.prune([effect.thread_id or ""])
+            return "ok", comparable(call, None)
         if call.name == "thread_exists":
-            return "ok", told(call, bool(oracle.visible(call.args[0])))
+            return "ok", comparable(call, bool(oracle.visible(call.args[0])))
         if call.name == "history":
             return "ok", [record_of(each) for each in oracle.list(*call.args, **call.kwargs)]
         found: Any = getattr(oracle, call.name)(*call.args, **call.kwargs)
-        return "ok", told(call, list(found) if call.name == "list" else found)
+        return "ok", comparable(call, list(found) if call.name == "list" else found)
     except CheckpointError as error:
         return "error", type(error).__name__
 
 
-def _may_be_refused(oracle: Oracle, part: Part) -> Answer:
-    return "ok", oracle.refuses(*part.call.args) is None
+def _may_be_refused(oracle: Oracle, effect: Effect) -> Answer:
+    return "ok", oracle.refuses(*effect.call.args) is None
 
 
-def _put_anyway(oracle: Oracle, part: Part) -> Answer:
+def _put_anyway(oracle: Oracle, effect: Effect) -> Answer:
     refuses = oracle.refuses
     oracle.refuses = lambda *args: False  # type: ignore[method-assign]
     try:
-        return asked_of_oracle(oracle, part)
+        return asked_of_oracle(oracle, effect)
     finally:
         oracle.refuses = refuses  # type: ignore[method-assign]
 
 
-def _sweep(oracle: Oracle, part: Part) -> Answer:
-    keep: Retention = part.call.args[0]
-    thread_id = part.thread_id or ""
+def _sweep(oracle: Oracle, effect: Effect) -> Answer:
+    keep: Retention = effect.call.args[0]
+    thread_id = effect.thread_id or ""
     if not oracle.visible(thread_id):
         return "ok", None
     newest = max(oracle.visible(thread_id), key=lambda key: key.checkpoint_id)
@@ -346,14 +346,14 @@ def _sweep(oracle: Oracle, part: Part) -> Answer:
     return "ok", None
 
 
-def _prune_one(oracle: Oracle, part: Part) -> Answer:
+def _prune_one(oracle: Oracle, effect: Effect) -> Answer:
     """What a sweep does with an old thread that had a label when it looked."""
-    keep_last(oracle, part.thread_id or "", 1)
+    keep_last(oracle, effect.thread_id or "", 1)
     return "ok", None
 
 
 def keep_last(oracle: Oracle, thread_id: str, number: int) -> None:
-    """What a sweep keeps, as a prune keeps one: so many of the newest of each namespace."""
+    """What a sweep keeps: the newest `number` checkpoints of each namespace, as a prune keeps one."""
     if number == 1:
         oracle.prune([thread_id])
         return
@@ -363,24 +363,24 @@ def keep_last(oracle: Oracle, thread_id: str, number: int) -> None:
             heads[key.checkpoint_ns].append(key)
     roots = heads.get("", [])
     labelled = {key for key in oracle.named.values() if key.thread_id == thread_id}
-    kept = oracle._pinned(thread_id)
+    retained = oracle._pinned(thread_id)
     for checkpoint_ns, keys in heads.items():
         root_id = oracle._root(keys[0])
         root = Key(thread_id, "", root_id)
         finished = ":" in checkpoint_ns and root_id and root not in roots and root not in labelled
         if not (finished and ((roots and root_id < roots[0].checkpoint_id) or root in oracle.keys(thread_id))):
-            kept.update(keys)
+            retained.update(keys)
     for root in roots[1:]:
         for checkpoint_ns in heads:
             if checkpoint_ns and ":" not in checkpoint_ns:
                 older = [key for key in oracle.visible(thread_id) if key.checkpoint_ns == checkpoint_ns]
                 older = [key for key in older if key.checkpoint_id < root.checkpoint_id]
-                kept.update(sorted(older)[-1:])
-    oracle._remove(oracle.keys(thread_id) - kept)
+                retained.update(sorted(older)[-1:])
+    oracle._remove(oracle.keys(thread_id) - retained)
 
 
 def config_of(key: Key | tuple[str, str, str]) -> RunnableConfig:
-    """What names a checkpoint."""
+    """The config of a checkpoint."""
     thread_id, checkpoint_ns, checkpoint_id = key
-    part = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
-    return {"configurable": part}
+    location = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+    return {"configurable": location}

@@ -1,10 +1,10 @@
-"""Two operations on one thread: the first one's transaction is held open, the second comes, the first commits.
+"""Two operations on one thread: the transaction of the first stays open, the second starts, the first commits.
 
-What is answered and left has to be what one of the two serial orders gives. Each pair is played from each beginning
-in which it can meet. `python -m tests.races.pairs` plays all and tells who waits for whom.
+The results and the final state must be those of one of the two serial orders. Each pair is played from each beginning
+in which it is possible. `python -m tests.races.pairs` plays all, and prints which operation waits for which.
 
-What stores a row that is whole by itself waits for nobody, so it can also come between two statements of an operation:
-each operation is played with a small checkpoint and a write that come before each of its statements.
+A call that stores a single row never waits, so it can also come between two statements of an operation: each operation
+is played with a small checkpoint and a write that are stored before each of its statements.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tests.conftest import made_database, running_postgres
 from tests.races.calls import Answer, Call, Done, do, retention
 from tests.races.model import NEW, OLD, Model, State, config_of
 from tests.races.plans import LOG
-from tests.races.rounds import look, told_of
+from tests.races.rounds import describe, read_final_state
 from tests.races.search import Step, Verdict, explain, steps_of
 from tests.stores import Store
 from tests.tables import TABLES, empty_tables
 
-# The thread on which everything meets, two that are copied and forked to it, and one to which it is.
+# The thread of the pair, two threads that are copied and forked to it, and one that it is copied and forked to.
 THREAD, SOURCE, OTHER, TARGET = THREADS = ("t", "source", "other source", "target")
 
 BLOB = {"text": "b" * 2000}
-PARTS = [f"{index} " + "p" * 500 for index in range(40)]
+ITEMS = [f"{index} " + "p" * 500 for index in range(40)]
 
-# The number of the checkpoint that comes among the statements of an operation.
+# The number of the checkpoint that is stored between the statements of an operation.
 ROW = 95
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -61,7 +61,7 @@ def put(
     ts: str = OLD,
     checkpoint_id: str | None = None,
 ) -> Call:
-    """A put of a checkpoint that is called by a number; a channel that is not new has the version of an earlier one."""
+    """A put of the checkpoint `number`; a channel that is not new has the version of an earlier one."""
     channels = {channel: f"{versions.get(channel, number):032d}.{0:016d}" for channel in {*values, *new}}
     metadata: dict[str, Any] = {"source": "loop", "step": number, "parents": {}, "run_id": run_id}
     if delta:
@@ -69,9 +69,9 @@ def put(
         new = [*new, LOG]
         if LOG not in values:
             metadata["counters_since_delta_snapshot"] = {LOG: (1, 1)}
-    part: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
+    location: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
     if parent is not None:
-        part["checkpoint_id"] = id_of(parent)
+        location["checkpoint_id"] = id_of(parent)
     checkpoint = {
         "v": 4,
         "id": checkpoint_id or id_of(number),
@@ -81,7 +81,9 @@ def put(
         "versions_seen": {},
         "updated_channels": sorted(new),
     }
-    return Call("put", ({"configurable": part}, checkpoint, metadata, {channel: channels[channel] for channel in new}))
+    return Call(
+        "put", ({"configurable": location}, checkpoint, metadata, {channel: channels[channel] for channel in new})
+    )
 
 
 def id_of(number: int) -> str:
@@ -90,28 +92,28 @@ def id_of(number: int) -> str:
 
 
 def written(thread_id: str, of: int | str, value: Any, run_id: str = "old", task: str = "") -> Call:
-    """A put_writes, of a checkpoint by its number or id."""
+    """A put_writes for a checkpoint, given by its number or id."""
     checkpoint_id = of if isinstance(of, str) else id_of(of)
     config = {**config_of((thread_id, "", checkpoint_id)), "metadata": {"run_id": run_id}}
     return Call("put_writes", (config, [(LOG, value)], task or f"task {of}"))
 
 
-def story(thread_id: str, first: int, *, delta: bool) -> Iterator[Call]:
-    """Five checkpoints with a large value that the third replaces, one in parts that grows, and a memory."""
-    parts: dict[str, Any] = {}
+def history_of(thread_id: str, first: int, *, delta: bool) -> Iterator[Call]:
+    """Five checkpoints with a large value that the third replaces, one in chunks that grows, and a memory."""
+    chunked: dict[str, Any] = {}
     for number in range(first, first + 5):
-        location = number - first
-        blob = first if location < 2 else first + 2
-        parts = {"parts": [*PARTS, *map(str, range(location))]}
-        values = {"small": number, "blob": [BLOB, blob], **parts}
-        if delta and location == 0:
+        index = number - first
+        blob = first if index < 2 else first + 2
+        chunked = {"chunks": [*ITEMS, *map(str, range(index))]}
+        values = {"small": number, "blob": [BLOB, blob], **chunked}
+        if delta and index == 0:
             values[LOG] = _DeltaSnapshot([number])
-        new = ["small", "parts", *(["blob"] if number == blob else [])]
+        new = ["small", "chunks", *(["blob"] if number == blob else [])]
         yield put(
-            thread_id, number, parent=number - 1 if location else None, values=values, new=new,
-            versions={"blob": blob}, run_id="old" if location < 3 else "new", delta=delta,
+            thread_id, number, parent=number - 1 if index else None, values=values, new=new,
+            versions={"blob": blob}, run_id="old" if index < 3 else "new", delta=delta,
         )  # fmt: skip
-        yield written(thread_id, number, [number], "old" if location < 3 else "new")
+        yield written(thread_id, number, [number], "old" if index < 3 else "new")
     for number in (first + 5, first + 6):
         values = {"blob": [BLOB, number]}
         parent = None if number == first + 5 else first + 5
@@ -119,14 +121,14 @@ def story(thread_id: str, first: int, *, delta: bool) -> Iterator[Call]:
 
 
 def beginning(name: str) -> list[Call]:
-    """What is stored behind the sources."""
+    """What is stored after the sources."""
     if name == "copy":
         return [Call("copy_thread", (SOURCE, THREAD))]
     if name == "empty":
         return []
-    calls = list(story(THREAD, 10, delta=name == "delta"))
+    calls = list(history_of(THREAD, 10, delta=name == "delta"))
     if name != "plain":
-        calls.append(Call("label", (config_of((THREAD, "", id_of(11))), "kept")))
+        calls.append(Call("label", (config_of((THREAD, "", id_of(11))), "label")))
     return calls
 
 
@@ -135,8 +137,8 @@ class Operation:
     """An operation on the thread.
 
     Attributes:
-        beginnings: From which of the beginnings it is played.
-        call: What is called, by the number of the thread's first checkpoint, whether it is the second of the pair, and
+        beginnings: From which beginnings it is played.
+        call: The call, given the number of the thread's first checkpoint, whether it is the second of the pair, and
             the file.
     """
 
@@ -180,26 +182,28 @@ def _source(second: bool) -> str:
 
 
 ALL = "plain labelled delta copy empty"
-THERE = "plain labelled delta copy"
+NOT_EMPTY = "plain labelled delta copy"
 MAKING = "copy empty"
 
 OPERATIONS: Mapping[str, Operation] = {
     "put": _operation(ALL, _put_small),
-    "put_blob": _operation("plain labelled copy empty", _put_blob),  # Beside a delta channel: put_delta.
-    "put_reference": _operation(THERE, _put_reference),
+    "put_blob": _operation("plain labelled copy empty", _put_blob),  # With a delta channel: put_delta.
+    "put_reference": _operation(NOT_EMPTY, _put_reference),
     "put_delta": _operation("delta", _put_delta),
     "put_writes": _operation(
         ALL, lambda first, second, path: written(THREAD, first + 4, "late", "new", f"late task {second}")
     ),
     "delete_thread": _operation(ALL, lambda first, second, path: Call("delete_thread", (THREAD,))),
     "delete_checkpoint": _operation(
-        THERE,
+        NOT_EMPTY,
         lambda first, second, path: Call("delete_checkpoint", (config_of((THREAD, "", id_of(first + 4 - second))),)),
     ),
     "delete_for_runs": _operation(ALL, lambda first, second, path: Call("delete_for_runs", (["new"],))),
     "prune": _operation(ALL, lambda first, second, path: Call("prune", ([THREAD],))),
     "sweep": _operation(ALL, lambda first, second, path: Call("sweep", (retention(1),))),
-    "rollback": _operation(THERE, lambda first, second, path: Call("rollback", (THREAD, id_of(first + 2 - second)))),
+    "rollback": _operation(
+        NOT_EMPTY, lambda first, second, path: Call("rollback", (THREAD, id_of(first + 2 - second)))
+    ),
     "copy_to": _operation(
         MAKING, lambda first, second, path: Call("copy_thread", (SOURCE if first else _source(second), THREAD))
     ),
@@ -211,7 +215,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "label": _operation(
         ALL, lambda first, second, path: Call("label", (config_of((THREAD, "", id_of(first + 2))), f"late {second}"))
     ),
-    "unlabel": _operation("labelled delta", lambda first, second, path: Call("unlabel", (THREAD, "kept"))),
+    "unlabel": _operation("labelled delta", lambda first, second, path: Call("unlabel", (THREAD, "label"))),
     "claim": _operation(ALL, lambda first, second, path: Call("claim", (THREAD,), owner=f"owner {second}")),
     "import": _operation(MAKING, lambda first, second, path: Call("import_file", (path,))),
     "reencrypt": _operation(ALL, lambda first, second, path: Call("reencrypt")),
@@ -219,12 +223,12 @@ OPERATIONS: Mapping[str, Operation] = {
 
 MAKERS = frozenset({"copy_to", "fork_to", "import"})
 
-# What can be about a checkpoint that comes meanwhile.
+# Operations on a checkpoint that may be stored meanwhile.
 NAMING = frozenset({"delete_checkpoint", "rollback"})
 
 
 def beginnings(first: str, second: str) -> list[str]:
-    """From what a pair is played: "copy" and "empty" are there for the sake of what makes a thread."""
+    """The beginnings of a pair: "copy" and "empty" are there for operations that create a thread."""
     both = OPERATIONS[first].beginnings & OPERATIONS[second].beginnings
     wanted = set(ALL.split()) if {first, second} & MAKERS else {"plain", "labelled", "delta"}
     return [each for each in ALL.split() if each in both & wanted]
@@ -235,7 +239,7 @@ PAIRS = [pair for pair in product(OPERATIONS, repeat=2) if beginnings(*pair)]
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a pair."""
+    """The result of a pair."""
 
     waited: bool
     verdict: Verdict
@@ -243,7 +247,7 @@ class Played:
 
 
 class Watched(psycopg.Connection[Any]):
-    """A connection that has something done before each of its statements."""
+    """A connection that calls a function before each of its statements."""
 
     before: Callable[[], None] | None = None
 
@@ -254,10 +258,10 @@ class Watched(psycopg.Connection[Any]):
 
 
 class Bench:
-    """A database with a beginning, brought back for each pair, and those who meet there.
+    """A database with a beginning, which is restored for each pair, and the savers for the pair.
 
     Args:
-        url: A database of its own, with the tables in it.
+        url: A separate database with the tables in it.
         folder: For the file that is imported.
         stack: Closes what is opened.
     """
@@ -265,13 +269,13 @@ class Bench:
     def __init__(self, url: str, folder: Path, stack: ExitStack) -> None:
         self._store = Store("postgres", url)
         self._path = str(folder / "export")
-        # Those who store as the others do, and those who store anew in another form.
+        # A saver like all others, and one that stores everything again in another form.
         self._free = [stack.enter_context(PostgresSaver(url, compress=each)) for each in (True, False)]
         self._watcher = stack.enter_context(psycopg.connect(url, autocommit=True))
         self._connection = stack.enter_context(Watched.connect(url, autocommit=True))
         self._held = [PostgresSaver(self._connection, compress=each) for each in (True, False)]
         for saver in (*self._free, *self._held):
-            saver.thread_exists("nobody's")  # Each looks once whether the tables are there.
+            saver.thread_exists("nobody's")  # Each checks once whether the tables exist.
         self._models: dict[str, tuple[Model, State]] = {}
 
     def play(self, first: str, second: str, begun: str) -> Played:
@@ -297,7 +301,9 @@ class Bench:
             worker.join()
             both = zip((first, second), calls, answers, strict=True)
             history = [Done(name, call, 1, 2, answer) for name, call, answer in both]
-            steps = [step._replace(part=step.part._replace(among=False)) for step in steps_of(model, history, THREADS)]
+            steps = [
+                step._replace(effect=step.effect._replace(among=False)) for step in steps_of(model, history, THREADS)
+            ]
             title = f"{first} held, {second} meanwhile, from {begun!r}"
             return self._judged(title, model, start, steps, {Verdict.FINE}, waited=waited)
         finally:
@@ -305,15 +311,15 @@ class Bench:
                 lease.__exit__(None, None, None)
 
     def play_with_row(self, name: str, begun: str, before: int, which: str) -> Played | None:
-        """Play an operation, and before one of its statements store a checkpoint and a write of it.
+        """Play an operation, and store a checkpoint and a write before one of its statements.
 
-        Where there is a delta channel, a checkpoint waits for whoever is alone with the thread; a write does not.
+        With a delta channel, a checkpoint waits for an operation that locks the thread; a write does not.
 
         Args:
             name: The operation.
             begun: The beginning.
             before: The number of the statement.
-            which: Whether that checkpoint is the "newest", "named" as what the operation is about, or "between" others.
+            which: Whether that checkpoint is the "newest", "named" in the operation, or "between" others.
 
         Returns:
             None if there are fewer statements.
@@ -341,7 +347,7 @@ class Bench:
             if next(numbers) == before:
                 self._connection.before = None
                 for now, each in enumerate(rows, 1):
-                    history.append(Done("row", replace(each, alone=True), now, now, do(self._free[0], each, {})))
+                    history.append(Done("row", replace(each, single_row=True), now, now, do(self._free[0], each, {})))
 
         leases: dict[str, Any] = {}
         try:
@@ -361,11 +367,11 @@ class Bench:
     def _judged(
         self, title: str, model: Model, start: State, steps: Sequence[Step], right: set[Verdict], *, waited: bool
     ) -> Played:
-        left = look(self._free[0], self._store, THREADS)
+        left = read_final_state(self._free[0], self._store, THREADS)
         found = explain(model, start, steps, THREADS, partial(left.is_of, model))
         if found.verdict in right and not left.broken:
             return Played(waited, found.verdict, "")
-        return Played(waited, found.verdict, told_of(title, THREADS, model, start, steps, left, found))
+        return Played(waited, found.verdict, describe(title, THREADS, model, start, steps, left, found))
 
     def _waits(self, worker: threading.Thread) -> bool:
         while worker.is_alive():
@@ -374,7 +380,7 @@ class Bench:
         return False
 
     def _begin(self, name: str) -> tuple[Model, State]:
-        """Bring back what is there in the beginning."""
+        """Restore a beginning."""
         if name not in self._models:
             self._models[name] = self._made(name)
             for table in TABLES:
@@ -400,16 +406,16 @@ class Bench:
             for call in calls:
                 answer = do(self._free[0], call, {})
                 assert answer[0] == "ok", answer
-                for part in model.parts(call, THREADS, among=False):
-                    (state,) = model.outcomes(state, part, answer)
+                for effect in model.effects(call, THREADS, among=False):
+                    (state,) = model.outcomes(state, effect, answer)
 
-        if name in MAKING.split():  # What is imported is the source, under the name of the thread.
-            perform(list(story(THREAD, 50, delta=False)))
+        if name in MAKING.split():  # The imported thread is the source, with the id of the thread.
+            perform(list(history_of(THREAD, 50, delta=False)))
             Path(self._path).unlink(missing_ok=True)
             export_file(self._free[0], self._path)
             model.exported[self._path] = THREAD, state.content(THREAD)
             perform([Call("copy_thread", (THREAD, SOURCE)), Call("delete_thread", (THREAD,))])
-            perform(list(story(OTHER, 70, delta=False)))
+            perform(list(history_of(OTHER, 70, delta=False)))
         perform(beginning(name))
         return model, state
 
@@ -420,7 +426,7 @@ def _is_renewing(call: Call) -> bool:
 
 @contextmanager
 def bench(dsn: str, template: str | None = None) -> Iterator[Bench]:
-    """A bench on a database of its own."""
+    """A bench on a separate database."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         _, url = stack.enter_context(made_database(dsn, *([template] if template else [])))

@@ -1,8 +1,8 @@
-"""Rounds: what is stored first, and who then calls what beside whom. All of it comes from a seed.
+"""Rounds: what is stored first, and who then makes which calls concurrently. All of it comes from a seed.
 
 A round has a few threads, and each caller makes one to three calls on them:
 
-- "a" has most of the traffic: checkpoints of several runs, large values that are shared and values in parts, a subgraph
+- "a" has most of the traffic: checkpoints of several runs, large values that are shared, values in chunks, a subgraph
   with a memory and calls of others, labels, perhaps a `DeltaChannel`
 - "b" is a shorter one
 - "c" is empty, or a copy of "a" or "b": the target of copies and forks
@@ -25,19 +25,19 @@ from tests.races.model import NEW, OLD, config_of
 # The delta channel of root graphs that have one.
 LOG = "log"
 RUNS = ("run 0", "run 1", "run 2")
-# In a part for each few of these: a list of 20 KB.
+# Values with this many elements are stored in chunks: a list of 20 KB has a chunk for each few of them.
 ELEMENTS = 40
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes calls, one after the other.
+    """One caller, which makes its calls one after the other.
 
     Attributes:
-        name: Who it is.
-        process: In which process.
+        name: Its name.
+        process: The number of its process.
         api: Whether it is an OS thread or a task of an event loop.
-        calls: What it calls.
+        calls: Its calls.
     """
 
     name: str
@@ -48,16 +48,16 @@ class Caller:
 
 @dataclass
 class Round:
-    """What is done in a round.
+    """The calls of a round.
 
     Attributes:
-        number: Which one, for its seed.
+        number: Its number, which its seed contains.
         setup: Calls that are made first, one after the other.
-        exported: If a file is imported: how many of the first calls fill the store that it holds, the
+        exported: If a file is imported: how many of the first calls fill the exported store, the
             thread, and the file.
-        callers: Who makes calls at once.
+        callers: Who makes concurrent calls.
         threads: All threads.
-        warm: Whether each process reads the threads first, and so knows the parts of their values.
+        warm: Whether each process reads the threads first, and so knows the chunks of their values.
     """
 
     number: int
@@ -70,7 +70,7 @@ class Round:
 
 @dataclass
 class Known:
-    """A checkpoint that was planned, whether it will be there or not."""
+    """A planned checkpoint, whether it will be stored or not."""
 
     key: Key
     values: dict[str, Any]
@@ -80,14 +80,14 @@ class Known:
 
 @dataclass(frozen=True)
 class Mix:
-    """What is called how often, and how it is called.
+    """How often each operation is called, and how.
 
     Attributes:
-        weights: By operation; those without are not called.
-        processes: How many.
-        callers: How many in all, at most.
-        calls: How many each makes, at most.
-        hold: How many of all calls hold their transaction open for a moment.
+        weights: By operation; operations without a weight are not called.
+        processes: The number of processes.
+        callers: The maximal number of callers in total.
+        calls: The maximal number of calls of each caller.
+        hold: The share of calls that keep their transaction open for a moment.
     """
 
     weights: Mapping[str, float]
@@ -135,11 +135,11 @@ class Plan:
         self._version = 0
         self._known: dict[tuple[str, str], list[Known]] = {}
         self.threads = [f"{number} {name}" for name in "abc"]
-        # As in threads of one graph: what a channel is rebuilt from is not kept where nobody has one yet.
+        # As in threads of one graph: what a channel is rebuilt from is deleted while no thread has such a channel.
         self._delta = self._chance(0.3)
         self._claims = 0
         self._hot = [6, 1, 2]  # How often something happens in each thread.
-        self._copied = ""  # What "c" is a copy of.
+        self._copied = ""  # The source of "c", if it is a copy.
 
     def round(self) -> Round:
         """The round."""
@@ -175,10 +175,10 @@ class Plan:
             callers.append(Caller(f"{index}", process, api, calls))
         return Round(self._number, setup, callers, self.threads, self._chance(0.7), exported)
 
-    # Who calls what
+    # Who makes which calls
 
     def _names(self, callers: int, can_import: bool) -> Iterator[list[str]]:
-        """Which operations each caller calls; of a few that were chosen, each is called as often as any other."""
+        """The operations of each caller; of a chosen few, each is called equally often."""
         weights = {name: each for name, each in self._mix.weights.items() if can_import or name != "import_file"}
         if len(weights) <= 4:
             each = list(weights)
@@ -197,7 +197,7 @@ class Plan:
                 hold = 0.0
                 if self._holds and call.name not in ("claim", "release") and self._chance(self._mix.hold):
                     hold = self._random.uniform(0.001, 0.008)
-                yield Call(call.name, call.args, call.kwargs, call.owner, call.alone, after, hold)
+                yield Call(call.name, call.args, call.kwargs, call.owner, call.single_row, after, hold)
                 after = 0.0
 
     def _planned(self, name: str, caller: str) -> Sequence[Call]:
@@ -231,7 +231,7 @@ class Plan:
         return Call("history", ({"configurable": {"thread_id": self._thread()}},))
 
     def _get_delta_channel_history(self) -> Call:
-        # Of a hidden checkpoint not all is there; the newest is never one.
+        # The history of a hidden checkpoint may be incomplete; the newest is never hidden.
         config = {"configurable": {"thread_id": self._thread(), "checkpoint_ns": ""}}
         return Call("get_delta_channel_history", kwargs={"config": config, "channels": [LOG]})
 
@@ -279,7 +279,7 @@ class Plan:
         return Call("fork_thread", (source, target), {"checkpoint_id": chosen})
 
     def _label(self) -> Call:
-        # The newest is no checkpoint that a prune takes.
+        # A prune never deletes the newest checkpoint.
         return Call("label", (config_of(self._any(self._thread(), newest=0.1)), self._random.choice("xy")))
 
     def _unlabel(self) -> Call:
@@ -336,7 +336,7 @@ class Plan:
         versions = dict(parent.versions) if parent else {}
         counters = dict(parent.counters) if parent else {}
         new: dict[str, str] = {}
-        for channel, chance in (("small", 0.9), ("blob", 0.4), ("parts", 0.25)):
+        for channel, chance in (("small", 0.9), ("blob", 0.4), ("chunks", 0.25)):
             if self._chance(chance):
                 values[channel] = self._value(channel, values.get(channel))
                 new[channel] = versions[channel] = self._next_version()
@@ -359,9 +359,9 @@ class Plan:
             metadata["counters_since_delta_snapshot"] = counters
         if self._chance(0.7):
             metadata["run_id"] = self._random.choice(RUNS)
-        part: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
+        location: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
         if parent is not None:
-            part["checkpoint_id"] = parent.key.checkpoint_id
+            location["checkpoint_id"] = parent.key.checkpoint_id
         checkpoint = {
             "v": 4,
             "id": key.checkpoint_id,
@@ -374,13 +374,13 @@ class Plan:
         known = Known(key, values, versions, counters)
         self._known.setdefault((thread_id, checkpoint_ns), []).append(known)
         alone = set(values) <= {"small"} and not counters
-        return Call("put", ({"configurable": part}, checkpoint, metadata, new), alone=alone), known
+        return Call("put", ({"configurable": location}, checkpoint, metadata, new), single_row=alone), known
 
     def _value(self, channel: str, before: Any) -> Any:
         if channel == "small":
             return self._random.choice([self._moment, f"text {self._moment}", None])
         if channel == "blob":
-            return {"moment": self._moment, "text": "b" * 2000}  # Too large to be part of the checkpoint.
+            return {"moment": self._moment, "text": "b" * 2000}  # Too large to be stored inline.
 
         if before is None:
             before = [f"{self._moment} {index} " + "p" * 500 for index in range(ELEMENTS)]
@@ -395,7 +395,7 @@ class Plan:
         config: RunnableConfig = config_of(key)
         if self._chance(0.5):
             config = {**config, "metadata": {"run_id": self._random.choice(RUNS)}}
-        return Call("put_writes", (config, writes, self._random.choice(["task 1", "task 2"])), alone=True)
+        return Call("put_writes", (config, writes, self._random.choice(["task 1", "task 2"])), single_row=True)
 
     # Choices
 
@@ -412,11 +412,11 @@ class Plan:
         """A source and a target."""
         a, b, c = self.threads
         if self._copied and self._chance(0.5):
-            return self._copied, c  # Once more.
+            return self._copied, c  # Again.
         return self._random.choices([(a, c), (b, c), (a, b), (c, b), (c, a)], [6, 5, 1, 1, 1])[0]
 
     def _any(self, thread_id: str, *, newest: float = 0.3) -> Key:
-        """A checkpoint of a thread, which may be there or not."""
+        """A checkpoint of a thread, which may exist or not."""
         spaces = [space for space in ("", "", "memory", "call:1") if (thread_id, space) in self._known]
         if not spaces:
             return Key(thread_id, "", f"{self._random.randint(1, 20):026d}")
@@ -429,7 +429,7 @@ class Plan:
 
 
 def ids_of(calls: Sequence[Call], threads: Sequence[str]) -> list[Key]:
-    """Every checkpoint that may be there in the end, in any thread: copies have the ids of what they were made of."""
+    """Every checkpoint that may exist at the end, in any thread: copies have the ids of their sources."""
     locations = {
         (call.args[0]["configurable"]["checkpoint_ns"], call.args[1]["id"]) for call in calls if call.name == "put"
     }

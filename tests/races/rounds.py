@@ -1,4 +1,4 @@
-"""Rounds on one database: store, call at once, read what is left, and look for an order in which it makes sense."""
+"""Rounds on one database: store, make concurrent calls, read the final state, and look for an order that fits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.crash.processes import Process
 from tests.invariants import Tables, read_tables, violations, without_old_chunks
 from tests.model.oracle import Key
 from tests.races.calls import Answer, Call, Done, do
-from tests.races.model import Model, Part, State, config_of
+from tests.races.model import Effect, Model, State, config_of
 from tests.races.plans import LOG, Caller, Mix, Plan, Round
 from tests.races.search import Found, Step, Verdict, explain, steps_of
 from tests.races.workers import work
@@ -31,8 +31,8 @@ SOON = 2_000_000
 
 
 @dataclass
-class Left:
-    """What is found behind a round: the keys of checkpoints, answers, and what is wrong by itself."""
+class FinalState:
+    """The final state of a round: the keys of checkpoints, results of reads, and broken rules."""
 
     visible: dict[str, set[Key]]
     hidden: dict[str, set[Key]]
@@ -40,17 +40,17 @@ class Left:
     broken: list[str]
 
     def is_of(self, model: Model, state: State, threads: Collection[str]) -> bool:
-        """Whether this is what some threads of a state look like."""
+        """Whether this agrees with some threads of a state."""
         return all(model.ids(state, each) == (self.visible[each], self.hidden[each]) for each in threads) and all(
             model.answer(state, call) == answer
             for call, answer in self.answers
-            if model.reaches(Part(call), state) <= set(threads)
+            if model.reaches(Effect(call), state) <= set(threads)
         )
 
 
 @dataclass
 class Outcome:
-    """What was found in some rounds."""
+    """The results of some rounds."""
 
     rounds: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Races:
-    """Rounds on a store that is nobody else's.
+    """Rounds on a store that nothing else uses.
 
     Args:
         store: An empty store.
@@ -86,16 +86,16 @@ class Races:
         first: int = 0,
         again: bool = False,
     ) -> Outcome:
-        """Make rounds until there are so many, or so much time has gone, or there are so many problems.
+        """Play rounds until there were `rounds`, or `seconds` have passed, or there were so many `problems`.
 
         Args:
-            seed: What all rounds come from.
-            mix: What is called.
-            rounds: How many.
-            seconds: For how long.
-            problems: How many.
+            seed: Determines all rounds.
+            mix: Which calls are made.
+            rounds: How many rounds at most.
+            seconds: How long at most.
+            problems: How many problems at most.
             first: The number of the first round.
-            again: Whether to make that one again and again.
+            again: Whether to repeat that round.
         """
         outcome = Outcome()
         begun = time.monotonic()
@@ -120,7 +120,7 @@ class Races:
         model = Model()
         start = self._prepared(planned, model)
         history = self._made(planned)
-        left = look(self._saver, self._store, planned.threads)
+        left = read_final_state(self._saver, self._store, planned.threads)
         steps = steps_of(model, history, planned.threads)
         found = explain(model, start, steps, planned.threads, partial(left.is_of, model))
         outcome.rounds += 1
@@ -131,10 +131,10 @@ class Races:
         )
         if found.verdict is Verdict.WRONG or left.broken:
             title = f"round {planned.number} of seed {seed!r}"
-            outcome.problems.append(told_of(title, planned.threads, model, start, steps, left, found))
+            outcome.problems.append(describe(title, planned.threads, model, start, steps, left, found))
 
     def _prepared(self, planned: Round, model: Model) -> State:
-        """Store what a round begins with."""
+        """Store the beginning of a round."""
         state = State()
         for number, call in enumerate(planned.setup):
             if planned.exported and planned.exported[0] == number:
@@ -143,14 +143,14 @@ class Races:
                 export_file(self._saver, path)
                 model.exported[path] = thread_id, state.content(thread_id)
             answer = do(self._saver, call, {})
-            for part in model.parts(call, planned.threads, among=False):
-                states = model.outcomes(state, part, answer)
+            for effect in model.effects(call, planned.threads, among=False):
+                states = model.outcomes(state, effect, answer)
                 assert states, f"it begins with another answer than expected: {call} {answer}"
                 state = states[0]
         return state
 
     def _made(self, planned: Round) -> list[Done]:
-        """Have the callers make their calls."""
+        """Let the callers make their calls."""
         by_process: list[list[Caller]] = [[] for _ in self._processes]
         for caller in planned.callers:
             by_process[caller.process].append(caller)
@@ -162,7 +162,7 @@ class Races:
         begin = time.monotonic_ns() + SOON
         for process in self._processes:
             process.send(begin)
-        # Calls come back as copies: the model knows them by what they are.
+        # The calls were pickled; the model compares them by value.
         mine = {caller.name: list(caller.calls) for caller in planned.callers}
         found: list[Done] = []
         for process in self._processes:
@@ -172,7 +172,7 @@ class Races:
 
 @contextmanager
 def races(store: Store, processes: int) -> Iterator[Races]:
-    """Processes at work on a store, which must have its tables."""
+    """Processes that work on a store, which must have its tables."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
@@ -186,8 +186,8 @@ def races(store: Store, processes: int) -> Iterator[Races]:
             assert process.wait() == 0
 
 
-def look(saver: CheckpointSaver, store: Store, threads: Sequence[str]) -> Left:
-    """Read all that is there."""
+def read_final_state(saver: CheckpointSaver, store: Store, threads: Sequence[str]) -> FinalState:
+    """Read the final state."""
     tables = read_tables(store)
     visible: dict[str, set[Key]] = {thread_id: set() for thread_id in threads}
     hidden: dict[str, set[Key]] = {thread_id: set() for thread_id in threads}
@@ -205,26 +205,32 @@ def look(saver: CheckpointSaver, store: Store, threads: Sequence[str]) -> Left:
             if key[:2] in delta
         ]
     answers = [(call, do(saver, call, {})) for call in calls]
-    return Left(
+    return FinalState(
         visible, hidden, answers, broken(tables) + [f"{call}: {a[1]}" for call, a in answers if a[0] == "error"]
     )
 
 
 def broken(tables: Tables) -> list[str]:
-    """Rules of `tests/invariants.py` that do not hold.
+    """Rules of `tests/invariants.py` that are broken.
 
-    Writes may have come behind the deletion of their checkpoint, and a version may be there that was stored again, or
-    in a copy of it.
+    Writes may be stored after the deletion of their checkpoint, and a version may be stored twice, or in a copy of its
+    checkpoint.
     """
     there = {row[:3] for row in tables.checkpoints}
     writes = [write for write in tables.writes if write[:3] in there]
     return list(violations(without_old_chunks(tables)._replace(writes=writes)))
 
 
-def told_of(
-    title: str, threads: Sequence[str], model: Model, start: State, steps: Sequence[Step], left: Left, found: Found
+def describe(
+    title: str,
+    threads: Sequence[str],
+    model: Model,
+    start: State,
+    steps: Sequence[Step],
+    left: FinalState,
+    found: Found,
 ) -> str:
-    """What was wrong, for whoever has to understand it."""
+    """A description of a problem, for people."""
     history = {id(step.done): step.done for step in steps}.values()
     first = min(done.start for done in history)
     lines = [f"{title}: {found.verdict.value}"]
@@ -240,8 +246,8 @@ def told_of(
     for thread_id in threads:
         lines.append(f"  {thread_id!r}: {_keys(left.visible[thread_id], left.hidden[thread_id])}")
     lines += [f"  {call}: {_answer(answer)}" for call, answer in left.answers if call.name == "labels"]
-    together = {each for step in found.furthest for each in model.reaches(step.part, start)}
-    # Those that have the right checkpoints first.
+    together = {each for step in found.furthest for each in model.reaches(step.effect, start)}
+    # Those with the right checkpoints first.
     alike = sorted(
         found.ends,
         key=lambda state: sum(model.ids(state, each) != (left.visible[each], left.hidden[each]) for each in together),
@@ -251,19 +257,19 @@ def told_of(
         for thread_id in sorted(together):
             lines.append(f"  {thread_id!r}: {_ids(model, state, thread_id)}")
         for call, answer in left.answers:
-            if model.reaches(Part(call), state) <= together and model.answer(state, call) != answer:
+            if model.reaches(Effect(call), state) <= together and model.answer(state, call) != answer:
                 lines.append(f"  {call}: {difference(model.answer(state, call), answer)}")
     if not found.ends:
         lines.append("no order of more calls than this has right answers:")
         lines += [
-            f"  {step.done.call}{f' in {step.part.thread_id!r}' if step.part.thread_id else ''}"
+            f"  {step.done.call}{f' in {step.effect.thread_id!r}' if step.effect.thread_id else ''}"
             for step in found.furthest
         ]
     return "\n".join(lines)
 
 
 def difference(expected: Any, found: Any, path: str = "") -> str:
-    """The first place in which two answers are not the same."""
+    """The first location where two results differ."""
     if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
         pairs = [(key, expected[key], found[key]) for key in expected]
     elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)) and len(expected) == len(found):
@@ -287,10 +293,10 @@ def _ids(model: Model, state: State, thread_id: str) -> str:
 
 
 def _keys(visible: set[Key], hidden: set[Key]) -> str:
-    def shown(keys: set[Key]) -> str:
+    def listed(keys: set[Key]) -> str:
         return " ".join(f"{key.checkpoint_ns}/{key.checkpoint_id.lstrip('0')}" for key in sorted(keys)) or "nothing"
 
-    return shown(visible) + (f", hidden {shown(hidden)}" if hidden else "")
+    return listed(visible) + (f", hidden {listed(hidden)}" if hidden else "")
 
 
 def _answer(answer: Answer) -> str:

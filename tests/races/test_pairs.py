@@ -1,7 +1,7 @@
-"""Whatever meets on a thread, on PostgreSQL: the outcome is that of one after the other, in one of the two orders.
+"""Two operations on one thread on PostgreSQL: the outcome is that of one of the two serial orders.
 
-Nothing is left to chance: the first operation's transaction is held open until the second one waits for it or is done.
-SQLite has one writer at a time, so nothing can be held open there beside another.
+Nothing is random: the first operation's transaction stays open until the second one waits for it or is done.
+SQLite has one writer at a time, so no transaction can stay open there during another.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ def location(postgres_dsn: str, postgres_template: str) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=map(" + ".join, PAIRS))
-def test_of_two_that_meet_one_comes_first(location: Bench, first: str, second: str) -> None:
+def test_two_concurrent_operations_have_the_outcome_of_one_serial_order(
+    location: Bench, first: str, second: str
+) -> None:
     problems = [location.play(first, second, begun).problem for begun in beginnings(first, second)]
     assert not any(problems), "\n".join(filter(None, problems))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_row_may_come_before_each_statement(location: Bench, name: str) -> None:
-    """What waits for nobody comes first or second as a whole, too, though it may be seen late."""
+    """A call that never waits comes completely before or after the operation, although it may be seen late."""
     problems = []
     for begun in beginnings(name, name):
-        kinds = ["newest"] if begun == "delta" else ["newest", "between", *(["named"] if name in NAMING else [])]
-        for which in kinds:
+        positions = ["newest"] if begun == "delta" else ["newest", "between", *(["named"] if name in NAMING else [])]
+        for which in positions:
             for before in count():
                 played = location.play_with_row(name, begun, before, which)
                 if played is None:

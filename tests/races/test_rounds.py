@@ -1,4 +1,4 @@
-"""A few seconds of rounds, on each database; `just races` makes them for half an hour."""
+"""A few seconds of rounds on each database; `just races` plays them for half an hour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.races.rounds import races
 from tests.races.search import Verdict
 from tests.stores import Store
 
-# Everything at once, and what has gone wrong once, by itself.
+# All operations, and separately those that once had bugs.
 MIXES = {
     "everything": ("", 60),
     "deleting": ("prune,rollback,delete_for_runs,delete_checkpoint", 20),
@@ -26,7 +26,7 @@ MIXES = {
 
 @pytest.fixture(params=BACKENDS)
 def own_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A database that nobody else looks at; the tables are checked after each round."""
+    """A database that nothing else reads; the tables are checked after each round."""
     if request.param == "sqlite":
         yield Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     else:
@@ -34,7 +34,7 @@ def own_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sto
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_there_is_an_order_in_which_all_answers_make_sense(own_database: Store, name: str) -> None:
+def test_some_order_of_the_calls_explains_all_results(own_database: Store, name: str) -> None:
     only, rounds = MIXES[name]
     weights = {each: EVERYTHING[each] for each in only.split(",")} if only else EVERYTHING
     seed = str(random.SystemRandom().randrange(10**9))

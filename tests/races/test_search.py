@@ -1,4 +1,4 @@
-"""The search finds an order where there is one, and says so where there is none. No database is used."""
+"""The search finds an order if there is one, and says so if there is none. No database is used."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tests.model.oracle import exact
 from tests.races.calls import Answer, Call, Done
 from tests.races.model import Model, State, config_of
 from tests.races.pairs import id_of, put
-from tests.races.rounds import Left
+from tests.races.rounds import FinalState
 from tests.races.search import Verdict, explain, steps_of
 
 THREADS = ["t", "u"]
 OK: Answer = ("ok", exact(None))
 PRUNE = Call("prune", (["t"],))
-LABEL = Call("label", (config_of(("t", "", id_of(1))), "kept"))
-UNLABEL = Call("unlabel", ("t", "kept"))
+LABEL = Call("label", (config_of(("t", "", id_of(1))), "label"))
+UNLABEL = Call("unlabel", ("t", "label"))
 ROLLBACK = Call("rollback", ("t", id_of(1)))
 LIST = Call("list", ({"configurable": {"thread_id": "t"}},))
 
 
 def small(number: int, thread_id: str = "t") -> Call:
     call = put(thread_id, number, parent=number - 1 or None, values={"small": number}, new=["small"])
-    return Call(call.name, call.args, alone=True)
+    return Call(call.name, call.args, single_row=True)
 
 
 def config(number: int) -> Answer:
@@ -32,7 +32,7 @@ def config(number: int) -> Answer:
 
 
 class Store:
-    """A model with three checkpoints in "t", and what is left after some calls."""
+    """A model with three checkpoints in "t", and the final state after some calls."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -40,21 +40,21 @@ class Store:
 
     def after(self, state: State, *calls: Call) -> State:
         for call in calls:
-            for part in self.model.parts(call, THREADS, among=False):
-                answer = self.model.answer(state, call, part.thread_id)
-                (state,) = self.model.outcomes(state, part, answer)
+            for effect in self.model.effects(call, THREADS, among=False):
+                answer = self.model.answer(state, call, effect.thread_id)
+                (state,) = self.model.outcomes(state, effect, answer)
         return state
 
-    def left(self, *calls: Call) -> Left:
+    def left(self, *calls: Call) -> FinalState:
         state = self.after(self.start, *calls)
         keys = {thread_id: self.model.ids(state, thread_id) for thread_id in THREADS}
         answers = [(call, self.model.answer(state, call)) for call in (LIST, Call("labels", ("t",)))]
-        return Left({name: seen for name, (seen, _) in keys.items()}, {name: set() for name in keys}, answers, [])
+        return FinalState({name: seen for name, (seen, _) in keys.items()}, {name: set() for name in keys}, answers, [])
 
     def seen(self, *calls: Call) -> Answer:
         return self.model.answer(self.after(self.start, *calls), LIST)
 
-    def verdict(self, left: Left, *history: tuple[Call, int, int, Answer]) -> Verdict:
+    def verdict(self, left: FinalState, *history: tuple[Call, int, int, Answer]) -> Verdict:
         done = [Done(str(number), *each) for number, each in enumerate(history)]
         steps = steps_of(self.model, done, THREADS)
         return explain(self.model, self.start, steps, THREADS, partial(left.is_of, self.model)).verdict
@@ -65,18 +65,18 @@ def store() -> Store:
     return Store()
 
 
-def test_what_overlaps_may_come_in_either_order(store: Store) -> None:
+def test_overlapping_calls_may_come_in_either_order(store: Store) -> None:
     for seen in (store.seen(), store.seen(PRUNE)):
         assert store.verdict(store.left(PRUNE), (PRUNE, 1, 5, OK), (LIST, 2, 3, seen)) is Verdict.FINE
 
 
-def test_what_has_ended_is_seen(store: Store) -> None:
+def test_a_call_that_has_ended_is_visible(store: Store) -> None:
     left = store.left(PRUNE)
     assert store.verdict(left, (PRUNE, 1, 2, OK), (LIST, 3, 4, store.seen(PRUNE))) is Verdict.FINE
     assert store.verdict(left, (PRUNE, 1, 2, OK), (LIST, 3, 4, store.seen())) is Verdict.WRONG
 
 
-def test_what_was_seen_stays_seen(store: Store) -> None:
+def test_what_was_read_once_stays_visible(store: Store) -> None:
     history = [(PRUNE, 0, 9, OK), (LIST, 1, 2, store.seen(PRUNE)), (LIST, 3, 4, store.seen())]
     assert store.verdict(store.left(PRUNE), *history) is Verdict.WRONG
 
@@ -88,19 +88,19 @@ def test_a_checkpoint_with_a_label_stays(store: Store) -> None:
     assert store.verdict(store.left(PRUNE), history[0], (LABEL, 0, 9, ("error", "CheckpointNotFound"))) is Verdict.FINE
 
 
-def test_two_that_delete_leave_something(store: Store) -> None:
+def test_two_concurrent_deletions_do_not_delete_everything(store: Store) -> None:
     history = [(PRUNE, 0, 9, OK), (ROLLBACK, 0, 9, config(1))]
     assert store.verdict(store.left(ROLLBACK, PRUNE), *history) is Verdict.FINE
     assert store.verdict(store.left(Call("delete_thread", ("t",))), *history) is Verdict.WRONG
 
 
-def test_what_changes_nothing_now_may_change_something_later(store: Store) -> None:
+def test_a_call_that_changes_nothing_now_may_change_something_later(store: Store) -> None:
     back = Call("rollback", ("t", id_of(3)))
     history = [(small(4), 1, 2, config(4)), (LIST, 1, 3, store.seen(small(4))), (back, 0, 9, config(3))]
     assert store.verdict(store.left(), *history) is Verdict.FINE
 
 
-def test_a_deletion_may_be_seen_behind_a_small_row_that_came_meanwhile(store: Store) -> None:
+def test_a_deletion_may_become_visible_after_a_small_row_stored_meanwhile(store: Store) -> None:
     late = store.left(PRUNE, small(4))
     history = [(PRUNE, 0, 9, OK), (small(4), 1, 2, config(4))]
     assert store.verdict(late, *history) is Verdict.FINE
@@ -110,7 +110,7 @@ def test_a_deletion_may_be_seen_behind_a_small_row_that_came_meanwhile(store: St
     assert store.verdict(late, *history) is Verdict.WRONG
 
 
-def test_a_deletion_may_be_seen_behind_an_unlabel_that_came_meanwhile(store: Store) -> None:
+def test_a_deletion_may_become_visible_after_an_unlabel_made_meanwhile(store: Store) -> None:
     history = [(LABEL, 0, 1, config(1)), (PRUNE, 2, 9, OK), (UNLABEL, 3, 4, ("ok", exact(True)))]
     left = store.left(LABEL, PRUNE, UNLABEL)
     assert store.verdict(left, *history) is Verdict.FINE
@@ -118,7 +118,7 @@ def test_a_deletion_may_be_seen_behind_an_unlabel_that_came_meanwhile(store: Sto
     assert store.verdict(left, *history, (LIST, 5, 6, store.seen(LABEL, PRUNE))) is Verdict.FINE
 
 
-def test_what_goes_over_all_threads_may_pass_over_a_copy_that_is_not_there_yet(store: Store) -> None:
+def test_a_call_for_all_threads_may_miss_a_copy_that_is_not_visible_yet(store: Store) -> None:
     copy, runs = Call("copy_thread", ("t", "u")), Call("delete_for_runs", (["old"],))
     left = store.left(copy, Call("delete_thread", ("t",)))
     locking = Call("put", small(4).args), config(4)
@@ -128,7 +128,7 @@ def test_what_goes_over_all_threads_may_pass_over_a_copy_that_is_not_there_yet(s
     assert store.verdict(left, *before) is Verdict.WRONG
 
 
-def test_each_thread_counts(store: Store) -> None:
+def test_every_thread_is_checked(store: Store) -> None:
     copy = Call("copy_thread", ("t", "u"))
     history = [(copy, 1, 2, OK), (PRUNE, 1, 2, OK)]
     assert store.verdict(store.left(copy, PRUNE), *history) is Verdict.FINE

@@ -1,7 +1,7 @@
-"""How long a run waits beside a prune of its thread: `python -m tests.races.waiting --checkpoints 1000`.
+"""How long a run waits during a prune of its thread: `python -m tests.races.waiting --checkpoints 1000`.
 
 A run stores checkpoints with a large value, one after the other, while the thread is pruned. The longest of its puts
-beside the prune is to be no longer than the prune itself, and one put as it is without a prune.
+during the prune must take no longer than the prune itself plus one put without a prune.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from tests.conftest import made_database, running_postgres
 from tests.races.model import config_of
 from tests.races.pairs import id_of, put
 
-KINDS = ("plain", "with a label", "with a DeltaChannel")
+VARIANTS = ("plain", "with a label", "with a DeltaChannel")
 
 
 class Waited(NamedTuple):
-    """What was measured, in ms."""
+    """The measurements, in ms."""
 
     prune: float
-    longest_put_beside: float
-    puts_beside: int
-    put_alone: float
+    longest_put_during: float
+    puts_during: int
+    put_before: float
 
 
 def stored(saver: CheckpointSaver, thread_id: str, number: int, *, delta: bool) -> None:
-    """A checkpoint with a large value, behind the one before."""
+    """A checkpoint with a large value, after the previous one."""
     values = {"blob": {"number": number, "text": "b" * 2000}}
     call = put(thread_id, number, parent=number - 1 or None, values=values, new=["blob"], delta=delta)
     saver.put(*call.args)
 
 
 def measured(saver: CheckpointSaver, source: str, thread_id: str, checkpoints: int, *, delta: bool) -> Waited:
-    """Prune a copy of a thread while a run goes on in it."""
+    """Prune a copy of a thread while a run continues in it."""
     saver.copy_thread(source, thread_id)
     times: list[tuple[float, float]] = []
     ended = threading.Event()
@@ -59,10 +59,10 @@ def measured(saver: CheckpointSaver, source: str, thread_id: str, checkpoints: i
     end = time.perf_counter()
     ended.set()
     worker.join()
-    beside = [till - since for since, till in times if till > start and since < end]
-    alone = [till - since for since, till in times if till <= start]
+    during = [till - since for since, till in times if till > start and since < end]
+    before = [till - since for since, till in times if till <= start]
     saver.delete_thread(thread_id)
-    return Waited((end - start) * 1000, max(beside) * 1000, len(beside), median(alone) * 1000)
+    return Waited((end - start) * 1000, max(during) * 1000, len(during), median(before) * 1000)
 
 
 def main() -> None:
@@ -71,22 +71,22 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=1000)
     parser.add_argument("--times", type=int, default=7)
     options = parser.parse_args()
-    print("| thread | prune, ms | longest put beside it, ms | puts beside it | put before, ms |")
+    print("| thread | prune, ms | longest put during it, ms | puts during it | put before, ms |")
     print("|---|--:|--:|--:|--:|")
     with running_postgres() as dsn, made_database(dsn) as (_, url), PostgresSaver(url) as saver:
         saver.setup()
-        for kind in KINDS:
-            delta = kind == KINDS[2]
+        for kind in VARIANTS:
+            delta = kind == VARIANTS[2]
             for number in range(1, options.checkpoints + 1):
                 stored(saver, kind, number, delta=delta)
-            if kind == KINDS[1]:
-                saver.label(config_of((kind, "", id_of(1))), "kept")
+            if kind == VARIANTS[1]:
+                saver.label(config_of((kind, "", id_of(1))), "label")
             found = [
                 measured(saver, kind, f"{kind} {turn}", options.checkpoints, delta=delta)
                 for turn in range(options.times)
             ]
             middle = sorted(found)[len(found) // 2]
-            worst = max(found, key=lambda each: each.longest_put_beside / each.prune)
+            worst = max(found, key=lambda each: each.longest_put_during / each.prune)
             for name, each in ((f"{kind}, median", middle), (f"{kind}, longest wait", worst)):
                 print(f"| {name} | {each[0]:.1f} | {each[1]:.1f} | {each[2]} | {each[3]:.2f} |", flush=True)
 

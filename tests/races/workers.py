@@ -23,11 +23,11 @@ WORKERS = 8
 
 
 def work(connection: Connection, store: Store) -> None:
-    """Make the calls of round after round: what comes is the callers, and the threads to read first."""
+    """Make the calls of each round: a message has the callers, and the threads to read first."""
     with ExitStack() as stack:
         worker = _Worker(store, stack)
-        while (told := connection.recv()) is not None:
-            callers, warm = told
+        while (message := connection.recv()) is not None:
+            callers, warm = message
             for thread_id in warm:
                 do(worker.saver, Call("list", ({"configurable": {"thread_id": thread_id}},)), {})
             connection.send("ready")
@@ -41,7 +41,7 @@ class _Worker:
         self._stack = stack
         options: dict[str, Any] = {"synchronous": "OFF"} if store.kind == "sqlite" else {}
         self.saver = store.open(**options)
-        # Each stores anew what the other one has stored.
+        # Each stores again what the other one has stored.
         self._renewing = [stack.enter_context(store.open(compress=each, **options)) for each in (True, False)]
         self._held: queue.SimpleQueue[tuple[psycopg.Connection[Any], CheckpointSaver]] = queue.SimpleQueue()
         self._workers = stack.enter_context(ThreadPoolExecutor(WORKERS))
@@ -53,7 +53,7 @@ class _Worker:
         self._loop.close()
 
     def run(self, callers: Sequence[Caller], begin: int) -> list[Done]:
-        """Make the calls of some callers at once; `begin` is when, by the monotonic clock in ns."""
+        """Make the calls of some callers concurrently; `begin` is when, by the monotonic clock in ns."""
         tasks = [caller for caller in callers if caller.api == "async"]
         others = [caller for caller in callers if caller.api == "sync"]
         running = [self._workers.submit(self._make, caller, begin) for caller in others]
@@ -101,7 +101,7 @@ class _Worker:
         with connection.transaction():
             answer = do(saver, call, leases)
             if answer[0] == "error" and answer[1].startswith("Contention:"):
-                answer = ("none", answer[1])  # In a transaction of the caller's it is the caller who tries again.
+                answer = ("none", answer[1])  # In a transaction of the caller's, the caller has to retry.
                 raise psycopg.Rollback
             time.sleep(call.hold)
         self._held.put((connection, saver))

@@ -48,7 +48,7 @@ from langgraph.store.base import Item
 from langgraph.types import CachePolicy, Command, Interrupt, Overwrite, RetryPolicy, Send, StateSnapshot
 from pydantic import BaseModel, SecretBytes, SecretStr, create_model
 
-from tests.behaviour.test_inexact import ANEW, LOCAL, FakeDatetime, Indexed, Locked, Zone
+from tests.behaviour.test_inexact import BY_CONSTRUCTOR, LOCAL, FakeDatetime, Indexed, Locked, Zone
 from tests.core import test_restored as restored
 from tests.core.test_restored import OBJECTS, changed_after, new, with_slowly
 from tests.table import classes as c
@@ -342,7 +342,7 @@ def models() -> dict[str, Any]:
         "`model_serializer`": OBJECTS["model serializer"],
         "an excluded field": restored.Shown(hidden="h"),
         "`computed_field`": with_slowly(new(restored.Shown, seen=2)),
-        "a field with a form of its own": ANEW["a field with a form of its own"],
+        "a field with a form of its own": BY_CONSTRUCTOR["a field with a form of its own"],
         "generic": restored.Box[int](item=1),
         "generic, with a model": restored.Box[c.Model](item=c.Model(name="a")),
         "generic, without a type": restored.Box(item=1),

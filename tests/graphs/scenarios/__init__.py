@@ -1,4 +1,4 @@
-"""What graphs do, written once; each scenario asserts what it is about, and notes all that it sees."""
+"""What graphs do, written once. Each scenario asserts its subject, and notes everything that it reads."""
 
 from tests.graphs.running import SCENARIOS
 from tests.graphs.scenarios import chats, deltas, failures, interrupts, pasts, steps, subgraphs

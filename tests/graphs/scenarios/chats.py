@@ -13,14 +13,14 @@ from tests.graphs.scenarios.parts import AnyGraph
 
 
 class Chat(TypedDict, total=False):
-    """Messages, and what was said before them."""
+    """Messages, and a summary of earlier ones."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     summary: str
 
 
 def answer(state: Any) -> dict[str, Any]:
-    """An agent that calls a tool when it is asked for the weather, and answers when it has the result."""
+    """An agent that calls a tool if it is asked for the weather, and answers when it has the result."""
     last = state["messages"][-1]
     if isinstance(last, HumanMessage) and "weather" in last.text:
         call = {"name": "look", "args": {"place": "Zürich"}, "id": f"call {len(state['messages'])}"}
@@ -74,8 +74,8 @@ async def a_chat_has_one_message_for_each_id(thread: Thread) -> None:
 async def a_chat_forgets_what_was_removed(thread: Thread) -> None:
     def forget(state: Any) -> dict[str, Any]:
         old = state["messages"][:-1]
-        gone = [RemoveMessage(id=str(message.id)) for message in old]
-        return {"messages": gone, "summary": f"{state.get('summary', '')}{len(gone)} "}
+        removed = [RemoveMessage(id=str(message.id)) for message in old]
+        return {"messages": removed, "summary": f"{state.get('summary', '')}{len(removed)} "}
 
     builder = agent(Chat)
     builder.add_node("forget", forget)

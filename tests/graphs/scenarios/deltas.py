@@ -1,4 +1,4 @@
-"""Channels that store what was written to them and are replayed: `DeltaChannel`."""
+"""Channels that store what was written to them, and replay it: `DeltaChannel`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.chats import agent
 from tests.graphs.scenarios.failures import Broken, Gate, breaks
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Node, chain, in_both_colours, says, side_by_side
+from tests.graphs.scenarios.parts import AnyGraph, Node, chain, parallel, says, sync_and_async
 from tests.graphs.scenarios.pasts import before
 from tests.graphs.scenarios.subgraphs import Outer
 
 
 def extend(state: list[str], writes: Sequence[list[str]]) -> list[str]:
-    """Lists after a list."""
+    """Append lists to a list."""
     return [*state, *(item for write in writes for item in write)]
 
 
 def merge(state: dict[str, Any], writes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Dicts over a dict."""
-    return {key: value for part in (state, *writes) for key, value in part.items()}
+    """Merge dicts into a dict."""
+    return {key: value for each in (state, *writes) for key, value in each.items()}
 
 
 def talk(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Messages after messages."""
+    """Append messages."""
     for write in writes:
         state = add_messages(state, write)  # type: ignore[assignment, arg-type]
     return state
 
 
 class Deltas(TypedDict, total=False):
-    """A log with a snapshot at every third write, a channel with few and one with many, and a plain one."""
+    """A log with a snapshot at every third write, a channel with few snapshots, one with many, and a plain one."""
 
     log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
     seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
@@ -64,7 +64,7 @@ def writes(word: str, *, seldom: bool = False, often: bool = False) -> Any:
             found["often"] = {word: len(state["log"])}
         return found
 
-    return in_both_colours(node)
+    return sync_and_async(node)
 
 
 def overwrites(*words: str) -> Node:
@@ -111,7 +111,7 @@ async def an_overwrite_restarts_a_delta_channel(thread: Thread) -> None:
 
 
 @scenario
-async def writers_side_by_side_are_replayed_in_the_order_of_the_graph(thread: Thread) -> None:
+async def parallel_writers_are_replayed_in_the_order_of_the_graph(thread: Thread) -> None:
     builder: AnyGraph = StateGraph(Deltas)
     names = ["d", "a", "c", "b"]
     for name in names:
@@ -128,7 +128,7 @@ async def writers_side_by_side_are_replayed_in_the_order_of_the_graph(thread: Th
 
 @scenario
 async def an_overwrite_wins_over_other_writes_of_its_step(thread: Thread) -> None:
-    builder = side_by_side(Deltas, a=writes("a", seldom=True), b=overwrites("only"), c=writes("c", seldom=True))
+    builder = parallel(Deltas, a=writes("a", seldom=True), b=overwrites("only"), c=writes("c", seldom=True))
     graph = thread.graph(builder)
     for turn in range(3):
         state = await graph.invoke({"log": [f"turn {turn}"]})
@@ -138,7 +138,7 @@ async def an_overwrite_wins_over_other_writes_of_its_step(thread: Thread) -> Non
 
 
 @scenario
-async def work_that_was_sent_writes_to_a_delta_channel(thread: Thread) -> None:
+async def sent_tasks_write_to_a_delta_channel(thread: Thread) -> None:
     builder: AnyGraph = StateGraph(Deltas)
     builder.add_node("split", writes("split"))
     builder.add_node("work", lambda state: {"log": [state["name"]], "seldom": [state["name"]] * 2})
@@ -155,7 +155,7 @@ async def work_that_was_sent_writes_to_a_delta_channel(thread: Thread) -> None:
 
 @scenario
 async def an_interrupt_waits_next_to_writers_of_a_delta_channel(thread: Thread) -> None:
-    builder = side_by_side(Deltas, a=writes("a", seldom=True), ask=asks("name"), other=asks("age"), z=writes("z"))
+    builder = parallel(Deltas, a=writes("a", seldom=True), ask=asks("name"), other=asks("age"), z=writes("z"))
     graph = thread.graph(builder)
     for turn in range(2):
         state = await graph.invoke({"log": [f"turn {turn}"]})
@@ -170,10 +170,10 @@ async def an_interrupt_waits_next_to_writers_of_a_delta_channel(thread: Thread) 
 
 
 @scenario
-async def a_writer_that_failed_writes_once_to_a_delta_channel(thread: Thread) -> None:
+async def a_failed_writer_writes_once_to_a_delta_channel(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "c")
-    builder = side_by_side(Deltas, a=writes("a", seldom=True), b=breaks("b", 2, calls, gate), c=writes("c"))
+    builder = parallel(Deltas, a=writes("a", seldom=True), b=breaks("b", 2, calls, gate), c=writes("c"))
     graph = thread.graph(builder)
     await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
     await thread.pause()
@@ -224,7 +224,7 @@ async def a_delta_channel_forks_into_branches_that_do_not_mix(thread: Thread) ->
     state = await graph.invoke(None, at=thread.at(fork))
     assert state.values["log"] == ["first", "one", "fork", "two", "three"]
     await thread.pause(past_needed=True)
-    # The branch that was left goes on for a step, and then the fork does.
+    # The old branch continues for a step, and then the fork does.
     await graph.update_state({"log": ["left"]}, "two", at=thread.at(old))
     state = await graph.invoke(None)
     assert state.values["log"] == [*old.values["log"], "left", "three"]
@@ -306,7 +306,7 @@ async def a_chat_is_replayed_message_by_message(thread: Thread) -> None:
 
 
 class Plain(TypedDict, total=False):
-    """The channels of `Log`, as they were before they became delta channels and after."""
+    """The channels of `Log`, before they become delta channels and after."""
 
     log: Annotated[list[str], operator.add]
     seldom: Annotated[list[str], operator.add]
@@ -328,13 +328,13 @@ async def a_channel_becomes_a_delta_channel_and_a_plain_one_again(thread: Thread
         state = await graph.invoke(None)
         await thread.pause()
     assert state.values["log"] == ["in", "one", "two"] * 5
-    # We store the value of a channel that became a plain one at once, the saver in memory when it is next written.
+    # Our saver stores the value of a channel that became a plain one at once, the one in memory at the next write.
     thread.leave_out("checkpoints")
     assert state.values["seldom"] == [f"one {1 + 3 * turn}" for turn in range(5)]
 
 
 @scenario
-async def a_sent_task_that_asks_writes_to_a_delta_channel(thread: Thread) -> None:
+async def a_sent_task_with_an_interrupt_writes_to_a_delta_channel(thread: Thread) -> None:
     def work(state: Any) -> dict[str, Any]:
         name = state["name"]
         return {"log": [f"{name}: {interrupt(name)}"] if name != "y" else [name], "seldom": [name]}

@@ -10,17 +10,17 @@ from langgraph.types import Command, RetryPolicy, Send
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says, side_by_side
-from tests.graphs.scenarios.steps import PATIENCE
+from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.steps import TIMEOUT
 from tests.graphs.scenarios.subgraphs import Outer
 
 
 class Broken(Exception):
-    """What a node of ours fails with."""
+    """The error with which nodes of these tests fail."""
 
 
 class Gate:
-    """Lets a node fail when the output of the others has been seen, since a failure stops those that still run."""
+    """Lets a node fail after the output of the others was seen, since a failure stops those that still run."""
 
     def __init__(self, *others: str) -> None:
         self._missing = set(others)
@@ -33,12 +33,12 @@ class Gate:
             self._open.set()
 
     def wait(self) -> None:
-        """Wait until all the others have been seen."""
-        assert self._open.wait(PATIENCE)
+        """Wait until all the others were seen."""
+        assert self._open.wait(TIMEOUT)
 
 
 def breaks(name: str, times: int, calls: list[str], gate: Gate | None = None) -> Node:
-    """A node that fails some times before it adds its name to the log."""
+    """A node that fails `times` times before it adds its name to the log."""
     left = [times]
 
     def node(state: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def breaks(name: str, times: int, calls: list[str], gate: Gate | None = None) ->
 async def a_finished_node_does_not_run_again_after_another_failed(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "c")
-    builder = side_by_side(Log, a=says("a", calls), b=breaks("b", 2, calls, gate), c=says("c", calls))
+    builder = parallel(Log, a=says("a", calls), b=breaks("b", 2, calls, gate), c=says("c", calls))
     graph = thread.graph(builder)
     state = await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
     assert state.next == ("b",)
@@ -103,7 +103,7 @@ async def a_finished_sent_task_does_not_run_again(thread: Thread) -> None:
 
 
 @scenario
-async def a_node_is_tried_again_by_its_policy(thread: Thread) -> None:
+async def a_node_is_retried_by_its_policy(thread: Thread) -> None:
     calls: list[str] = []
     policy = RetryPolicy(initial_interval=0.001, max_interval=0.001, jitter=False, max_attempts=3, retry_on=Broken)
     builder: AnyGraph = StateGraph(Log)
@@ -124,7 +124,7 @@ async def a_node_is_tried_again_by_its_policy(thread: Thread) -> None:
 async def a_finished_node_of_a_subgraph_does_not_run_again(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a")
-    middle = side_by_side(Log, a=says("a", calls), b=breaks("b", 1, calls, gate)).compile()
+    middle = parallel(Log, a=says("a", calls), b=breaks("b", 1, calls, gate)).compile()
     inner = chain(Log, one=says("one", calls), middle=middle, three=says("three", calls)).compile()
     graph = thread.graph(chain(Outer, first=says("first", calls), inner=inner, last=says("last", calls)))
     state = await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
@@ -140,7 +140,7 @@ async def a_finished_node_of_a_subgraph_does_not_run_again(thread: Thread) -> No
 async def a_failure_next_to_an_interrupt_retains_the_interrupt(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a", "__interrupt__")
-    builder = side_by_side(Log, a=says("a", calls), ask=asks("name", calls=calls), b=breaks("b", 1, calls, gate))
+    builder = parallel(Log, a=says("a", calls), ask=asks("name", calls=calls), b=breaks("b", 1, calls, gate))
     graph = thread.graph(builder)
     await graph.stream({"log": ["in"]}, gate.see, raises=Broken)
     await thread.pause()
@@ -166,7 +166,7 @@ async def a_broken_step_can_be_skipped_by_hand(thread: Thread) -> None:
 
 
 @scenario
-async def an_error_handler_takes_the_place_of_a_failed_node(thread: Thread) -> None:
+async def an_error_handler_replaces_a_failed_node(thread: Thread) -> None:
     calls: list[str] = []
     gate = Gate("a")
     builder: AnyGraph = StateGraph(Log)

@@ -8,7 +8,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, StateSnapshot, interrupt
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says, side_by_side
+from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
 
 
 def asks(*questions: str, calls: list[str] | None = None) -> Node:
@@ -23,7 +23,7 @@ def asks(*questions: str, calls: list[str] | None = None) -> Node:
 
 
 def questions(state: StateSnapshot) -> dict[str, str]:
-    """The ids of what a state waits for, by question."""
+    """The ids of the open interrupts of a state, by question."""
     return {waiting.value: waiting.id for waiting in state.interrupts}
 
 
@@ -57,9 +57,9 @@ async def a_node_that_asks_again_retains_earlier_answers(thread: Thread) -> None
 
 
 @scenario
-async def several_questions_are_answered_at_once(thread: Thread) -> None:
+async def several_questions_are_answered_together(thread: Thread) -> None:
     calls: list[str] = []
-    builder = side_by_side(
+    builder = parallel(
         Log, a=asks("a", calls=calls), b=asks("b", calls=calls), c=asks("c", calls=calls), d=says("d", calls)
     )
     graph = thread.graph(builder)
@@ -77,7 +77,7 @@ async def several_questions_are_answered_at_once(thread: Thread) -> None:
 @scenario
 async def several_questions_are_answered_one_by_one(thread: Thread) -> None:
     calls: list[str] = []
-    builder = side_by_side(Log, a=asks("a", "A", calls=calls), b=asks("b", calls=calls), c=says("c", calls))
+    builder = parallel(Log, a=asks("a", "A", calls=calls), b=asks("b", calls=calls), c=says("c", calls))
     graph = thread.graph(builder)
     state = await graph.invoke({"log": ["in"]})
     for question, left in (("b", ["a"]), ("a", ["A"]), ("A", [])):
@@ -91,7 +91,7 @@ async def several_questions_are_answered_one_by_one(thread: Thread) -> None:
 
 
 @scenario
-async def tasks_that_were_sent_ask_each_for_itself(thread: Thread) -> None:
+async def sent_tasks_have_separate_interrupts(thread: Thread) -> None:
     def ask(state: Any) -> dict[str, Any]:
         return {"log": [f"{state['name']}: {interrupt(state['name'])}"]}
 
@@ -113,7 +113,7 @@ async def tasks_that_were_sent_ask_each_for_itself(thread: Thread) -> None:
 
 
 @scenario
-async def an_answer_comes_with_a_change_of_the_state_and_another_way(thread: Thread) -> None:
+async def an_answer_may_change_the_state_and_the_next_node(thread: Thread) -> None:
     builder = chain(Log, ask=asks("which"), after=says("after"))
     builder.add_node("other", says("other"))
     builder.add_edge("other", END)
@@ -147,7 +147,7 @@ async def a_breakpoint_lets_the_state_be_changed_by_hand(thread: Thread) -> None
 
 @scenario
 async def an_unanswered_question_is_dropped_by_a_new_input(thread: Thread) -> None:
-    graph = thread.graph(side_by_side(Log, ask=asks("name"), done=says("done")))
+    graph = thread.graph(parallel(Log, ask=asks("name"), done=says("done")))
     await graph.invoke({"log": ["in"]})
     await thread.pause()
     state = await graph.invoke({"log": ["new"]})

@@ -25,8 +25,8 @@ class Node(Protocol):
 AnyGraph = StateGraph[Any, Any, Any, Any]
 
 
-def in_both_colours(node: Node) -> RunnableLambda[Any, Any]:
-    """A node that is awaited on the event loop where the graph is; plain nodes run on OS threads there, too."""
+def sync_and_async(node: Node) -> RunnableLambda[Any, Any]:
+    """A node that is awaited on the event loop in async graphs, where plain nodes run on OS threads."""
 
     async def awaited(state: Any) -> Any:
         return node(state)
@@ -42,7 +42,7 @@ def says(word: str, calls: list[str] | None = None) -> RunnableLambda[Any, Any]:
             calls.append(word)
         return {"log": [word]}
 
-    return in_both_colours(node)
+    return sync_and_async(node)
 
 
 def chain(schema: type, **nodes: Any) -> AnyGraph:
@@ -57,8 +57,8 @@ def chain(schema: type, **nodes: Any) -> AnyGraph:
     return builder
 
 
-def side_by_side(schema: type, **nodes: Any) -> AnyGraph:
-    """A graph of nodes that run in one step."""
+def parallel(schema: type, **nodes: Any) -> AnyGraph:
+    """A graph of nodes that run in parallel in one step."""
     builder: AnyGraph = StateGraph(schema)
     for name, node in nodes.items():
         builder.add_node(name, node)

@@ -9,12 +9,12 @@ from langgraph.types import Command, Send, StateSnapshot, StateUpdate
 
 from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, chain, says, side_by_side
+from tests.graphs.scenarios.parts import AnyGraph, Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer, counts, inner_state, without_id
 
 
 def before(history: list[StateSnapshot], node: str, nth: int = 0) -> StateSnapshot:
-    """The state before a node ran; of several the nth, newest first."""
+    """The state before a node ran; of several, the nth, newest first."""
     return [state for state in history if state.next == (node,)][nth]
 
 
@@ -32,7 +32,7 @@ async def a_history_is_limited_by_metadata_location_and_number(thread: Thread) -
         "step": {"filter": {"step": 3}},
         "user": {"filter": {"user": "Ada"}},
         "both": {"filter": {"user": "Ada", "source": "loop"}},
-        "nobody": {"filter": {"user": "nobody"}},
+        "unknown": {"filter": {"user": "unknown"}},
         "missing": {"filter": {"missing": None}},
         "turn": {"filter": {"turn": 1, "source": "input"}},
         "two": {"limit": 2},
@@ -48,13 +48,13 @@ async def a_history_is_limited_by_metadata_location_and_number(thread: Thread) -
         assert (len(full), found["loop"], found["user"], found["turn"]) == (13, 9, 8, 1)
         assert found["Ada before"] == 3
     assert found["update"] == 1
-    assert (found["nobody"], found["two"], found["none"]) == (0, 2, 0)
+    assert (found["unknown"], found["two"], found["none"]) == (0, 2, 0)
     assert found["missing"] == len(full)
     assert found["before"] == len(full) - 4
 
 
 @past_scenario
-async def time_travel_does_the_later_steps_again(thread: Thread) -> None:
+async def time_travel_runs_the_later_steps_again(thread: Thread) -> None:
     calls: list[str] = []
     graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls), three=says("three", calls)))
     for turn in ("first", "second"):
@@ -72,7 +72,7 @@ async def time_travel_does_the_later_steps_again(thread: Thread) -> None:
 
 
 @past_scenario
-async def a_fork_goes_another_way_and_leaves_the_old_one(thread: Thread) -> None:
+async def a_fork_continues_differently_and_leaves_the_old_branch(thread: Thread) -> None:
     graph = thread.graph(chain(Log, one=says("one"), two=says("two"), three=says("three")))
     await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
     await graph.invoke(None)
@@ -84,7 +84,7 @@ async def a_fork_goes_another_way_and_leaves_the_old_one(thread: Thread) -> None
     assert state.values["log"] == ["in", "one", "fork", "two", "three"]
     await thread.pause(past_needed=True)
     assert (await graph.state(thread.at(newest))).values["log"] == ["in", "one", "two", "three"]
-    # A fork of the fork, and a step more on the branch that was left.
+    # A fork of the fork, and one more step on the old branch.
     await graph.update_state({"log": ["again"]}, "two", at=thread.at(fork))
     state = await graph.invoke(None)
     assert state.values["log"] == ["in", "one", "fork", "again", "three"]
@@ -96,7 +96,7 @@ async def a_fork_goes_another_way_and_leaves_the_old_one(thread: Thread) -> None
 
 
 @past_scenario
-async def a_checkpoint_is_copied_to_be_done_again(thread: Thread) -> None:
+async def a_copied_checkpoint_runs_again(thread: Thread) -> None:
     calls: list[str] = []
     graph = thread.graph(chain(Log, one=says("one", calls), two=says("two", calls)))
     await graph.invoke({"log": ["in"]}, interrupt_before=["two"])
@@ -134,7 +134,7 @@ async def a_state_is_changed_in_bulk(thread: Thread) -> None:
 
 
 @past_scenario
-async def an_answered_question_is_asked_again_in_the_past(thread: Thread) -> None:
+async def an_answered_question_is_asked_again_after_time_travel(thread: Thread) -> None:
     graph = thread.graph(chain(Log, one=says("one"), ask=asks("name", "age"), after=says("after")))
     await graph.invoke({"log": ["in"]})
     await graph.invoke(Command(resume="Ada"))
@@ -156,13 +156,13 @@ async def an_answered_question_is_asked_again_in_the_past(thread: Thread) -> Non
 
 @past_scenario
 async def a_question_is_answered_at_its_checkpoint_more_than_once(thread: Thread) -> None:
-    graph = thread.graph(side_by_side(Log, ask=asks("name"), done=says("done")))
+    graph = thread.graph(parallel(Log, ask=asks("name"), done=says("done")))
     waiting = await graph.invoke({"log": ["in"]})
     await thread.pause(past_needed=True)
     state = await graph.invoke(Command(resume="Ada"), at=thread.at(waiting))
     assert state.values["log"] == ["in", "name: Ada", "done"]
     await thread.pause(past_needed=True)
-    # What the node says now depends on what LangGraph has stored next to the question.
+    # What the node does now depends on what LangGraph has stored with the interrupt.
     state = await graph.invoke(Command(resume="Bo"), at=thread.at(waiting))
     assert state.next == ()
 
@@ -202,7 +202,7 @@ async def a_subgraph_with_a_memory_goes_back_with_its_graph(thread: Thread) -> N
 
 
 @past_scenario
-async def work_that_was_sent_is_done_again_in_the_past(thread: Thread) -> None:
+async def sent_tasks_run_again_after_time_travel(thread: Thread) -> None:
     calls: list[str] = []
 
     def work(state: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Steps one after the other and side by side."""
+"""Consecutive and parallel steps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from langgraph.types import Command, Send, interrupt
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says
 
-# Seconds; an event that does not come by then is a fault of the scenario.
-PATIENCE = 20
+# Seconds; an event that takes longer is a fault of the scenario.
+TIMEOUT = 20
 
 VALUES: list[Any] = [
     "x" * 5000,
@@ -33,7 +33,7 @@ VALUES: list[Any] = [
 
 
 @scenario
-async def a_chain_of_steps_goes_on_turn_after_turn(thread: Thread) -> None:
+async def a_chain_of_steps_continues_turn_after_turn(thread: Thread) -> None:
     values = iter(VALUES)
 
     def keeps(state: Any) -> dict[str, Any]:
@@ -62,14 +62,14 @@ async def every_step_can_be_the_last_of_a_process(thread: Thread) -> None:
 
 
 @scenario
-async def nodes_side_by_side_are_joined_in_the_order_of_the_graph(thread: Thread) -> None:
+async def parallel_nodes_are_joined_in_the_order_of_the_graph(thread: Thread) -> None:
     names = ["a", "b", "c", "d"]
     finished = {name: threading.Event() for name in names}
 
     def waits(name: str, other: str | None) -> Node:
         def node(state: Any) -> dict[str, Any]:
             if other:
-                assert finished[other].wait(PATIENCE)
+                assert finished[other].wait(TIMEOUT)
             finished[name].set()
             return {"log": [name]}
 
@@ -89,7 +89,7 @@ async def nodes_side_by_side_are_joined_in_the_order_of_the_graph(thread: Thread
 
 
 @scenario
-async def a_branch_that_is_longer_than_another_is_waited_for(thread: Thread) -> None:
+async def a_join_waits_for_the_longer_branch(thread: Thread) -> None:
     builder: AnyGraph = StateGraph(Log)
     for name in ("a", "b", "bb", "join"):
         builder.add_node(name, says(name))
@@ -102,8 +102,8 @@ async def a_branch_that_is_longer_than_another_is_waited_for(thread: Thread) -> 
     state = await graph.invoke({"log": ["second"]})
     assert state.values["log"] == ["first", "a", "b", "bb", "join", "second", "a", "b", "bb", "join"]
     if thread.durability == "async":
-        # LangGraph hands over the set of the nodes that a join has seen as it is, and may do so after the next step has
-        # added to it. That is so with every saver that is slower than the steps.
+        # LangGraph passes on the set of the nodes that a join has seen without copying it, perhaps after the next step
+        # has added to it. That happens with every saver that is slower than the steps.
         thread.leave_out("history", "checkpoints")
 
 
@@ -116,13 +116,13 @@ class Squares(TypedDict, total=False):
 
 
 @scenario
-async def work_that_was_sent_to_several_tasks_comes_back_in_order(thread: Thread) -> None:
+async def results_of_sent_tasks_are_in_order(thread: Thread) -> None:
     def split(state: Any) -> list[Send]:
         return [Send("square", {"number": number}) for number in state["numbers"]]
 
     def square(state: Any) -> Command[Any]:
         number = state["number"]
-        # An even number is sent on once more, as its half.
+        # An even number is sent again, as its half.
         goto = [Send("square", {"number": number // 2})] if number % 2 == 0 else []
         return Command(update={"squares": [number**2]}, goto=goto)
 
@@ -164,7 +164,7 @@ async def conditional_edges_loop_until_the_condition_ends(thread: Thread) -> Non
 
 
 class Workflow:
-    """An entrypoint of the functional API in the place of a builder."""
+    """An entrypoint of the functional API instead of a builder."""
 
     def __init__(self, calls: list[str]) -> None:
         @task
@@ -185,7 +185,7 @@ class Workflow:
 
 
 @scenario
-async def a_task_that_finished_is_not_done_again_when_its_workflow_is(thread: Thread) -> None:
+async def a_finished_task_does_not_run_again_with_its_workflow(thread: Thread) -> None:
     calls: list[str] = []
     graph = thread.graph(Workflow(calls))
     await graph.invoke([1, 2])

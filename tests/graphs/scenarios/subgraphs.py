@@ -1,4 +1,4 @@
-"""Graphs as nodes of graphs: called without a memory, or with a memory of their own."""
+"""Graphs as nodes of graphs: called without a memory, or with their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langgraph.types import Command, Send, StateSnapshot
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says, side_by_side
+from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
 
 
 def counts(name: str) -> Node:
@@ -23,13 +23,13 @@ def counts(name: str) -> Node:
 
 
 class Outer(Log, total=False):
-    """A state that shares `log` with that of the subgraphs, and `last` not."""
+    """A state that shares `log` with that of the subgraphs, but not `last`."""
 
     other: Any
 
 
 def inside(graph: Any, name: str) -> Node:
-    """A node that gives a subgraph an empty log, and adds the log that comes back to its own."""
+    """A node that passes an empty log to a subgraph, and adds the returned log to its own."""
 
     def node(state: Any) -> dict[str, Any]:
         found = graph.invoke({"log": [name]})
@@ -55,7 +55,7 @@ async def a_subgraph_starts_empty_at_each_call(thread: Thread) -> None:
 
 
 @scenario
-async def a_subgraph_with_a_memory_of_its_own_remembers(thread: Thread) -> None:
+async def a_subgraph_with_its_own_memory_remembers(thread: Thread) -> None:
     inner = chain(Log, count=counts("count"), more=counts("more")).compile(checkpointer=True)
     graph = thread.graph(chain(Outer, before=says("before"), inner=inside(inner, "call"), after=says("after")))
     for turn in ("one", "two", "three"):
@@ -111,7 +111,7 @@ async def a_question_two_levels_down_waits_there(thread: Thread) -> None:
 
 
 @scenario
-async def a_memory_below_a_call_goes_with_the_call(thread: Thread) -> None:
+async def a_memory_inside_a_call_is_deleted_with_the_call(thread: Thread) -> None:
     lowest = chain(Log, count=counts("count"), ask=asks("deep")).compile(checkpointer=True)
     middle = chain(Log, lowest=lowest, again=says("again")).compile()
     graph = thread.graph(chain(Outer, middle=middle, end=says("end")))
@@ -124,11 +124,11 @@ async def a_memory_below_a_call_goes_with_the_call(thread: Thread) -> None:
 
 
 @scenario
-async def subgraphs_side_by_side_ask_each_for_itself(thread: Thread) -> None:
+async def parallel_subgraphs_have_separate_interrupts(thread: Thread) -> None:
     calls: list[str] = []
     first = chain(Log, one=says("one", calls), ask=asks("first"), more=says("more first")).compile()
     second = chain(Log, two=says("two", calls), ask=asks("second"), more=says("more second")).compile()
-    builder = side_by_side(Outer, first=inside(first, "a"), second=inside(second, "b"), third=says("third", calls))
+    builder = parallel(Outer, first=inside(first, "a"), second=inside(second, "b"), third=says("third", calls))
     graph = thread.graph(builder)
     state = await graph.invoke({"log": ["in"]})
     ids = questions(state)
@@ -145,7 +145,7 @@ async def subgraphs_side_by_side_ask_each_for_itself(thread: Thread) -> None:
 
 
 @scenario
-async def tasks_that_were_sent_to_a_subgraph_ask_each_for_itself(thread: Thread) -> None:
+async def tasks_sent_to_a_subgraph_have_separate_interrupts(thread: Thread) -> None:
     inner = chain(Log, one=says("one"), ask=asks("name"), more=says("more")).compile()
     builder: AnyGraph = StateGraph(Log)
     builder.add_node("inner", inner)
@@ -197,5 +197,5 @@ async def one_node_calls_two_subgraphs(thread: Thread) -> None:
 
 def without_id(state: StateSnapshot) -> Any:
     """The config of a state's namespace."""
-    part = {key: value for key, value in state.config["configurable"].items() if key != "checkpoint_id"}
-    return {"configurable": part}
+    location = {key: value for key, value in state.config["configurable"].items() if key != "checkpoint_id"}
+    return {"configurable": location}
