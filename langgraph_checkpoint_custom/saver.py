@@ -9,7 +9,8 @@ graph continues to run and may change these objects.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
+import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import count
@@ -89,6 +90,11 @@ from langgraph_checkpoint_custom.threads import ThreadMethods
 # Checkpoints that `list` reads at a time and holds in memory.
 PAGE = 50
 _NUMBERS = count()
+# Own random numbers: an application may seed those of the module `random`, and then two branches could get the same
+# version. `secrets` would give the GIL away with each number, and the graph would wait for other OS threads.
+_DICE = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_DICE.seed)
 
 # Attributes of LangGraph's savers that are missing here, and what to use instead.
 _INSTEAD = {
@@ -657,7 +663,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
                 "needs a thread of its own"
             ) from None
         # As wide as LangGraph's, so that a thread can move to another saver and go on there.
-        return f"{number + 1:032d}.{secrets.randbelow(10**16):016d}"
+        return f"{number + 1:032d}.{int(_DICE.random() * 10**16):016d}"
 
     # Shared by the methods
 

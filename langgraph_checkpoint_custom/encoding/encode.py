@@ -484,6 +484,15 @@ def run_of(metadata: Mapping[str, Any]) -> str | None:
     return _id_or_none(str(run_id) if isinstance(run_id, UUID) else run_id)
 
 
+def _run_of_config(config: RunnableConfig) -> str | None:
+    """The run that the metadata of a checkpoint put with this config would name."""
+    for part in (config.get("metadata"), config.get("configurable")):
+        run_id = part.get("run_id") if part else None
+        if isinstance(run_id, (str, int, float)):
+            return run_of({"run_id": run_id})
+    return None
+
+
 class EncodedWrites(NamedTuple):
     """The outputs of a task ready to be stored, and the token of the claim that must be held, if any."""
 
@@ -501,8 +510,7 @@ def encode_writes(
         raise ConfigError("put_writes needs the checkpoint_id that the writes belong to in its config")
     task_id = text("task_id", task_id, MAX_ID)
     task_path = text("task_path", task_path, 100_000)
-    run_id = run_of(merge_metadata(config, {}))
-    return encode_rows(codec, key, writes, task_id, task_path, run_id, claim_of(config))
+    return encode_rows(codec, key, writes, task_id, task_path, _run_of_config(config), claim_of(config))
 
 
 def encode_rows(

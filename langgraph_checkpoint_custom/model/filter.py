@@ -27,6 +27,8 @@ from langgraph_checkpoint_custom.errors import ConfigError
 # store them twice.
 LONGEST = 200
 MORE = "*"
+# A key of LangGraph's in each checkpoint of a graph with a `DeltaChannel`. Nobody searches for it, and `matches` can.
+_UNKNOWN = "counters_since_delta_snapshot"
 # The first character of the text of a dict or list.
 _NESTED = ("{", "[")
 # One encoder for all calls: json.dumps with options creates one each time, which takes longer than encoding.
@@ -71,7 +73,10 @@ def project(metadata: Mapping[str, Any], only: Collection[str] | None) -> str:
     projection: dict[str, str | None] = {}
     for key, value in metadata.items():
         if isinstance(key, str) and (only is None or key in only):
-            text = encode_basestring_ascii(value) if type(value) is str else canonical(value)
+            if type(value) is str:
+                text: str | None = encode_basestring_ascii(value)
+            else:
+                text = canonical(value) if key != _UNKNOWN else None
             # A serializer may change a lone surrogate. Here it looks like half of a valid pair, so neither is known.
             known = text is not None and len(text) <= LONGEST and "\\ud" not in text
             projection[key if _PLAIN.issuperset(key) else _projected(key)] = text if known else None
