@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.migrations import load_migrations, load_shipped
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.sql.files import load_statements, with_rows
-from langgraph_checkpoint_custom.sql.thread_statements import PURGE, Fork, fork_params
+from langgraph_checkpoint_custom.sql.thread_statements import Fork, fork_params
 
 # json.dumps would make an encoder with each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
@@ -136,7 +136,7 @@ class SqliteDialect(SqlDialect):
 
     def store_fork(self, fork: Fork) -> RoundTrip:
         """Store the copies."""
-        return self._round_trip("store_fork", *PURGE, **fork_params(fork))
+        return self._send(*self._copies("store_fork", fork))
 
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
         """Store the writes of a task, with one statement for each 16 of them."""

@@ -16,11 +16,10 @@ from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.sql.searchable import index_of, with_key
 from langgraph_checkpoint_custom.sql.statements import Statements
 
-# What deletes the marked checkpoints, in this order: first, what a remaining checkpoint needs is spared; then the rest
-# is deleted.
-SPARE = "purge_labels", "purge_spare_needed"
-REMOVE = "purge_writes", "purge_parents", "purge_chunks", "purge_blobs", "purge_checkpoints"
-PURGE = *SPARE, *REMOVE
+# What deletes the marked checkpoints, in this order: what a remaining checkpoint needs is hidden, the rest is deleted.
+HIDE = "purge_labels", "purge_hide_needed"
+REMOVE = "purge_writes", "purge_parents", "purge_blobs", "purge_checkpoints"
+PURGE = *HIDE, *REMOVE
 REFUSE_LABELLED = "refuse_labelled", "refuse_labelled_release"
 
 
@@ -42,9 +41,8 @@ class Fork(NamedTuple):
 def fork_params(fork: Fork) -> dict[str, Any]:
     """Return the parameters of a fork's statements."""
     return {
-        "source": fork.source,
+        "thread_id": fork.source,
         "target": fork.target,
-        "thread_id": fork.target,
         "checkpoint_id": fork.checkpoint_id,
         "named": fork.named,
         "run_id": fork.run_id,
@@ -146,31 +144,36 @@ class ThreadStatements(Statements):
 
         The first reply has rows if the checkpoint exists. The second has the labels that prevent the deletion.
         """
-        names = "mark_checkpoint", *REFUSE_LABELLED, *SPARE, "delete_open_writes", *REMOVE
+        names = "mark_checkpoint", *REFUSE_LABELLED, *HIDE, "delete_open_writes", *REMOVE
         return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
 
     def delete_later(self, key: Key) -> RoundTrip:
         """Delete everything after a checkpoint; the replies are as those of `delete_checkpoint`."""
         writes = "delete_later_writes", "delete_open_writes"
-        names = "mark_later", *REFUSE_LABELLED, *SPARE, *writes, *REMOVE
+        names = "mark_later", *REFUSE_LABELLED, *HIDE, *writes, *REMOVE
         return self._round_trip(*names, locks=self._lock(key.thread_id), **key._asdict())
 
     def select_fork_point(self, source: str, target: str, checkpoint_id: str | None, run_id: str | None) -> RoundTrip:
         """Read the metadata of the checkpoint to fork from, and of the target's newest checkpoint."""
         return self._round_trip(
-            "select_fork_point", source=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id
+            "select_fork_point", thread_id=source, target=target, checkpoint_id=checkpoint_id, run_id=run_id
         )
 
     def fork_thread(self, fork: Fork) -> RoundTrip:
         """Copy a checkpoint with new metadata, and what it needs, unless something prevents it; then `store_fork`.
 
-        The first reply says what does: the target "exists", or the checkpoint is "gone". Then nothing was copied.
+        The first reply says what does: the target "exists", or the checkpoint is "missing". Then nothing was copied.
         """
-        return self._round_trip("fork_thread", *PURGE, locks=self._lock(fork.target), **fork_params(fork))
+        return self._send(*self._copies("fork_thread", fork), locks=self._lock(fork.target))
 
     def store_fork(self, fork: Fork) -> RoundTrip | None:
         """Store the copies after a `fork_thread` that nothing prevented; None if that has stored them already."""
         return None
+
+    def _copies(self, name: str, fork: Fork) -> list[Statement]:
+        """Copy what a fork may need, and delete what it does not need."""
+        copies = self._statements(name, **fork_params(fork))
+        return copies + [self.statement(each, thread_id=fork.target) for each in PURGE]
 
     # Interrupts
 

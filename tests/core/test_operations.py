@@ -343,7 +343,7 @@ def test_checkpoints_to_delete_must_exist_and_have_no_label(d: SqlDialect) -> No
         names = drive_names(make(d, key))
         assert names[:3] == [mark, "refuse_labelled", "refuse_labelled_release"]
         # Writes are deleted after it is known which ones are needed, and while marked rows still exist.
-        assert names.index("purge_spare_needed") < names.index("delete_open_writes") < names.index("purge_checkpoints")
+        assert names.index("purge_hide_needed") < names.index("delete_open_writes") < names.index("purge_checkpoints")
     assert drive(delete_checkpoint(d, key), Script()) is False
     with pytest.raises(CheckpointNotFound, match="'2'"):
         drive(rollback(d, key), Script())
@@ -384,7 +384,7 @@ def test_a_fork_reads_its_checkpoint_and_copies_in_a_second_round_trip(d: SqlDia
     # Changes between the two round trips are detected.
     for reason, then, error in (
         ("exists", [point, ("target", *targets[0])], ThreadExists),
-        ("gone", [], CheckpointNotFound),
+        ("missing", [], CheckpointNotFound),
     ):
         with pytest.raises(error):
             fork([[point]], [[(reason,)], *rest], [then])

@@ -177,209 +177,173 @@ AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
 -- estimates that there are none, would also search it for each of many rows. So those are compared with a list, or with
 -- `deleting::integer`, for which it cannot use the index.
 
+-- fragment: labelled
+FROM langgraph_checkpoint.labels l
+JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
+WHERE l.thread_id = %(thread_id)s
+
 -- name: purge_labels
 -- The labels of checkpoints that will be deleted or hidden.
-DELETE FROM langgraph_checkpoint.labels l USING langgraph_checkpoint.checkpoints d
-WHERE d.deleting AND d.thread_id = %(thread_id)s
-AND l.thread_id = d.thread_id AND l.checkpoint_ns = d.checkpoint_ns AND l.checkpoint_id = d.checkpoint_id
+DELETE FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s AND name IN (
+    SELECT l.name
+    -- include: labelled
+)
 
--- name: purge_spare_needed
--- What a remaining checkpoint needs is hidden instead. `needed` walks from each remaining checkpoint to its ancestors,
--- with the delta channels whose seed was not found yet. `spared` adds the parents that hold the sends of checkpoints
--- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
--- hidden was missing already, its id is removed: no prune has cut off the history there.
-WITH RECURSIVE places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE deleting AND thread_id = %(thread_id)s
-), staying AS MATERIALIZED (
-    SELECT s.* FROM places p
+-- fragment: with_namespaces_of_deleted
+WITH RECURSIVE namespaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE deleting AND thread_id = %(thread_id)s
+)
+
+-- fragment: delta_channels
+-- The names of the delta channels in each of the `namespaces`.
+, delta AS MATERIALIZED (
+    SELECT n.checkpoint_ns, c.channels
+    FROM namespaces n
     CROSS JOIN LATERAL (
-        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format,
-            c.inline_channels || c.blob_channels AS populated
-        FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
-        OFFSET 0
-    ) AS s
-), delta AS MATERIALIZED (
-    SELECT p.thread_id, p.checkpoint_ns, c.channels
-    FROM places p
-    CROSS JOIN LATERAL (
-        SELECT array_agg(DISTINCT u.channel) AS channels
+        SELECT coalesce(array_agg(DISTINCT u.channel), '{}') AS channels
         FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns
     ) AS c
-    WHERE c.channels IS NOT NULL
-), needed (thread_id, checkpoint_ns, checkpoint_id, open) AS (
-    SELECT s.thread_id, s.checkpoint_ns, s.parent_id,
-        ARRAY(SELECT u FROM unnest(d.channels) AS u WHERE u <> ALL (s.populated) ORDER BY u)
-    FROM staying s
-    JOIN delta d ON d.thread_id = s.thread_id AND d.checkpoint_ns = s.checkpoint_ns
-    WHERE s.parent_id IS NOT NULL AND NOT d.channels <@ s.populated
+)
+
+-- fragment: needed_ancestors
+-- What the `retained` checkpoints need, and these themselves. `needed` walks from each of them to its ancestors as long
+-- as there is a delta channel without a seed (`unseeded`), or the parent holds sends of a checkpoint older than format
+-- 4. That holds for ancestors as well, because a hidden checkpoint has to be complete, too.
+, needed (checkpoint_ns, checkpoint_id, unseeded) AS (
+    SELECT r.checkpoint_ns, r.checkpoint_id, r.channels FROM retained r WHERE r.channels <> '{}' OR r.format < 4
     UNION
-    SELECT n.thread_id, n.checkpoint_ns, p.parent_id,
-        ARRAY(SELECT u FROM unnest(n.open) AS u WHERE u <> ALL (p.populated) ORDER BY u)
+    SELECT n.checkpoint_ns, c.parent_id, ARRAY(SELECT u FROM unnest(n.unseeded) AS u WHERE u <> ALL (c.populated))
     FROM needed n
     CROSS JOIN LATERAL (
-        SELECT c.parent_id, c.inline_channels || c.blob_channels AS populated
+        SELECT c.parent_id, c.format, c.inline_channels || c.blob_channels AS populated
         FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
         OFFSET 0
-    ) AS p
-    WHERE p.parent_id IS NOT NULL AND NOT n.open <@ p.populated
-), spared (thread_id, checkpoint_ns, checkpoint_id) AS (
-    SELECT k.thread_id, k.checkpoint_ns, k.spared_id FROM (
-        SELECT thread_id, checkpoint_ns, checkpoint_id AS spared_id FROM needed
-        UNION
-        SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
-        WHERE s.format < 4 AND EXISTS (
-            SELECT FROM langgraph_checkpoint.writes w
-            WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
-            AND w.channel = '__pregel_tasks'
-            OFFSET 0
-        )
-    ) AS k
-    UNION
-    SELECT k.thread_id, k.checkpoint_ns, p.parent_id FROM spared k
-    CROSS JOIN LATERAL (
-        SELECT c.parent_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
-        AND c.format < 4
-        OFFSET 0
-    ) AS p
-    WHERE EXISTS (
+    ) AS c
+    WHERE c.parent_id IS NOT NULL AND (NOT n.unseeded <@ c.populated OR (c.format < 4 AND EXISTS (
         SELECT FROM langgraph_checkpoint.writes w
-        WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = p.parent_id
+        WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = n.checkpoint_ns AND w.checkpoint_id = c.parent_id
         AND w.channel = '__pregel_tasks'
         OFFSET 0
-    )
+    )))
 )
+
+-- name: purge_hide_needed
+-- What a remaining checkpoint needs is hidden instead. If the parent of a checkpoint that becomes hidden was missing
+-- already, its id is removed: no prune has cut off the history there.
+-- include: with_namespaces_of_deleted
+-- include: delta_channels
+, retained AS MATERIALIZED (
+    SELECT d.checkpoint_ns, d.channels, c.checkpoint_id, c.format
+    FROM delta d
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.format FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = d.checkpoint_ns AND NOT c.deleting
+        OFFSET 0
+    ) AS c
+)
+-- include: needed_ancestors
 UPDATE langgraph_checkpoint.checkpoints c SET deleting = false, hidden = true, parent_id = CASE
     WHEN c.hidden OR EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints p
-        WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+        WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
         OFFSET 0
     ) THEN c.parent_id
 END
-FROM unnest(
-    ARRAY(SELECT thread_id FROM spared), ARRAY(SELECT checkpoint_ns FROM spared), ARRAY(SELECT checkpoint_id FROM spared)
-) AS s (thread_id, checkpoint_ns, checkpoint_id)
+FROM unnest(ARRAY(SELECT checkpoint_ns FROM needed), ARRAY(SELECT checkpoint_id FROM needed))
+    AS n (checkpoint_ns, checkpoint_id)
 WHERE c.deleting::integer = 1
-AND c.thread_id = s.thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
+AND c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.checkpoint_id
 
 -- name: purge_writes
 WITH deleted AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
+    SELECT checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
     WHERE deleting AND thread_id = %(thread_id)s
 )
 DELETE FROM langgraph_checkpoint.writes w USING deleted d
-WHERE w.thread_id = d.thread_id AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
+WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = d.checkpoint_ns AND w.checkpoint_id = d.checkpoint_id
 
 -- name: purge_parents
 -- If the parent of a remaining checkpoint is deleted, its id is removed. A hidden checkpoint keeps that id, so that
 -- select_delta_history can tell a deleted parent from one that never existed.
-WITH children AS MATERIALIZED (
-    SELECT s.* FROM (
-        SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-        WHERE deleting AND thread_id = %(thread_id)s
-    ) AS p
+-- include: with_namespaces_of_deleted
+, children AS MATERIALIZED (
+    SELECT n.checkpoint_ns, c.checkpoint_id
+    FROM namespaces n
     CROSS JOIN LATERAL (
-        SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting AND NOT c.hidden
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND NOT c.deleting AND NOT c.hidden
         AND (
             SELECT d.deleting FROM langgraph_checkpoint.checkpoints d
-            WHERE d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns AND d.checkpoint_id = c.parent_id
+            WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = c.checkpoint_ns AND d.checkpoint_id = c.parent_id
         )
         OFFSET 0
-    ) AS s
+    ) AS c
 )
 UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM children o
-WHERE c.thread_id = o.thread_id AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
-
--- name: purge_chunks
--- The chunks of deleted blobs, except those that a remaining blob shares.
-WITH deleted AS MATERIALIZED (
-    SELECT DISTINCT d.thread_id, d.checkpoint_ns, u.channel, u.version
-    FROM langgraph_checkpoint.checkpoints d
-    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.deleting AND d.thread_id = %(thread_id)s
-), going AS MATERIALIZED (
-    SELECT d.thread_id, d.checkpoint_ns, d.channel, n.name
-    FROM deleted d
-    CROSS JOIN LATERAL (
-        SELECT b.chunks FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = d.thread_id AND b.checkpoint_ns = d.checkpoint_ns
-        AND b.channel = d.channel AND b.version = d.version
-        LIMIT 1
-    ) AS b
-    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
-), staying AS MATERIALIZED (
-    SELECT DISTINCT g.thread_id, g.checkpoint_ns, u.channel, u.version
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
-    CROSS JOIN LATERAL (
-        SELECT c.blob_channels, c.blob_versions FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.deleting
-        OFFSET 0
-    ) AS c
-    CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
-), unshared AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, channel, name FROM going
-    EXCEPT
-    SELECT s.thread_id, s.checkpoint_ns, s.channel, n.name
-    FROM staying s
-    CROSS JOIN LATERAL (
-        SELECT b.chunks FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns
-        AND b.channel = s.channel AND b.version = s.version
-        LIMIT 1
-    ) AS b
-    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
-)
-DELETE FROM langgraph_checkpoint.blobs b USING unshared u
-WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.name
+WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = o.checkpoint_ns AND c.checkpoint_id = o.checkpoint_id
 
 -- name: purge_blobs
-WITH places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE deleting AND thread_id = %(thread_id)s
-), unnamed AS MATERIALIZED (
-    SELECT d.thread_id, d.checkpoint_ns, u.channel, u.version
-    FROM langgraph_checkpoint.checkpoints d
-    CROSS JOIN LATERAL unnest(d.blob_channels, d.blob_versions) AS u (channel, version)
-    WHERE d.deleting AND d.thread_id = %(thread_id)s
-    EXCEPT
-    SELECT s.thread_id, s.checkpoint_ns, s.channel, s.version
-    FROM places p
+-- The blobs that only deleted checkpoints refer to, and their chunks, except those that a remaining blob shares.
+-- include: with_namespaces_of_deleted
+, refs AS MATERIALIZED (
+    SELECT DISTINCT n.checkpoint_ns, c.channel, c.version, c.deleting
+    FROM namespaces n
     CROSS JOIN LATERAL (
-        SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
+        SELECT u.channel, u.version, c.deleting
         FROM langgraph_checkpoint.checkpoints c
         CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
-        WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns
         OFFSET 0
-    ) AS s
+    ) AS c
+), unused AS MATERIALIZED (
+    SELECT checkpoint_ns, channel, version FROM refs WHERE deleting
+    EXCEPT
+    SELECT checkpoint_ns, channel, version FROM refs WHERE NOT deleting
+), unused_chunks AS MATERIALIZED (
+    SELECT r.checkpoint_ns, r.channel, n.name COLLATE "C"
+    FROM unused r
+    -- include: blob_of_reference
+    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
+    EXCEPT
+    SELECT r.checkpoint_ns, r.channel, n.name COLLATE "C"
+    FROM refs r
+    -- include: blob_of_reference
+    CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
+    WHERE NOT r.deleting
 )
-DELETE FROM langgraph_checkpoint.blobs b USING unnamed u
-WHERE b.thread_id = u.thread_id AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel AND b.version = u.version
+DELETE FROM langgraph_checkpoint.blobs b USING (SELECT * FROM unused UNION ALL SELECT * FROM unused_chunks) AS u
+WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel
+AND b.version = u.version
 
 -- name: purge_checkpoints
-DELETE FROM langgraph_checkpoint.checkpoints
-WHERE deleting AND thread_id = %(thread_id)s
+DELETE FROM langgraph_checkpoint.checkpoints WHERE deleting AND thread_id = %(thread_id)s
+
+-- fragment: unless_needed_by_child
+-- A remaining child is rebuilt from the write.
+AND NOT EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND NOT c.deleting
+    AND CASE w.channel
+        WHEN '__pregel_tasks' THEN c.format < 4
+        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
+            SELECT FROM delta d WHERE d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.channels)
+        )
+    END
+    OFFSET 0
+)
 
 -- name: delete_run_writes
 -- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
 -- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
-WITH delta AS MATERIALIZED (
-    SELECT DISTINCT p.checkpoint_ns, c.channel
-    FROM (
-        SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.writes
-        WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
-    ) AS p
-    CROSS JOIN LATERAL (
-        SELECT u.channel
-        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = p.checkpoint_ns
-        OFFSET 0
-    ) AS c
+WITH namespaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.writes
+    WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
 )
+-- include: delta_channels
 DELETE FROM langgraph_checkpoint.writes w
 WHERE w.thread_id = %(thread_id)s AND w.run_id = ANY (%(run_ids)s::text[])
 AND NOT EXISTS (
@@ -388,31 +352,39 @@ AND NOT EXISTS (
     AND c.hidden
     OFFSET 0
 )
-AND NOT EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
-    AND CASE w.channel
-        WHEN '__pregel_tasks' THEN c.format < 4
-        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
-        AND (w.checkpoint_ns, w.channel) IN (SELECT d.checkpoint_ns, d.channel FROM delta d)
-    END
-    OFFSET 0
-)
+-- include: unless_needed_by_child
 
 -- Deleting one checkpoint, or everything after one. A mark_ statement marks what is to be deleted, and the hidden
 -- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
--- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
--- The refuse_labelled statements return the labels that prevent the deletion and, if there are any, take the marks
--- back. delete_open_writes and delete_later_writes are sent between the purge_ statements, once it is known what is
--- spared.
+-- checkpoint (`target`) does not exist. A checkpoint that is stored in the thread after that, without its lock, is not
+-- looked at. The refuse_labelled statements return the labels that prevent the deletion and, if there are any, take the
+-- marks back. delete_open_writes and delete_later_writes are sent between the purge_ statements, once it is known what
+-- is hidden.
+
+-- fragment: mark_and_note
+-- Marks what is in `marked`, and notes the newest remaining checkpoint of each namespace for delete_open_writes.
+, updated AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET deleting = true FROM marked m
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id = m.checkpoint_id
+), heads AS (
+    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+    FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_ns IN (SELECT m.checkpoint_ns FROM marked m)
+    AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (SELECT m.checkpoint_ns, m.checkpoint_id FROM marked m)
+    GROUP BY c.checkpoint_ns
+), noted AS MATERIALIZED (
+    SELECT set_config(
+        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
+    ) FROM heads
+)
+SELECT t.checkpoint_id FROM target t CROSS JOIN noted
 
 -- name: mark_checkpoint
 -- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the
 -- checkpoint that becomes the newest run again. So the subgraph calls that these have started are deleted as well, and
 -- what subgraphs with a memory have stored since. This does not hold if the deleted checkpoint is on another branch.
--- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
-WITH gone AS MATERIALIZED (
-    SELECT t.parent_id, (
+WITH target AS MATERIALIZED (
+    SELECT t.checkpoint_id, t.parent_id, (
         SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
         WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = %(checkpoint_ns)s
         AND n.checkpoint_id <> %(checkpoint_id)s AND NOT n.hidden
@@ -420,85 +392,52 @@ WITH gone AS MATERIALIZED (
     FROM langgraph_checkpoint.checkpoints t
     WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
     AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
-), again AS MATERIALIZED (
-    SELECT coalesce(g.other_id, %(checkpoint_id)s) AS first_id FROM gone g
+), rerun AS MATERIALIZED (
+    SELECT coalesce(t.other_id, t.checkpoint_id) AS first_id FROM target t
     WHERE %(checkpoint_ns)s = '' AND (
-        g.other_id IS NULL
-        OR (g.other_id < %(checkpoint_id)s AND (g.parent_id IS NULL OR g.parent_id = g.other_id))
+        t.other_id IS NULL
+        OR (t.other_id < t.checkpoint_id AND (t.parent_id IS NULL OR t.parent_id = t.other_id))
     )
-), victims AS MATERIALIZED (
+), marked AS MATERIALIZED (
     SELECT c.checkpoint_ns, c.checkpoint_id
     FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM gone) AND (
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM target) AND (
         (c.checkpoint_ns = %(checkpoint_ns)s AND (c.hidden OR c.checkpoint_id = %(checkpoint_id)s))
         OR (%(checkpoint_ns)s = '' AND strpos(c.checkpoint_ns, ':') > 0 AND c.root_id = %(checkpoint_id)s)
         OR (
-            c.checkpoint_ns <> '' AND EXISTS (SELECT FROM again)
-            AND (c.hidden OR c.root_id >= (SELECT first_id FROM again))
+            c.checkpoint_ns <> '' AND EXISTS (SELECT FROM rerun)
+            AND (c.hidden OR c.root_id >= (SELECT first_id FROM rerun))
         )
     )
-), touched AS (
-    UPDATE langgraph_checkpoint.checkpoints c SET deleting = true FROM victims v
-    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = v.checkpoint_ns AND c.checkpoint_id = v.checkpoint_id
-    RETURNING c.checkpoint_id
-), heads AS (
-    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
-    FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_ns IN (SELECT checkpoint_ns FROM victims)
-    AND NOT EXISTS (
-        SELECT FROM victims v WHERE v.checkpoint_ns = c.checkpoint_ns AND v.checkpoint_id = c.checkpoint_id
-    )
-    GROUP BY c.checkpoint_ns
-), noted AS MATERIALIZED (
-    SELECT set_config(
-        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
-    ) FROM heads
 )
-SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
+-- include: mark_and_note
 
 -- name: mark_later
--- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
--- differs: notes the newest remaining checkpoint of each namespace, for delete_open_writes.
-WITH touched AS (
-    UPDATE langgraph_checkpoint.checkpoints c
-    SET deleting = (c.checkpoint_ns, c.checkpoint_id) <> (%(checkpoint_ns)s, %(checkpoint_id)s)
-    WHERE c.thread_id = %(thread_id)s AND (
-        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
-        OR (c.checkpoint_ns <> '' AND coalesce(c.root_id >= %(checkpoint_id)s, false))
-        OR (c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = %(checkpoint_id)s)
-    ) AND EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints t
-        WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
-        AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
-    )
-    RETURNING c.checkpoint_id
-), heads AS (
-    SELECT c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
+-- In all namespaces.
+WITH target AS MATERIALIZED (
+    SELECT t.checkpoint_id FROM langgraph_checkpoint.checkpoints t
+    WHERE t.thread_id = %(thread_id)s AND t.checkpoint_ns = %(checkpoint_ns)s
+    AND t.checkpoint_id = %(checkpoint_id)s AND NOT t.hidden
+), marked AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id
     FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND NOT c.hidden AND c.checkpoint_id <= %(checkpoint_id)s
-    AND (c.checkpoint_ns = '' OR NOT coalesce(c.root_id >= %(checkpoint_id)s, false))
-    GROUP BY c.checkpoint_ns
-), noted AS MATERIALIZED (
-    SELECT set_config(
-        'langgraph_checkpoint_custom.heads', coalesce(json_object_agg(checkpoint_ns, checkpoint_id)::text, ''), true
-    ) FROM heads
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM target) AND (
+        c.hidden OR c.checkpoint_id > %(checkpoint_id)s
+        OR (c.checkpoint_ns <> '' AND c.root_id >= %(checkpoint_id)s)
+    )
 )
-SELECT t.checkpoint_id FROM touched t CROSS JOIN noted
+-- include: mark_and_note
 
 -- name: refuse_labelled
-SELECT l.name FROM langgraph_checkpoint.labels l
-JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
-WHERE l.thread_id = %(thread_id)s
+SELECT l.name
+-- include: labelled
 ORDER BY l.name
 
 -- name: refuse_labelled_release
 UPDATE langgraph_checkpoint.checkpoints SET deleting = false
 WHERE thread_id = %(thread_id)s AND deleting AND EXISTS (
-    SELECT FROM langgraph_checkpoint.labels l
-    JOIN langgraph_checkpoint.checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
-    WHERE l.thread_id = %(thread_id)s
+    SELECT
+    -- include: labelled
 )
 
 -- name: delete_open_writes
@@ -508,13 +447,13 @@ WHERE thread_id = %(thread_id)s AND deleting AND EXISTS (
 -- tasks are still to go on.
 -- differs: the mark_ statement has noted which checkpoint becomes the newest, because a newer one may have been stored
 -- since.
-WITH lost AS MATERIALIZED (
+WITH newest_deleted AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND deleting AND NOT hidden
     GROUP BY checkpoint_ns
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
-    FROM lost x
+    FROM newest_deleted x
     JOIN json_each_text(
         coalesce(nullif(current_setting('langgraph_checkpoint_custom.heads', true), ''), '{}')::json
     ) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
@@ -523,29 +462,13 @@ WITH lost AS MATERIALIZED (
         WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.deleting
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
-), delta AS MATERIALIZED (
-    SELECT DISTINCT h.checkpoint_ns, c.channel
-    FROM heads h
-    CROSS JOIN LATERAL (
-        SELECT u.channel
-        FROM langgraph_checkpoint.checkpoints c CROSS JOIN LATERAL unnest(c.delta_channels) AS u (channel)
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns
-        OFFSET 0
-    ) AS c
+), namespaces AS MATERIALIZED (
+    SELECT checkpoint_ns FROM heads
 )
+-- include: delta_channels
 DELETE FROM langgraph_checkpoint.writes w USING heads h
 WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = h.checkpoint_ns AND w.checkpoint_id = h.checkpoint_id
-AND NOT EXISTS (
-    SELECT FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
-    AND NOT c.deleting
-    AND CASE w.channel
-        WHEN '__pregel_tasks' THEN c.format < 4
-        ELSE w.channel <> ALL (c.inline_channels || c.blob_channels)
-        AND (w.checkpoint_ns, w.channel) IN (SELECT d.checkpoint_ns, d.channel FROM delta d)
-    END
-    OFFSET 0
-)
+-- include: unless_needed_by_child
 
 -- name: delete_later_writes
 -- Writes whose checkpoint was never stored.

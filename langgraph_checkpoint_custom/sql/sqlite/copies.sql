@@ -1,5 +1,16 @@
 -- Copies and forks of threads.
 
+-- fragment: copied_columns
+-- The columns of a checkpoint that its copy in another thread has as well.
+checkpoint_ns, checkpoint_id, root_id, run_id, format, inline_channels, delta_channels, blob_channels, blob_versions,
+checkpoint_type, checkpoint
+
+-- fragment: filter_for_target
+CASE WHEN metadata_filter ->> '$.thread_id' = :source_json
+    THEN json_set(metadata_filter, '$.thread_id', :target_json)
+    ELSE metadata_filter
+END
+
 -- name: copy_thread
 -- differs: only checks whether the target has checkpoints or writes of its own.
 SELECT t.checkpoint_id FROM checkpoints t
@@ -21,16 +32,13 @@ LIMIT 1
 -- differs: a part of copy_thread in postgres/. No condition is needed: if the target has rows of its own, the
 -- operation raises and the transaction is rolled back.
 INSERT INTO checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    -- include: copied_columns
+    , thread_id, parent_id, hidden, metadata_type, metadata, metadata_filter
 )
 SELECT
-    :target, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata,
-    CASE WHEN metadata_filter ->> '$.thread_id' = :source_json
-        THEN json_set(metadata_filter, '$.thread_id', :target_json) ELSE metadata_filter END
+    -- include: copied_columns
+    , :target, parent_id, hidden, metadata_type, metadata,
+    -- include: filter_for_target
 FROM checkpoints WHERE thread_id = :source
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
@@ -55,19 +63,22 @@ ON CONFLICT (thread_id, name) DO NOTHING
 
 -- A fork: a copy of one checkpoint of the root graph, with what it needs, to an empty thread.
 
+-- fragment: fork_point
+-- The newest checkpoint of the root graph, or the last one of a run.
+SELECT n.checkpoint_id FROM checkpoints n
+WHERE n.thread_id = :thread_id AND n.checkpoint_ns = '' AND NOT n.hidden
+AND (:run_id IS NULL OR +n.run_id = :run_id)
+ORDER BY n.checkpoint_id DESC LIMIT 1
+
 -- name: select_fork_point
--- The checkpoint that is named, or the last one of a run, or the newest one; and the newest one of the target, if that
--- has any.
+-- The checkpoint that is named, or fork_point; and the newest one of the target, if that has any.
 SELECT 'point', checkpoint_id, metadata_type, metadata FROM checkpoints
-WHERE thread_id = :source AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(:checkpoint_id, (
-    SELECT n.checkpoint_id FROM checkpoints n
-    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND NOT n.hidden
-    AND (:run_id IS NULL OR +n.run_id = :run_id)
-    ORDER BY n.checkpoint_id DESC LIMIT 1
+WHERE thread_id = :thread_id AND checkpoint_ns = '' AND NOT hidden AND checkpoint_id = coalesce(:checkpoint_id, (
+    -- include: fork_point
 ))
 UNION ALL
 SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
-FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target ORDER BY checkpoint_ns LIMIT 1) AS there
+FROM (SELECT 1 FROM checkpoints WHERE thread_id = :target ORDER BY checkpoint_ns LIMIT 1) AS t
 LEFT JOIN (
     SELECT * FROM checkpoints
     WHERE thread_id = :target AND checkpoint_ns = '' AND NOT hidden
@@ -75,120 +86,99 @@ LEFT JOIN (
 ) AS n
 
 -- name: fork_thread
+-- What may be needed is copied as hidden and marked for deletion (`deleting`), and the purge_ statements that follow
+-- retain what is needed. If the checkpoint is the newest one, its superstep is open: its writes and the subgraph calls
+-- that it started belong to it. Otherwise they belong to what came after it. For each subgraph with a memory of its
+-- own, the checkpoint that a run from here goes on from is copied.
 -- differs: only finds what prevents the fork. If nothing does, the store_fork_ statements are sent.
 SELECT 'exists' WHERE EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = :target)
 UNION ALL
-SELECT 'gone' WHERE NOT EXISTS (
+SELECT 'missing' WHERE NOT EXISTS (
     SELECT 1 FROM checkpoints
-    WHERE thread_id = :source AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
+    WHERE thread_id = :thread_id AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id AND NOT hidden
     AND (:named OR checkpoint_id = (  -- It is still the one that is meant.
-        SELECT n.checkpoint_id FROM checkpoints n
-        WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND NOT n.hidden
-        AND (:run_id IS NULL OR n.run_id = :run_id)
-        ORDER BY n.checkpoint_id DESC LIMIT 1
+        -- include: fork_point
     ))
 )
 
+-- fragment: superstep_is_open
+-- differs: a part of fork_thread in postgres/.
+NOT EXISTS (
+    SELECT 1 FROM checkpoints n
+    WHERE n.thread_id = :thread_id AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
+)
+
 -- name: store_fork_checkpoints
--- differs: a part of fork_thread in postgres/. What may be needed is copied as hidden and marked for deletion
--- (`deleting`), and the purge_ statements that follow spare what is needed. If the checkpoint is the newest one, its
--- superstep is open: its writes and the subgraph calls that it started belong to it. Otherwise they belong to what came
--- after it. For each subgraph with a memory of its own, the checkpoint that a run from here goes on from is copied.
+-- differs: as superstep_is_open.
 INSERT INTO checkpoints (
-    thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, deleting,
-    inline_channels, delta_channels, blob_channels, blob_versions,
-    checkpoint_type, checkpoint, metadata_type, metadata, metadata_filter
+    -- include: copied_columns
+    , thread_id, hidden, deleting, parent_id, metadata_type, metadata, metadata_filter
 )
 WITH RECURSIVE point AS MATERIALIZED (
-    SELECT NOT EXISTS (
-        SELECT 1 FROM checkpoints n
-        WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
-    ) AS is_open
-), spaces AS MATERIALIZED (
-    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = :source AND checkpoint_ns <> ''
-), kept AS MATERIALIZED (
-    SELECT '' AS checkpoint_ns, :checkpoint_id AS checkpoint_id
+    SELECT checkpoint_id, format,
+        -- include: superstep_is_open
+        AS is_open
+    FROM checkpoints WHERE thread_id = :thread_id AND checkpoint_ns = '' AND checkpoint_id = :checkpoint_id
+), subgraphs AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = :thread_id AND checkpoint_ns <> ''
+), heads AS MATERIALIZED (
+    SELECT '' AS checkpoint_ns, checkpoint_id, format FROM point
     UNION ALL
-    SELECT s.checkpoint_ns, h.checkpoint_id
+    SELECT s.checkpoint_ns, h.checkpoint_id, h.format
     FROM point p
-    CROSS JOIN spaces s
-    CROSS JOIN checkpoints h ON h.thread_id = :source AND h.checkpoint_ns = s.checkpoint_ns AND h.checkpoint_id = (
+    CROSS JOIN subgraphs s
+    CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = s.checkpoint_ns AND h.checkpoint_id = (
         SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :source AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
         AND (p.is_open OR c.checkpoint_id < :checkpoint_id)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
     WHERE likelihood(instr(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = :checkpoint_id), 0.00001)
-), delta AS MATERIALIZED (
-    SELECT k.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
-    FROM kept k
-    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
-    CROSS JOIN json_each(c.delta_channels) AS u
-    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
-    GROUP BY k.checkpoint_ns
-), needed (checkpoint_ns, checkpoint_id, open) AS (
-    SELECT k.checkpoint_ns, k.checkpoint_id, (SELECT json_group_array(value) FROM (
-        SELECT value FROM json_each(x.channels) ORDER BY 1
-    ))
-    FROM kept k CROSS JOIN delta x ON x.checkpoint_ns = k.checkpoint_ns
-    UNION
-    SELECT n.checkpoint_ns, c.parent_id, (
-        SELECT json_group_array(value) FROM json_each(n.open)
-        WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
-        AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+), namespaces AS MATERIALIZED (
+    SELECT checkpoint_ns FROM heads
+)
+-- include: delta_channels
+, retained AS MATERIALIZED (
+    SELECT heads.*, delta.channels FROM heads CROSS JOIN delta USING (checkpoint_ns)
+    WHERE likelihood(heads.checkpoint_id IS NOT NULL, 0.00001)
+)
+-- include: needed_ancestors
+, copied AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id, min(is_past) AS is_past
+    FROM (
+        SELECT checkpoint_ns, checkpoint_id, false AS is_past FROM retained
+        UNION ALL
+        SELECT checkpoint_ns, checkpoint_id, true FROM needed
     )
-    FROM needed n
-    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = n.checkpoint_ns
-        AND c.checkpoint_id = n.checkpoint_id
-    WHERE likelihood(n.open <> '[]', 0.00001) AND c.parent_id IS NOT NULL
-), lineage (checkpoint_ns, checkpoint_id) AS (
-    SELECT * FROM (
-        SELECT checkpoint_ns, checkpoint_id FROM kept
-        UNION
-        SELECT checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
-    )
-    UNION
-    SELECT k.checkpoint_ns, c.parent_id
-    FROM lineage k
-    CROSS JOIN checkpoints c ON c.thread_id = :source AND c.checkpoint_ns = k.checkpoint_ns
-        AND c.checkpoint_id = k.checkpoint_id AND c.format < 4
-    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001) AND EXISTS (
-        SELECT 1 FROM writes w
-        WHERE w.thread_id = :source AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = c.parent_id
-        AND w.channel = '__pregel_tasks'
-    )
-), picked AS MATERIALIZED (
-    SELECT checkpoint_ns, checkpoint_id, (checkpoint_ns, checkpoint_id) NOT IN (SELECT * FROM kept) AS is_past
-    FROM lineage
+    GROUP BY checkpoint_ns, checkpoint_id
 )
 SELECT
-    :target, r.checkpoint_ns, r.checkpoint_id, CASE
-        WHEN r.hidden OR EXISTS (
-            SELECT 1 FROM checkpoints o
-            WHERE o.thread_id = :source AND o.checkpoint_ns = r.checkpoint_ns AND o.checkpoint_id = r.parent_id
-            AND (
-                k.is_past
-                OR (o.checkpoint_ns, o.checkpoint_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM picked a)
-            )
-        ) THEN r.parent_id
-    END, r.root_id, r.run_id, r.format, k.is_past, k.is_past,
-    r.inline_channels, r.delta_channels, r.blob_channels, r.blob_versions, r.checkpoint_type, r.checkpoint,
-    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_type ELSE r.metadata_type END,
-    CASE WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata ELSE r.metadata END,
+    -- include: copied_columns
+    , :target, is_past, is_past,
     CASE
-        WHEN r.checkpoint_ns = '' AND NOT k.is_past THEN :metadata_filter
-        WHEN r.metadata_filter ->> '$.thread_id' = :source_json
-        THEN json_set(r.metadata_filter, '$.thread_id', :target_json)
-        ELSE r.metadata_filter
+        WHEN hidden OR EXISTS (
+            SELECT 1 FROM checkpoints o
+            WHERE o.thread_id = :thread_id AND o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
+            AND (is_past OR (o.checkpoint_ns, o.checkpoint_id) IN (SELECT a.checkpoint_ns, a.checkpoint_id FROM copied a))
+        ) THEN parent_id
+    END,
+    iif(is_point, :metadata_type, metadata_type),
+    iif(is_point, :metadata, metadata),
+    CASE WHEN is_point THEN :metadata_filter ELSE
+        -- include: filter_for_target
     END
-FROM picked k
-CROSS JOIN checkpoints r ON r.thread_id = :source AND r.checkpoint_ns = k.checkpoint_ns
-    AND r.checkpoint_id = k.checkpoint_id
-WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+FROM (
+    SELECT c.*, k.is_past, c.checkpoint_ns = '' AND NOT k.is_past AS is_point
+    FROM copied k
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = k.checkpoint_ns
+        AND c.checkpoint_id = k.checkpoint_id
+    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001)
+) AS k
+WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 
 -- name: store_fork_blobs
--- differs: as store_fork_checkpoints.
+-- differs: as superstep_is_open.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
 FROM (
@@ -196,33 +186,31 @@ FROM (
     FROM checkpoints t CROSS JOIN json_each(t.blob_channels) AS n
     WHERE t.thread_id = :target
 ) AS r
-CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.version
+-- include: blob_of_reference
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: store_fork_chunks
--- differs: as store_fork_checkpoints.
+-- differs: as superstep_is_open.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
 SELECT :target, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
 FROM (
-    SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS name
+    SELECT DISTINCT t.checkpoint_ns, t.channel, n.value AS version
     FROM blobs t CROSS JOIN json_each(t.chunks) AS n
     WHERE t.thread_id = :target
 ) AS r
-CROSS JOIN blobs b ON b.thread_id = :source AND b.checkpoint_ns = r.checkpoint_ns
-    AND b.channel = r.channel AND b.version = r.name
+-- include: blob_of_reference
 WHERE true
 ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 
 -- name: store_fork_writes
--- differs: as store_fork_checkpoints.
+-- differs: as superstep_is_open.
 INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
 SELECT :target, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
 FROM checkpoints t
-CROSS JOIN writes w ON w.thread_id = :source AND w.checkpoint_ns = t.checkpoint_ns AND w.checkpoint_id = t.checkpoint_id
-WHERE t.thread_id = :target AND (t.deleting OR NOT EXISTS (
-    SELECT 1 FROM checkpoints n
-    WHERE n.thread_id = :source AND n.checkpoint_ns = '' AND n.checkpoint_id > :checkpoint_id AND NOT n.hidden
-))
+CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = t.checkpoint_ns
+    AND w.checkpoint_id = t.checkpoint_id
+WHERE t.thread_id = :target AND (t.deleting OR
+    -- include: superstep_is_open
+)
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING

@@ -189,197 +189,187 @@ AND checkpoint_ns IN (
 
 -- The purge_ statements hide or delete what is marked for deletion (`deleting`), in this order.
 
+-- fragment: labelled
+FROM labels l
+CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
+    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
+WHERE l.thread_id = :thread_id
+
 -- name: purge_labels
 -- The labels of checkpoints that will be deleted or hidden.
-DELETE FROM labels WHERE rowid IN (
-    SELECT l.rowid FROM (SELECT DISTINCT thread_id FROM checkpoints WHERE deleting) AS p
-    CROSS JOIN labels l ON l.thread_id = p.thread_id
-    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
+DELETE FROM labels WHERE thread_id = :thread_id AND name IN (
+    SELECT l.name
+    -- include: labelled
 )
 
--- name: purge_spare_needed
--- What a remaining checkpoint needs is hidden instead. `needed` walks from each remaining checkpoint to its ancestors,
--- with the delta channels whose seed was not found yet. `spared` adds the parents that hold the sends of checkpoints
--- older than format 4, because a hidden checkpoint has to be complete, too. If the parent of a checkpoint that becomes
--- hidden was missing already, its id is removed: no prune has cut off the history there.
-WITH RECURSIVE places AS MATERIALIZED (
-    SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting
-), staying AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.format, c.inline_channels, c.blob_channels
-    FROM places p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-), delta AS MATERIALIZED (
-    SELECT p.thread_id, p.checkpoint_ns, json_group_array(DISTINCT u.value) AS channels
-    FROM places p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-    CROSS JOIN json_each(c.delta_channels) AS u
-    GROUP BY p.thread_id, p.checkpoint_ns
-), needed (thread_id, checkpoint_ns, checkpoint_id, open) AS (
-    SELECT s.thread_id, s.checkpoint_ns, s.parent_id, (
-        SELECT json_group_array(value) FROM (SELECT value FROM json_each(x.channels) ORDER BY 1)
-        WHERE value NOT IN (SELECT value FROM json_each(s.inline_channels))
-        AND value NOT IN (SELECT value FROM json_each(s.blob_channels))
-    )
-    FROM delta x
-    CROSS JOIN checkpoints s ON s.thread_id = x.thread_id AND s.checkpoint_ns = x.checkpoint_ns AND NOT s.deleting
-    WHERE likelihood(x.channels <> '[]', 0.00001) AND s.parent_id IS NOT NULL
+-- fragment: with_namespaces_of_deleted
+WITH RECURSIVE namespaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE deleting AND thread_id = :thread_id
+)
+
+-- fragment: delta_channels
+-- The names of the delta channels in each of the `namespaces`.
+, delta AS MATERIALIZED (
+    SELECT n.checkpoint_ns, (
+        SELECT json_group_array(DISTINCT u.value)
+        FROM checkpoints c CROSS JOIN json_each(c.delta_channels) AS u
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
+    ) AS channels
+    FROM namespaces n
+)
+
+-- fragment: still_unseeded
+-- The delta channels without a seed that have none in the checkpoint `c` either.
+FROM json_each(n.unseeded)
+WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
+AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+
+-- fragment: needed_ancestors
+-- What the `retained` checkpoints need, and these themselves. `needed` walks from each of them to its ancestors as long
+-- as there is a delta channel without a seed (`unseeded`), or the parent holds sends of a checkpoint older than format
+-- 4. That holds for ancestors as well, because a hidden checkpoint has to be complete, too.
+, needed (checkpoint_ns, checkpoint_id, unseeded) AS (
+    SELECT r.checkpoint_ns, r.checkpoint_id, r.channels FROM retained r WHERE r.channels <> '[]' OR r.format < 4
     UNION
-    SELECT n.thread_id, n.checkpoint_ns, c.parent_id, (
-        SELECT json_group_array(value) FROM json_each(n.open)
-        WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
-        AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
+    SELECT n.checkpoint_ns, c.parent_id, (
+        SELECT json_group_array(value)
+        -- include: still_unseeded
     )
     FROM needed n
-    CROSS JOIN checkpoints c ON c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
         AND c.checkpoint_id = n.checkpoint_id
-    WHERE likelihood(n.open <> '[]', 0.00001) AND c.parent_id IS NOT NULL
-), spared (thread_id, checkpoint_ns, checkpoint_id) AS (
-    SELECT * FROM (
-        SELECT thread_id, checkpoint_ns, checkpoint_id FROM needed WHERE open <> '[]'
-        UNION
-        SELECT s.thread_id, s.checkpoint_ns, s.parent_id FROM staying s
-        WHERE s.format < 4 AND EXISTS (
-            SELECT 1 FROM writes w
-            WHERE w.thread_id = s.thread_id AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.parent_id
-            AND w.channel = '__pregel_tasks'
-        )
-    )
-    UNION
-    SELECT k.thread_id, k.checkpoint_ns, c.parent_id FROM spared k
-    CROSS JOIN checkpoints c ON c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns
-        AND c.checkpoint_id = k.checkpoint_id AND c.format < 4
-    WHERE likelihood(k.checkpoint_id IS NOT NULL, 0.00001) AND EXISTS (
+    WHERE likelihood(n.checkpoint_id IS NOT NULL, 0.00001) AND c.parent_id IS NOT NULL AND (EXISTS (
+        SELECT 1
+        -- include: still_unseeded
+    ) OR (c.format < 4 AND EXISTS (
         SELECT 1 FROM writes w
-        WHERE w.thread_id = k.thread_id AND w.checkpoint_ns = k.checkpoint_ns AND w.checkpoint_id = c.parent_id
+        WHERE w.thread_id = :thread_id AND w.checkpoint_ns = n.checkpoint_ns AND w.checkpoint_id = c.parent_id
         AND w.channel = '__pregel_tasks'
-    )
+    )))
 )
+
+-- name: purge_hide_needed
+-- What a remaining checkpoint needs is hidden instead. If the parent of a checkpoint that becomes hidden was missing
+-- already, its id is removed: no prune has cut off the history there.
+-- include: with_namespaces_of_deleted
+-- include: delta_channels
+, retained AS MATERIALIZED (
+    SELECT x.checkpoint_ns, x.channels, c.checkpoint_id, c.format
+    FROM delta x
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.deleting
+    WHERE likelihood(x.channels IS NOT NULL, 0.00001)
+)
+-- include: needed_ancestors
 UPDATE checkpoints AS c SET deleting = 0, hidden = 1, parent_id = CASE
     WHEN c.hidden OR EXISTS (
         SELECT 1 FROM checkpoints p
-        WHERE p.thread_id = c.thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
+        WHERE p.thread_id = :thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
     ) THEN c.parent_id
 END
-WHERE deleting AND (thread_id, checkpoint_ns, checkpoint_id) IN (SELECT * FROM spared)
+WHERE deleting AND thread_id = :thread_id
+AND (checkpoint_ns, checkpoint_id) IN (SELECT n.checkpoint_ns, n.checkpoint_id FROM needed n)
 
 -- name: purge_writes
 DELETE FROM writes WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE deleting
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE deleting AND thread_id = :thread_id
 )
 
 -- name: purge_parents
 -- If the parent of a remaining checkpoint is deleted, its id is removed. A hidden checkpoint keeps that id, so that
 -- select_delta_history can tell a deleted parent from one that never existed.
-UPDATE checkpoints SET parent_id = NULL WHERE (thread_id, checkpoint_ns, checkpoint_id) IN (
-    SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
+-- include: with_namespaces_of_deleted
+UPDATE checkpoints SET parent_id = NULL WHERE rowid IN (
+    SELECT c.rowid
+    FROM namespaces n
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
         AND NOT c.deleting AND NOT c.hidden
-    CROSS JOIN checkpoints d ON d.thread_id = c.thread_id AND d.checkpoint_ns = c.checkpoint_ns
+    CROSS JOIN checkpoints d ON d.thread_id = :thread_id AND d.checkpoint_ns = c.checkpoint_ns
         AND d.checkpoint_id = c.parent_id AND d.deleting
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-)
-
--- name: purge_chunks
--- The chunks of deleted blobs, except those that a remaining blob shares.
-DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
-    WITH going AS MATERIALIZED (
-        SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value AS name
-        FROM (
-            SELECT DISTINCT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
-            FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
-            WHERE d.deleting AND v.key = n.key
-        ) AS r
-        CROSS JOIN blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
-            AND b.channel = r.channel AND b.version = r.version
-        CROSS JOIN json_each(b.chunks) AS n
-    )
-    SELECT thread_id, checkpoint_ns, channel, name FROM going
-    EXCEPT
-    SELECT b.thread_id, b.checkpoint_ns, b.channel, p.value
-    FROM (
-        SELECT DISTINCT c.thread_id, c.checkpoint_ns, n.value AS channel, v.value AS version
-        FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM going) AS g
-        CROSS JOIN checkpoints c ON c.thread_id = g.thread_id AND c.checkpoint_ns = g.checkpoint_ns AND NOT c.deleting
-        CROSS JOIN json_each(c.blob_channels) AS n
-        CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
-        WHERE likelihood(g.thread_id IS NOT NULL, 0.00001)
-    ) AS s
-    CROSS JOIN blobs b ON b.thread_id = s.thread_id AND b.checkpoint_ns = s.checkpoint_ns AND b.channel = s.channel
-        AND b.version = s.version
-    CROSS JOIN json_each(b.chunks) AS p
-) AS g
-CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoint_ns AND b.channel = g.channel
-    AND b.version = g.name
+    WHERE likelihood(n.checkpoint_ns IS NOT NULL, 0.00001)
 )
 
 -- name: purge_blobs
-DELETE FROM blobs WHERE rowid IN (SELECT b.rowid FROM (
-    SELECT d.thread_id, d.checkpoint_ns, n.value AS channel, v.value AS version
-    FROM checkpoints d, json_each(d.blob_channels) AS n, json_each(d.blob_versions) AS v
-    WHERE d.deleting AND v.key = n.key
+-- The blobs that only deleted checkpoints refer to, and their chunks, except those that a remaining blob shares.
+-- include: with_namespaces_of_deleted
+, refs AS MATERIALIZED (
+    SELECT DISTINCT c.checkpoint_ns, u.value AS channel, c.blob_versions ->> u.key AS version, c.deleting
+    FROM namespaces n
+    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
+    CROSS JOIN json_each(c.blob_channels) AS u
+    WHERE likelihood(n.checkpoint_ns IS NOT NULL, 0.00001)
+), unused AS MATERIALIZED (
+    SELECT checkpoint_ns, channel, version FROM refs WHERE deleting
     EXCEPT
-    SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM checkpoints WHERE deleting) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND NOT c.deleting
-    CROSS JOIN json_each(c.blob_channels) AS n
-    CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
-    WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-) AS g
-CROSS JOIN blobs b ON b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoint_ns AND b.channel = g.channel
-    AND b.version = g.version
+    SELECT checkpoint_ns, channel, version FROM refs WHERE NOT deleting
+), unused_chunks AS MATERIALIZED (
+    SELECT r.checkpoint_ns, r.channel, n.value
+    FROM unused r
+    -- include: blob_of_reference
+    CROSS JOIN json_each(b.chunks) AS n
+    WHERE likelihood(r.channel IS NOT NULL, 0.00001)
+    EXCEPT
+    SELECT r.checkpoint_ns, r.channel, n.value
+    FROM refs r
+    -- include: blob_of_reference
+    CROSS JOIN json_each(b.chunks) AS n
+    WHERE likelihood(NOT r.deleting, 0.00001)
+)
+DELETE FROM blobs WHERE rowid IN (
+    SELECT b.rowid
+    FROM (SELECT * FROM unused UNION ALL SELECT * FROM unused_chunks) AS r
+    -- include: blob_of_reference
+    WHERE likelihood(r.channel IS NOT NULL, 0.00001)
 )
 
 -- name: purge_checkpoints
-DELETE FROM checkpoints WHERE deleting
+DELETE FROM checkpoints WHERE deleting AND thread_id = :thread_id
 
--- name: delete_run_writes
--- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
--- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
-WITH delta AS MATERIALIZED (
-    SELECT DISTINCT p.checkpoint_ns, u.value AS channel
-    FROM (
-        SELECT DISTINCT o.checkpoint_ns FROM writes o
-        WHERE o.thread_id = :thread_id AND o.run_id IN (SELECT value FROM json_each(:run_ids))
-    ) AS p
-    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.checkpoint_ns
-    CROSS JOIN json_each(c.delta_channels) AS u
-    WHERE likelihood(p.checkpoint_ns IS NOT NULL, 0.00001)
-)
-DELETE FROM writes AS w
-WHERE w.thread_id = :thread_id AND w.run_id IN (SELECT value FROM json_each(:run_ids))
+-- fragment: unless_needed_by_child
+-- A remaining child is rebuilt from the write.
 AND NOT EXISTS (
     SELECT 1 FROM checkpoints c
-    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
-    AND c.hidden
-)
-AND NOT EXISTS (
-    SELECT 1 FROM checkpoints c
-    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    WHERE c.thread_id = :thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
+    AND NOT c.deleting
     AND CASE w.channel
         WHEN '__pregel_tasks' THEN c.format < 4
         ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
         AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
-        AND (w.checkpoint_ns, w.channel) IN (SELECT checkpoint_ns, channel FROM delta)
+        AND EXISTS (
+            SELECT 1 FROM delta d CROSS JOIN json_each(d.channels) AS u
+            WHERE d.checkpoint_ns = w.checkpoint_ns AND u.value = w.channel
+        )
     END
 )
 
+-- name: delete_run_writes
+-- Sent after the purge_ statements: what the runs wrote to checkpoints of other runs, such as the answer to an
+-- interrupt. Writes of a hidden checkpoint, and those that a child is rebuilt from, remain for good.
+WITH namespaces AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM writes
+    WHERE thread_id = :thread_id AND run_id IN (SELECT value FROM json_each(:run_ids))
+)
+-- include: delta_channels
+DELETE FROM writes AS w
+WHERE w.thread_id = :thread_id AND w.run_id IN (SELECT value FROM json_each(:run_ids))
+AND NOT EXISTS (
+    SELECT 1 FROM checkpoints c
+    WHERE c.thread_id = :thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    AND c.hidden
+)
+-- include: unless_needed_by_child
+
 -- Deleting one checkpoint, or everything after one. A mark_ statement marks what is to be deleted, and the hidden
 -- checkpoints of these namespaces, which may have been retained only for that. It returns no row if the named
--- checkpoint does not exist. A checkpoint that is stored in the thread after that, without its lock, is not looked at.
--- The refuse_labelled statements return the labels that prevent the deletion and, if there are any, take the marks
--- back. delete_open_writes and delete_later_writes are sent between the purge_ statements, once it is known what is
--- spared.
+-- checkpoint (`target`) does not exist. The refuse_labelled statements return the labels that prevent the deletion and,
+-- if there are any, take the marks back. delete_open_writes and delete_later_writes are sent between the purge_
+-- statements, once it is known what is hidden.
 
 -- name: mark_checkpoint
 -- With a root checkpoint, the subgraph calls that it started are deleted. If it was the newest one, the tasks of the
 -- checkpoint that becomes the newest run again. So the subgraph calls that these have started are deleted as well, and
 -- what subgraphs with a memory have stored since. This does not hold if the deleted checkpoint is on another branch.
-WITH gone AS MATERIALIZED (
-    SELECT t.parent_id, (
+WITH target AS MATERIALIZED (
+    SELECT t.checkpoint_id, t.parent_id, (
         SELECT max(n.checkpoint_id) FROM checkpoints n
         WHERE n.thread_id = :thread_id AND n.checkpoint_ns = :checkpoint_ns AND n.checkpoint_id <> :checkpoint_id
         AND NOT n.hidden
@@ -387,26 +377,27 @@ WITH gone AS MATERIALIZED (
     FROM checkpoints t
     WHERE t.thread_id = :thread_id AND t.checkpoint_ns = :checkpoint_ns AND t.checkpoint_id = :checkpoint_id
     AND NOT t.hidden
-), again AS MATERIALIZED (
-    SELECT coalesce(g.other_id, :checkpoint_id) AS first_id FROM gone g
+), rerun AS MATERIALIZED (
+    SELECT coalesce(t.other_id, t.checkpoint_id) AS first_id FROM target t
     WHERE :checkpoint_ns = '' AND (
-        g.other_id IS NULL
-        OR (g.other_id < :checkpoint_id AND (g.parent_id IS NULL OR g.parent_id = g.other_id))
+        t.other_id IS NULL
+        OR (t.other_id < t.checkpoint_id AND (t.parent_id IS NULL OR t.parent_id = t.other_id))
     )
 )
 UPDATE checkpoints SET deleting = 1
-WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM gone) AND (
+WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM target) AND (
     (checkpoint_ns = :checkpoint_ns AND (hidden OR checkpoint_id = :checkpoint_id))
     OR (:checkpoint_ns = '' AND instr(checkpoint_ns, ':') > 0 AND root_id = :checkpoint_id)
     OR (
-        checkpoint_ns <> '' AND EXISTS (SELECT 1 FROM again)
-        AND (hidden OR root_id >= (SELECT first_id FROM again))
+        checkpoint_ns <> '' AND EXISTS (SELECT 1 FROM rerun)
+        AND (hidden OR root_id >= (SELECT first_id FROM rerun))
     )
 )
 RETURNING checkpoint_id
 
 -- name: mark_later
--- In all namespaces. The checkpoint itself is returned without a mark, because there may be nothing after it.
+-- In all namespaces.
+-- differs: the checkpoint itself is returned without a mark, because there may be nothing after it.
 UPDATE checkpoints SET deleting = (checkpoint_ns, checkpoint_id) <> (:checkpoint_ns, :checkpoint_id)
 WHERE thread_id = :thread_id AND (
     hidden OR checkpoint_id > :checkpoint_id OR (checkpoint_ns <> '' AND root_id >= :checkpoint_id)
@@ -419,19 +410,15 @@ WHERE thread_id = :thread_id AND (
 RETURNING checkpoint_id
 
 -- name: refuse_labelled
-SELECT l.name FROM labels l
-CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-    AND d.checkpoint_id = l.checkpoint_id AND d.deleting
-WHERE l.thread_id = :thread_id
+SELECT l.name
+-- include: labelled
 ORDER BY l.name
 
 -- name: refuse_labelled_release
 UPDATE checkpoints SET deleting = 0
 WHERE thread_id = :thread_id AND deleting AND EXISTS (
-    SELECT 1 FROM labels l
-    CROSS JOIN checkpoints d ON d.thread_id = l.thread_id AND d.checkpoint_ns = l.checkpoint_ns
-        AND d.checkpoint_id = l.checkpoint_id AND d.deleting
-    WHERE l.thread_id = :thread_id
+    SELECT 1
+    -- include: labelled
 )
 
 -- name: delete_open_writes
@@ -439,13 +426,13 @@ WHERE thread_id = :thread_id AND deleting AND EXISTS (
 -- deleted. LangGraph would take them for the outputs of tasks that have run already. So they are deleted, except those
 -- that a remaining child is rebuilt from. If the deleted checkpoint is on another branch, the writes remain: their
 -- tasks are still to go on.
-WITH lost AS MATERIALIZED (
+WITH newest_deleted AS MATERIALIZED (
     SELECT checkpoint_ns, max(checkpoint_id) AS checkpoint_id
     FROM checkpoints WHERE thread_id = :thread_id AND deleting AND NOT hidden
     GROUP BY checkpoint_ns
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
-    FROM lost x
+    FROM newest_deleted x
     CROSS JOIN checkpoints h ON h.thread_id = :thread_id AND h.checkpoint_ns = x.checkpoint_ns AND h.checkpoint_id = (
         SELECT c.checkpoint_id FROM checkpoints c
         WHERE c.thread_id = :thread_id AND c.checkpoint_ns = x.checkpoint_ns AND NOT c.deleting AND NOT c.hidden
@@ -456,28 +443,16 @@ WITH lost AS MATERIALIZED (
         WHERE d.thread_id = :thread_id AND d.checkpoint_ns = x.checkpoint_ns AND d.deleting
         AND (d.parent_id = h.checkpoint_id OR (d.parent_id IS NULL AND NOT d.hidden))
     )
-), delta AS MATERIALIZED (
-    SELECT DISTINCT h.checkpoint_ns, u.value AS channel
-    FROM heads h
-    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = h.checkpoint_ns
-    CROSS JOIN json_each(c.delta_channels) AS u
-    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
+), namespaces AS MATERIALIZED (
+    SELECT checkpoint_ns FROM heads
 )
+-- include: delta_channels
 DELETE FROM writes WHERE rowid IN (
     SELECT w.rowid FROM heads h
     CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = h.checkpoint_ns
         AND w.checkpoint_id = h.checkpoint_id
-    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001) AND NOT EXISTS (
-        SELECT 1 FROM checkpoints c
-        WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
-        AND NOT c.deleting
-        AND CASE w.channel
-            WHEN '__pregel_tasks' THEN c.format < 4
-            ELSE w.channel NOT IN (SELECT value FROM json_each(c.inline_channels))
-            AND w.channel NOT IN (SELECT value FROM json_each(c.blob_channels))
-            AND (w.checkpoint_ns, w.channel) IN (SELECT checkpoint_ns, channel FROM delta)
-        END
-    )
+    WHERE likelihood(h.checkpoint_id IS NOT NULL, 0.00001)
+    -- include: unless_needed_by_child
 )
 
 -- name: delete_later_writes
