@@ -57,13 +57,13 @@ def delete_for_runs(d: SqlDialect, run_ids: Sequence[str]) -> Steps[None]:
 def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     """Delete all but the `keep` newest checkpoints of each namespace, those with a label, and what these need.
 
-    Round trips: 1. With `keep=1`, one more if anything but the newest checkpoints has to remain.
+    Round trips: 1. On PostgreSQL with `keep=1`, one more if anything but the newest checkpoints has to remain.
     Idempotent: yes.
     Source: BaseCheckpointSaver.prune.
     """
-    if keep == 1:
-        reply = yield d.delete_all_but_newest(thread_id)
-        if reply[-1]:
+    if keep == 1 and (quick := d.delete_all_but_newest(thread_id)):
+        (done,) = yield quick
+        if done:
             return
     yield d.delete_superseded(thread_id, keep)
 

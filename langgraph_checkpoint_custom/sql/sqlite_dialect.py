@@ -35,13 +35,6 @@ class SqliteDialect(SqlDialect):
     sent_for = MappingProxyType(
         {
             "delete_thread": ("delete_thread", "delete_thread_writes", "delete_thread_blobs", "delete_thread_labels"),
-            "delete_all_but_newest": (
-                "delete_all_but_newest_writes",
-                "delete_all_but_newest_blobs",
-                "delete_all_but_newest_parents",
-                "delete_all_but_newest_checkpoints",
-                "delete_all_but_newest",
-            ),
             "copy_thread": (
                 "copy_thread",
                 "copy_thread_checkpoints",

@@ -137,12 +137,12 @@ async def test_operations_take_their_number_of_round_trips(
 
 
 def test_prune_needs_one_round_trip_if_no_other_checkpoint_stays(d: SqlDialect) -> None:
-    script = Script([[], [(True,)]])  # The last statement reports that no other checkpoint stayed.
+    script = Script([[(True,)]])  # No other checkpoint stayed.
     drive(prune_thread(d, "t"), script)
     assert len(script.round_trips) == 1
-    script = Script([[], []])
+    script = Script([[]])
     drive(prune_thread(d, "t"), script)
-    assert len(script.round_trips) == 2
+    assert len(script.round_trips) == (2 if d.system == "postgresql" else 1)
     assert "mark_superseded" in script.names[-1]
 
 

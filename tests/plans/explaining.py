@@ -120,7 +120,7 @@ def maintenance(d: SqlDialect) -> dict[str, RoundTrip]:
         "threads of runs": d.threads_of_runs(["run7-3"]),
         "delete runs": d.delete_runs("t7", ["run7-3"]),
         "prune": d.delete_superseded("t7", 1),
-        "prune to the newest": d.delete_all_but_newest("t7"),
+        "prune to the newest": d.delete_all_but_newest("t7") or RoundTrip(()),
         "copy": d.copy_thread("t7", "t8"),
         "delete a thread": d.delete_thread("t7"),
         "delete an idle thread": d.delete_idle("t7", "999999"),

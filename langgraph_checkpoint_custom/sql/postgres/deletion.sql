@@ -12,94 +12,15 @@ WITH writes AS (
 )
 DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 
--- name: delete_all_but_newest
--- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
--- thread is hidden, labelled or rebuilt from writes. A row says that this was done. mark_superseded explains which
--- namespaces are finished. For 30 checkpoints, or 1,000 with large values, this takes a third of the time of marking
--- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
--- a checkpoint are deleted.
--- differs: one statement.
-WITH plain AS MATERIALIZED (
-    SELECT true WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
-    AND NOT EXISTS (
-        SELECT FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
-    )
-), heads AS MATERIALIZED (
-    SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.root_id, c.blob_channels, c.blob_versions
-    FROM plain
-    CROSS JOIN LATERAL (
-        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM langgraph_checkpoint.checkpoints
-        WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
-    ) AS n
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.newest
-        LIMIT 1
-    ) AS c
-), staying AS MATERIALIZED (
-    SELECT h.* FROM heads h
-    WHERE strpos(h.checkpoint_ns, ':') = 0
-    OR h.root_id IS NULL
-    OR h.root_id = (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
-    OR NOT (
-        coalesce(h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), false)
-        OR EXISTS (
-            SELECT FROM langgraph_checkpoint.checkpoints r
-            WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-        )
-    )
-), named AS MATERIALIZED (
-    SELECT s.checkpoint_ns, u.channel, u.version, b.chunks
-    FROM staying s
-    CROSS JOIN LATERAL unnest(s.blob_channels, s.blob_versions) AS u (channel, version)
-    CROSS JOIN LATERAL (
-        SELECT b.chunks FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = s.checkpoint_ns
-        AND b.channel = u.channel AND b.version = u.version
-        LIMIT 1
-    ) AS b
-), kept AS MATERIALIZED (
-    SELECT n.checkpoint_ns, n.channel, n.version FROM named n
-    UNION ALL
-    SELECT n.checkpoint_ns, n.channel, p.name FROM named n CROSS JOIN LATERAL json_array_elements_text(n.chunks::json) AS p (name)
-), gone AS (
-    DELETE FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
-    AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
-    RETURNING c.checkpoint_ns, c.checkpoint_id
-), orphans AS (
-    UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM staying s
-    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id = s.checkpoint_id
-    AND (s.checkpoint_ns, s.parent_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
-), blobs AS (
-    DELETE FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = %(thread_id)s AND EXISTS (SELECT FROM plain)
-    AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT k.checkpoint_ns, k.channel, k.version FROM kept k)
-), writes AS (
-    DELETE FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = %(thread_id)s
-    AND (w.checkpoint_ns, w.checkpoint_id) IN (SELECT g.checkpoint_ns, g.checkpoint_id FROM gone g)
-)
-SELECT * FROM plain
-
--- name: mark_superseded
--- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
--- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
--- with a label, or at one that remains besides the newest. The namespace of a subgraph call contains a colon before a
--- task id, unlike that of a subgraph with checkpointer=True. It is finished once the root checkpoint that started the
--- call does not remain: that one is marked here, or it is older than the newest one and was deleted before. If it is
--- newer, it is still to be stored, and the call is not finished.
-WITH heads AS MATERIALIZED (
-    SELECT n.* FROM (
-        SELECT checkpoint_ns, checkpoint_id, root_id,
-            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
-        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
-    ) AS n
-    WHERE n.place <= %(keep)s
-), finished AS MATERIALIZED (
+-- fragment: finished_calls
+-- differs: a part of mark_superseded in sqlite/.
+-- The namespaces of finished subgraph calls. Such a namespace contains a colon before a task id, unlike that of a
+-- subgraph with checkpointer=True. It is finished once the root checkpoint that started the call does not remain: that
+-- one is deleted here, or it is older than the newest one and was deleted before. If it is newer, it is still to be
+-- stored, and the call is not finished.
+, finished AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
-    WHERE h.place = 1 AND strpos(h.checkpoint_ns, ':') > 0
+    WHERE h.position = 1 AND strpos(h.checkpoint_ns, ':') > 0
     AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
     AND h.root_id NOT IN (
         SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
@@ -109,31 +30,107 @@ WITH heads AS MATERIALIZED (
         SELECT FROM langgraph_checkpoint.checkpoints r
         WHERE r.thread_id = %(thread_id)s AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
-), kept AS MATERIALIZED (
+)
+
+-- name: delete_all_but_newest
+-- differs: not on SQLite, where it took as long as marking and purging. Everything but the newest checkpoint of each
+-- namespace is deleted, if nothing else has to remain: nothing in the thread is hidden, labelled or rebuilt from writes
+-- (`deletable`). A row says that this was done. For 30 checkpoints, it takes a quarter of the time of marking and
+-- purging; for 1,000 small ones, a tenth. Writes may be stored before their checkpoint, so only writes with a
+-- checkpoint are deleted. IS TRUE keeps the planner from joining writes and checkpoints one by one, which it would do
+-- as long as it believes that the tables are small.
+WITH deletable AS MATERIALIZED (
+    SELECT true WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
+    AND NOT EXISTS (
+        SELECT FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND (c.hidden OR c.format < 4 OR c.delta_channels <> '{}')
+    )
+), heads AS MATERIALIZED (
+    SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.root_id, c.blob_channels, c.blob_versions, 1 AS position
+    FROM deletable
+    CROSS JOIN LATERAL (
+        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = n.checkpoint_ns AND c.checkpoint_id = n.newest
+        LIMIT 1
+    ) AS c
+)
+-- include: finished_calls
+, retained AS MATERIALIZED (
+    SELECT h.* FROM heads h WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
+), retained_values AS MATERIALIZED (
+    SELECT r.*, b.chunks
+    FROM (
+        SELECT k.checkpoint_ns, u.channel, u.version
+        FROM retained k CROSS JOIN LATERAL unnest(k.blob_channels, k.blob_versions) AS u (channel, version)
+    ) AS r
+    -- include: blob_of_reference
+), retained_blobs AS MATERIALIZED (
+    SELECT checkpoint_ns, channel, version FROM retained_values
+    UNION ALL
+    SELECT checkpoint_ns, channel, n.name
+    FROM retained_values CROSS JOIN LATERAL json_array_elements_text(chunks::json) AS n (name)
+), deleted AS (
+    DELETE FROM langgraph_checkpoint.checkpoints c
+    WHERE c.thread_id = %(thread_id)s AND EXISTS (SELECT FROM deletable)
+    AND (c.checkpoint_ns, c.checkpoint_id) NOT IN (SELECT r.checkpoint_ns, r.checkpoint_id FROM retained r)
+    RETURNING c.checkpoint_ns, c.checkpoint_id
+), children AS (
+    UPDATE langgraph_checkpoint.checkpoints c SET parent_id = NULL FROM retained r
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
+    AND (r.checkpoint_ns, r.parent_id) IN (SELECT d.checkpoint_ns, d.checkpoint_id FROM deleted d)
+), blobs AS (
+    DELETE FROM langgraph_checkpoint.blobs b
+    WHERE b.thread_id = %(thread_id)s AND EXISTS (SELECT FROM deletable)
+    AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT r.* FROM retained_blobs r)
+), writes AS (
+    DELETE FROM langgraph_checkpoint.writes w
+    WHERE w.thread_id = %(thread_id)s
+    AND ((w.checkpoint_ns, w.checkpoint_id) IN (SELECT d.checkpoint_ns, d.checkpoint_id FROM deleted d)) IS TRUE
+)
+SELECT * FROM deletable
+
+-- name: mark_superseded
+-- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
+-- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
+-- with a label, or at one that remains besides the newest.
+WITH heads AS MATERIALIZED (
+    SELECT n.* FROM (
+        SELECT checkpoint_ns, checkpoint_id, root_id,
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS position
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s AND NOT hidden
+    ) AS n
+    WHERE n.position <= %(keep)s
+)
+-- include: finished_calls
+, run_starts AS MATERIALIZED (
+    SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
+    WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = ''
+    UNION
+    SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '' AND r.position > 1
+), retained AS MATERIALIZED (
     SELECT h.checkpoint_ns, h.checkpoint_id FROM heads h
     WHERE h.checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
     UNION
     SELECT l.checkpoint_ns, l.checkpoint_id FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s
     UNION
     SELECT h.checkpoint_ns, m.checkpoint_id
-    FROM (
-        SELECT l.checkpoint_id FROM langgraph_checkpoint.labels l
-        WHERE l.thread_id = %(thread_id)s AND l.checkpoint_ns = ''
-        UNION
-        SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '' AND r.place > 1
-    ) AS l
+    FROM run_starts s
     CROSS JOIN heads h
     CROSS JOIN LATERAL (
         SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < l.checkpoint_id
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < s.checkpoint_id
         AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS m
-    WHERE h.place = 1 AND h.checkpoint_ns <> '' AND strpos(h.checkpoint_ns, ':') = 0
+    WHERE h.position = 1 AND h.checkpoint_ns <> '' AND strpos(h.checkpoint_ns, ':') = 0
 )
 UPDATE langgraph_checkpoint.checkpoints c SET deleting = true
 WHERE c.thread_id = %(thread_id)s AND (c.hidden OR (c.checkpoint_ns, c.checkpoint_id) NOT IN (
-    SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k
+    SELECT r.checkpoint_ns, r.checkpoint_id FROM retained r
 ))
 
 -- name: mark_idle
@@ -363,6 +360,7 @@ AND NOT EXISTS (
 
 -- fragment: mark_and_note
 -- Marks what is in `marked`, and notes the newest remaining checkpoint of each namespace for delete_open_writes.
+-- differs: on SQLite nothing can be stored in between, so delete_open_writes looks for it.
 , updated AS (
     UPDATE langgraph_checkpoint.checkpoints c SET deleting = true FROM marked m
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = m.checkpoint_ns AND c.checkpoint_id = m.checkpoint_id

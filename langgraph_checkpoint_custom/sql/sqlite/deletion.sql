@@ -16,142 +16,51 @@ DELETE FROM blobs WHERE thread_id = :thread_id
 -- differs: as delete_thread_writes.
 DELETE FROM labels WHERE thread_id = :thread_id
 
--- fragment: heads_newest
--- differs: a part of delete_all_but_newest in postgres/.
-WITH plain AS MATERIALIZED (
-    SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM labels WHERE thread_id = :thread_id)
-    AND NOT EXISTS (
-        SELECT 1 FROM checkpoints WHERE thread_id = :thread_id AND (hidden OR format < 4 OR delta_channels <> '[]')
-    )
-), heads AS MATERIALIZED (
-    SELECT c.rowid AS place, c.checkpoint_ns, c.checkpoint_id, c.root_id, c.blob_channels, c.blob_versions
-    FROM plain
-    CROSS JOIN (
-        SELECT checkpoint_ns, max(checkpoint_id) AS newest FROM checkpoints
-        WHERE thread_id = :thread_id GROUP BY checkpoint_ns
-    ) AS n
-    CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = n.checkpoint_ns
-        AND c.checkpoint_id = n.newest
-), staying AS MATERIALIZED (
-    SELECT h.* FROM heads h
-    WHERE instr(h.checkpoint_ns, ':') = 0
-    OR h.root_id IS NULL
-    OR h.root_id = (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
-    OR NOT (
-        coalesce(h.root_id < (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = ''), false)
-        OR EXISTS (
-            SELECT 1 FROM checkpoints r
-            WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
-        )
-    )
-)
-
--- name: delete_all_but_newest_writes
--- differs: a part of delete_all_but_newest in postgres/, as are the other statements whose names begin like this.
--- include: heads_newest
-DELETE FROM writes AS w
-WHERE w.thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
-AND (w.checkpoint_ns, w.checkpoint_id) NOT IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM staying s)
-AND EXISTS (
-    SELECT 1 FROM checkpoints c
-    WHERE c.thread_id = :thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
-)
-
--- name: delete_all_but_newest_blobs
--- differs: as delete_all_but_newest_writes.
--- include: heads_newest
-, named AS MATERIALIZED (
-    SELECT b.rowid AS place, b.checkpoint_ns, b.channel, b.chunks
-    FROM staying s
-    CROSS JOIN json_each(s.blob_channels) AS n
-    CROSS JOIN json_each(s.blob_versions) AS v ON v.key = n.key
-    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = s.checkpoint_ns AND b.channel = n.value
-        AND b.version = v.value
-    WHERE likelihood(s.place IS NOT NULL, 0.00001)
-)
-DELETE FROM blobs
-WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain)
-AND rowid NOT IN (
-    SELECT n.place FROM named n
-    UNION ALL
-    SELECT b.rowid FROM named n
-    CROSS JOIN json_each(n.chunks) AS p
-    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel
-        AND b.version = p.value
-    WHERE likelihood(n.place IS NOT NULL, 0.00001)
-)
-
--- name: delete_all_but_newest_parents
--- differs: as delete_all_but_newest_writes.
--- include: heads_newest
-UPDATE checkpoints AS c SET parent_id = NULL
-WHERE c.rowid IN (SELECT s.place FROM staying s)
-AND EXISTS (
-    SELECT 1 FROM checkpoints p
-    WHERE p.thread_id = :thread_id AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_id
-)
-
--- name: delete_all_but_newest_checkpoints
--- differs: as delete_all_but_newest_writes.
--- include: heads_newest
-DELETE FROM checkpoints
-WHERE thread_id = :thread_id AND EXISTS (SELECT 1 FROM plain) AND rowid NOT IN (SELECT s.place FROM staying s)
-
--- name: delete_all_but_newest
--- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
--- thread is hidden, labelled or rebuilt from writes. A row says that this was done. mark_superseded explains which
--- namespaces are finished. For 30 checkpoints, or 1,000 with large values, this takes a third of the time of marking
--- and purging; for 1,000 with small values, a ninth. Writes may be stored before their checkpoint, so only writes with
--- a checkpoint are deleted.
--- differs: the last of several statements. `plain` has the same rows before and after the deletion.
--- include: heads_newest
-SELECT 1 FROM plain
-
 -- name: mark_superseded
 -- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
 -- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
 -- with a label, or at one that remains besides the newest. The namespace of a subgraph call contains a colon before a
 -- task id, unlike that of a subgraph with checkpointer=True. It is finished once the root checkpoint that started the
--- call does not remain: that one is marked here, or it is older than the newest one and was deleted before. If it is
+-- call does not remain: that one is deleted here, or it is older than the newest one and was deleted before. If it is
 -- newer, it is still to be stored, and the call is not finished.
 WITH heads AS MATERIALIZED (
     SELECT n.* FROM (
         SELECT checkpoint_ns, checkpoint_id, root_id,
-            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS place
+            row_number() OVER (PARTITION BY checkpoint_ns ORDER BY checkpoint_id DESC) AS position
         FROM checkpoints WHERE thread_id = :thread_id AND NOT hidden
     ) AS n
-    WHERE n.place <= :keep
+    WHERE n.position <= :keep
 ), finished AS MATERIALIZED (
     SELECT h.checkpoint_ns FROM heads h
-    WHERE h.place = 1 AND instr(h.checkpoint_ns, ':') > 0
+    WHERE h.position = 1 AND instr(h.checkpoint_ns, ':') > 0
     AND h.root_id NOT IN (SELECT r.checkpoint_id FROM heads r WHERE r.checkpoint_ns = '')
     AND h.root_id NOT IN (SELECT l.checkpoint_id FROM labels l WHERE l.thread_id = :thread_id AND l.checkpoint_ns = '')
     AND (h.root_id < (SELECT max(r.checkpoint_id) FROM heads r WHERE r.checkpoint_ns = '') OR EXISTS (
         SELECT 1 FROM checkpoints r
         WHERE r.thread_id = :thread_id AND r.checkpoint_ns = '' AND r.checkpoint_id = h.root_id
     ))
-), points AS MATERIALIZED (
+), run_starts AS MATERIALIZED (
     SELECT checkpoint_id FROM labels WHERE thread_id = :thread_id AND checkpoint_ns = ''
     UNION
-    SELECT checkpoint_id FROM heads WHERE checkpoint_ns = '' AND place > 1
-), kept AS MATERIALIZED (
+    SELECT checkpoint_id FROM heads WHERE checkpoint_ns = '' AND position > 1
+), retained AS MATERIALIZED (
     SELECT checkpoint_ns, checkpoint_id FROM heads WHERE checkpoint_ns NOT IN (SELECT f.checkpoint_ns FROM finished f)
     UNION
     SELECT checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :thread_id
     UNION
     SELECT h.checkpoint_ns, (
         SELECT c.checkpoint_id FROM checkpoints c
-        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < p.checkpoint_id
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = h.checkpoint_ns AND c.checkpoint_id < s.checkpoint_id
         AND NOT c.hidden
         ORDER BY c.checkpoint_id DESC LIMIT 1
     )
-    FROM points p CROSS JOIN heads h
-    WHERE h.place = 1 AND h.checkpoint_ns <> '' AND instr(h.checkpoint_ns, ':') = 0
+    FROM run_starts s CROSS JOIN heads h
+    WHERE h.position = 1 AND h.checkpoint_ns <> '' AND instr(h.checkpoint_ns, ':') = 0
 )
 UPDATE checkpoints SET deleting = 1
 WHERE thread_id = :thread_id
 AND (hidden OR (checkpoint_ns, checkpoint_id) NOT IN (
-    SELECT k.checkpoint_ns, k.checkpoint_id FROM kept k WHERE k.checkpoint_id IS NOT NULL
+    SELECT r.checkpoint_ns, r.checkpoint_id FROM retained r WHERE r.checkpoint_id IS NOT NULL
 ))
 
 -- name: mark_idle
@@ -220,6 +129,7 @@ WITH RECURSIVE namespaces AS MATERIALIZED (
 
 -- fragment: still_unseeded
 -- The delta channels without a seed that have none in the checkpoint `c` either.
+-- differs: lists have no operators here.
 FROM json_each(n.unseeded)
 WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
 AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
