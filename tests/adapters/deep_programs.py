@@ -43,20 +43,20 @@ def checkpoint(label: str = "turn-1", number: int = 2, **metadata: Any) -> Any:
 
 
 class Turn:
-    """The part of a model request that the middleware reads."""
+    """What the middleware reads of a model request."""
 
     def __init__(self) -> None:
         self.messages = messages()
 
 
 class Context:
-    """The part of a run context that the middleware reads."""
+    """What the middleware reads of a run context."""
 
     deps = None
 
 
 def serve(connection: Connection) -> None:
-    """Run programs, each in an event loop of its own, and send what they return."""
+    """Run programs, each in its own event loop, and send what they return."""
     while True:
         name, arguments = connection.recv()
         connection.send(asyncio.run(globals()[name](*arguments)))
@@ -155,4 +155,4 @@ async def rewind(store: Store, session_id: str) -> tuple[str, str, list[str], st
             tools = [tool for tool, _ in returned(request.messages)]
             result = await agent.run("go on", deps=DeepAgentDeps(), message_history=request.messages)
             return request.checkpoint_id, request.label, tools, str(result.output)
-    raise AssertionError("nobody has asked to go back")
+    raise AssertionError("the agent was not asked to go back")

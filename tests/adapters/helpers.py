@@ -27,11 +27,11 @@ class Calls:
 
     def __init__(self, store: Any, api: str) -> None:
         self._store = store
-        self._colour = api
+        self._api = api
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def call(*args: Any) -> Any:
-            if self._colour == "async":
+            if self._api == "async":
                 return await getattr(self._store, f"a{name}")(*args)
             return await asyncio.to_thread(getattr(self._store, name), *args)
 

@@ -1,4 +1,4 @@
-"""The base of all adapters: documents and logs in threads of their own, and operations that lock these threads."""
+"""The base of all adapters: documents and logs in their own threads, and operations that lock these threads."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def test_versions_of_a_document_share_large_values(saver: CheckpointSaver) -> No
     runner = OperationRunner(saver)
     large = [{"text": f"{number} {'x' * 500}"} for number in range(200)]
     for number in range(3):
-        assert runner.run(add, attempt(), THREAD, {"large": [*large, number], "kept": {"a": 1}} if number else {}) == (
-            number + 1
-        )
-    assert values(runner) == {"large": [*large, 2], "kept": {"a": 1}, "number": 3}
+        assert runner.run(
+            add, attempt(), THREAD, {"large": [*large, number], "unchanged": {"a": 1}} if number else {}
+        ) == (number + 1)
+    assert values(runner) == {"large": [*large, 2], "unchanged": {"a": 1}, "number": 3}
     history = list(saver.history({"configurable": {"thread_id": THREAD}}))
     assert [record.metadata["step"] for record in history] == [2, 1, 0]
 
@@ -191,7 +191,7 @@ def test_threads_of_other_frameworks_are_no_langgraph_threads(saver: CheckpointS
         saver.put_writes(there, [("a", 1)], "task")
 
 
-def test_they_are_copied_and_deleted_like_other_threads(saver: CheckpointSaver) -> None:
+def test_documents_are_copied_and_deleted_like_other_threads(saver: CheckpointSaver) -> None:
     runner = OperationRunner(saver)
     runner.run(append, attempt(), THREAD, ["entry"])
     copy = thread_of("test", "copy")
@@ -205,7 +205,7 @@ def test_they_are_copied_and_deleted_like_other_threads(saver: CheckpointSaver) 
     assert found.entries == ["entry"]
 
 
-def test_a_retention_applies_to_them_as_to_other_threads(saver: CheckpointSaver) -> None:
+def test_a_retention_applies_to_documents_as_to_other_threads(saver: CheckpointSaver) -> None:
     runner = OperationRunner(saver)
     idle: Attempt[int] = Attempt(str(uuid6()), "2020-01-01T00:00:00+00:00")
     runner.run(add, idle, thread_of("test", "idle"), {})
@@ -221,7 +221,7 @@ def test_a_retention_applies_to_them_as_to_other_threads(saver: CheckpointSaver)
     assert log.entries == ["entry"] * 5
 
 
-def test_with_a_key_they_are_encrypted_and_a_strict_serializer_reads_them(store: Store) -> None:
+def test_with_a_key_documents_are_encrypted_and_a_strict_serializer_reads_them(store: Store) -> None:
     strict = JsonPlusSerializer(allowed_msgpack_modules=None)
     key = EncryptedSerializer.from_pycryptodome_aes(strict, key=b"0123456789abcdef")
     with store.open(serde=key) as saver:

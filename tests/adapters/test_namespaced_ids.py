@@ -1,6 +1,6 @@
-"""Each operation on threads works for each kind of thread, or is refused with a clear error: a table of both.
+"""Each operation on threads works for the threads of each framework, or raises a clear error: a table of both.
 
-Each kind has a thread of three steps. Its framework sees the thread as a list with one item for each step. After each
+Each framework has a thread of three steps, which it sees as a list with one item for each step. After each
 operation, that list must be what the table says, and the framework must be able to continue the thread.
 """
 
@@ -34,7 +34,7 @@ from tests.stores import Client, Store
 Items = Sequence[str]
 
 
-class Kind(ABC):
+class Framework(ABC):
     """A framework, and how its users see a thread."""
 
     def __init__(self, saver: CheckpointSaver) -> None:
@@ -60,7 +60,7 @@ class State(TypedDict):
     said: Annotated[list[str], operator.add]
 
 
-class LangGraph(Kind):
+class LangGraph(Framework):
     def thread(self, name: str) -> str:
         return name
 
@@ -80,7 +80,7 @@ class LangGraph(Kind):
         return super().points(name)[2::3]  # The last one of each run.
 
 
-class CubeLoop(Kind):
+class CubeLoop(Framework):
     def thread(self, name: str) -> str:
         return thread_of("cubeloop", name)
 
@@ -93,7 +93,7 @@ class CubeLoop(Kind):
         return [block.text for block in blocks if isinstance(block, TextContent)]
 
 
-class PydanticDeep(Kind):
+class PydanticDeep(Framework):
     def thread(self, name: str) -> str:
         return thread_of("pydantic-deep", name)
 
@@ -105,7 +105,7 @@ class PydanticDeep(Kind):
         return [found.label for found in await DeepCheckpointStore(self.saver, name).list_all()]
 
 
-class Sessions(Kind):
+class Sessions(Framework):
     def thread(self, name: str) -> str:
         return thread_of("session", "default", name)
 
@@ -118,92 +118,94 @@ class Sessions(Kind):
         return [message["content"] for message in found.messages] if found else []
 
 
-class KeyValues(Kind):
+class KeyValues(Framework):
     def thread(self, name: str) -> str:
-        return thread_of("key-value", "1", "place", name)
+        return thread_of("key-value", "1", "location", name)
 
     async def add(self, name: str, item: str) -> None:
-        await KeyValueStore(self.saver).aput(["place"], name, {"items": [*await self.items(name), item]})
+        await KeyValueStore(self.saver).aput(["location"], name, {"items": [*await self.items(name), item]})
 
     async def items(self, name: str) -> Items:
-        found = await KeyValueStore(self.saver).aget(["place"], name)
+        found = await KeyValueStore(self.saver).aget(["location"], name)
         return found["items"] if found else []
 
 
-KINDS = (LangGraph, CubeLoop, PydanticDeep, Sessions, KeyValues)
+FRAMEWORKS = (LangGraph, CubeLoop, PydanticDeep, Sessions, KeyValues)
 ALL = ["1", "2", "3"]
 REFUSED = "refused"
 
 
-async def rollback(client: Client, kind: Kind) -> None:
-    await client.do("rollback", kind.thread("t"), kind.points("t")[1])
+async def rollback(client: Client, framework: Framework) -> None:
+    await client.do("rollback", framework.thread("t"), framework.points("t")[1])
 
 
-async def fork(client: Client, kind: Kind) -> None:
-    await client.do("fork_thread", kind.thread("t"), kind.thread("new"), checkpoint_id=kind.points("t")[1])
+async def fork(client: Client, framework: Framework) -> None:
+    await client.do(
+        "fork_thread", framework.thread("t"), framework.thread("new"), checkpoint_id=framework.points("t")[1]
+    )
 
 
-async def fork_the_newest(client: Client, kind: Kind) -> None:
-    await client.do("fork_thread", kind.thread("t"), kind.thread("new"))
+async def fork_the_newest(client: Client, framework: Framework) -> None:
+    await client.do("fork_thread", framework.thread("t"), framework.thread("new"))
 
 
-async def delete_newest(client: Client, kind: Kind) -> None:
-    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[2]}
+async def delete_newest(client: Client, framework: Framework) -> None:
+    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[2]}
     await client.do("delete_checkpoint", {"configurable": point})
 
 
-async def delete_first(client: Client, kind: Kind) -> None:
-    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
+async def delete_first(client: Client, framework: Framework) -> None:
+    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[0]}
     await client.do("delete_checkpoint", {"configurable": point})
 
 
-async def delete_thread(client: Client, kind: Kind) -> None:
-    await client.delete_thread(kind.thread("t"))
+async def delete_thread(client: Client, framework: Framework) -> None:
+    await client.delete_thread(framework.thread("t"))
 
 
-async def delete_for_runs(client: Client, kind: Kind) -> None:
-    await client.delete_for_runs(["a run of nobody's"])
+async def delete_for_runs(client: Client, framework: Framework) -> None:
+    await client.delete_for_runs(["an unknown run"])
 
 
-async def prune(client: Client, kind: Kind) -> None:
-    await client.prune([kind.thread("t")])
+async def prune(client: Client, framework: Framework) -> None:
+    await client.prune([framework.thread("t")])
 
 
-async def prune_all(client: Client, kind: Kind) -> None:
-    await client.prune([kind.thread("t")], strategy="delete")
+async def prune_all(client: Client, framework: Framework) -> None:
+    await client.prune([framework.thread("t")], strategy="delete")
 
 
-async def sweep(client: Client, kind: Kind) -> None:
+async def sweep(client: Client, framework: Framework) -> None:
     await client.do("sweep", Retention(keep_last=1))
 
 
-async def sweep_all(client: Client, kind: Kind) -> None:
+async def sweep_all(client: Client, framework: Framework) -> None:
     await client.do("sweep", Retention(max_bytes=0))
 
 
-async def copy(client: Client, kind: Kind) -> None:
-    await client.copy_thread(kind.thread("t"), kind.thread("new"))
+async def copy(client: Client, framework: Framework) -> None:
+    await client.copy_thread(framework.thread("t"), framework.thread("new"))
 
 
-async def label_and_prune(client: Client, kind: Kind) -> None:
-    point: Any = {"thread_id": kind.thread("t"), "checkpoint_ns": "", "checkpoint_id": kind.points("t")[0]}
+async def label_and_prune(client: Client, framework: Framework) -> None:
+    point: Any = {"thread_id": framework.thread("t"), "checkpoint_ns": "", "checkpoint_id": framework.points("t")[0]}
     await client.do("label", {"configurable": point}, "first")
-    await client.prune([kind.thread("t")])
-    assert list(kind.saver.labels(kind.thread("t"))) == ["first"]
+    await client.prune([framework.thread("t")])
+    assert list(framework.saver.labels(framework.thread("t"))) == ["first"]
 
 
-async def label_and_unlabel(client: Client, kind: Kind) -> None:
-    await client.do("label", {"configurable": {"thread_id": kind.thread("t"), "checkpoint_ns": ""}}, "newest")
-    assert await client.do("unlabel", kind.thread("t"), "newest")
+async def label_and_unlabel(client: Client, framework: Framework) -> None:
+    await client.do("label", {"configurable": {"thread_id": framework.thread("t"), "checkpoint_ns": ""}}, "newest")
+    assert await client.do("unlabel", framework.thread("t"), "newest")
 
 
-async def reencrypt(client: Client, kind: Kind) -> None:
+async def reencrypt(client: Client, framework: Framework) -> None:
     await client.do("reencrypt", dry_run=True)
 
 
-Operation = Callable[[Client, Kind], Any]
-# The remaining items: for all kinds, and for the kinds that differ. A checkpoint of pydantic-deep is an item.
-TABLE: dict[Operation, tuple[Any, dict[type[Kind], Any]]] = {
+Operation = Callable[[Client, Framework], Any]
+# The remaining items: for all frameworks, and for those that differ. A checkpoint of pydantic-deep is an item.
+TABLE: dict[Operation, tuple[Any, dict[type[Framework], Any]]] = {
     rollback: (["1", "2"], {CubeLoop: REFUSED}),
     fork: (["1", "2"], {CubeLoop: REFUSED, PydanticDeep: ["2"]}),
     fork_the_newest: (ALL, {CubeLoop: REFUSED, PydanticDeep: ["3"]}),
@@ -232,47 +234,47 @@ def saver(store: Store) -> Iterator[CheckpointSaver]:
 
 
 @pytest.mark.parametrize("change", TABLE, ids=lambda change: change.__name__)
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", FRAMEWORKS, ids=lambda make: make.__name__)
 async def test_each_operation_on_threads_does_what_the_table_says(
-    client: Client, make: type[Kind], change: Operation
+    client: Client, make: type[Framework], change: Operation
 ) -> None:
     saver = client.saver
     assert isinstance(saver, CheckpointSaver)
-    kind = make(saver)
+    framework = make(saver)
     for item in ALL:
-        await kind.add("t", item)
-    everybody, others = TABLE[change]
-    expected = others.get(make, everybody)
+        await framework.add("t", item)
+    default, others = TABLE[change]
+    expected = others.get(make, default)
     if expected == REFUSED:
-        with pytest.raises(ConfigError, match=r"of the kind \w+: "):
-            await change(client, kind)
+        with pytest.raises(ConfigError, match=r"of the framework \w+: "):
+            await change(client, framework)
         left = {"t": ALL, "new": []}
     else:
-        await change(client, kind)
+        await change(client, framework)
         left = {"t": ALL, "new": expected} if change in NEW else {"t": expected}
     for name, items in left.items():
-        assert await kind.items(name) == items
+        assert await framework.items(name) == items
         for more in ("more", "and more"):
-            await kind.add(name, more)
-        assert await kind.items(name) == [*items, "more", "and more"]
+            await framework.add(name, more)
+        assert await framework.items(name) == [*items, "more", "and more"]
 
 
-@pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_copy_or_fork_to_another_kind_is_refused(client: Client, make: type[Kind]) -> None:
+@pytest.mark.parametrize("make", FRAMEWORKS[1:], ids=lambda make: make.__name__)
+async def test_a_copy_or_fork_to_another_framework_is_refused(client: Client, make: type[Framework]) -> None:
     assert isinstance(client.saver, CheckpointSaver)
     other, graph = make(client.saver), LangGraph(client.saver)
     await graph.add("t", "1")
     await other.add("t", "1")
     for source, target in ((graph.thread("t"), other.thread("new")), (other.thread("t"), graph.thread("new"))):
         for name in ("copy_thread", "fork_thread"):
-            with pytest.raises(ConfigError, match="of the kind"):
+            with pytest.raises(ConfigError, match="of the framework"):
                 await client.do(name, source, target)
     assert not await client.do("thread_exists", other.thread("new"))
     assert not await client.do("thread_exists", graph.thread("new"))
 
 
-@pytest.mark.parametrize("make", KINDS[1:], ids=lambda make: make.__name__)
-async def test_a_graph_on_a_thread_of_another_framework_is_refused(client: Client, make: type[Kind]) -> None:
+@pytest.mark.parametrize("make", FRAMEWORKS[1:], ids=lambda make: make.__name__)
+async def test_a_graph_on_a_thread_of_another_framework_is_refused(client: Client, make: type[Framework]) -> None:
     assert isinstance(client.saver, CheckpointSaver)
     other = make(client.saver)
     await other.add("t", "1")

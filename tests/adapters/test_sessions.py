@@ -60,7 +60,7 @@ async def test_a_saved_session_is_loaded_unchanged(sessions: Calls) -> None:
 
 async def test_a_save_replaces_everything_but_the_creation_time(sessions: Calls) -> None:
     created_at = datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
-    state: dict[str, Any] = {"todos": [], "files": {"/a": {}}, "gone": 1}
+    state: dict[str, Any] = {"todos": [], "files": {"/a": {}}, "old": 1}
     await sessions.save(session("a", 1, state=state, interrupt={"step": 1}, created_at=created_at))
     await sessions.save(session("a", 2, messages=0, state={"todos": PLAN}, created_at=datetime.now(timezone.utc)))
     found = await sessions.load("a")

@@ -10,7 +10,7 @@ from langgraph.types import Command, interrupt
 
 from langgraph_checkpoint_custom import CheckpointSaver, StaleInterrupt
 from tests.behaviour.helpers import config, put
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client
 
 THREAD: Any = {"configurable": {"thread_id": "thread"}}

@@ -25,7 +25,7 @@ from langgraph_checkpoint_custom.lease import Lease
 from langgraph_checkpoint_custom.model.keys import CLAIM_KEY
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from tests.behaviour.helpers import LONG, Database, checkpoint, config, get, ids_of, metadata, put
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
 DURABILITIES = ["sync", "async", "exit"]
@@ -222,7 +222,7 @@ async def test_expired_claims_are_deleted(client: Client, database: Database) ->
 OWNER = """
 import os, signal, sys, time
 from langgraph_checkpoint_custom import ClaimLost, open_saver
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 
 def stop(state):
     time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.

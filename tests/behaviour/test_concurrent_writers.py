@@ -21,7 +21,7 @@ from langgraph_checkpoint_custom import CheckpointConflict, ConfigError
 from langgraph_checkpoint_custom.operations import conflicts as starts
 from tests.behaviour.helpers import Database, config, ids_of, next_uuid, put
 from tests.conftest import APIS
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
 DURABILITIES = ["sync", "async", "exit"]
@@ -232,7 +232,7 @@ async def test_a_worker_may_serve_any_number_of_threads_in_one_context(
 PAUSED = """
 import os, signal, sys, time
 from langgraph_checkpoint_custom import CheckpointConflict, open_saver
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 
 def pause(state):
     time.sleep(0.3)  # What is being stored meanwhile is stored before the pause: on SQLite it holds the write lock.

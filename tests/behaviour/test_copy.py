@@ -24,7 +24,7 @@ from tests.behaviour.helpers import (
     run_graph,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain
+from tests.graphs.scenarios.nodes import Log, chain
 from tests.stores import Client
 
 pytestmark = pytest.mark.leaves_writes("they wait for their checkpoint, and are copied")

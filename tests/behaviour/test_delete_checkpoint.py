@@ -27,7 +27,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer
 from tests.stores import Client
 

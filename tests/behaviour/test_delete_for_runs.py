@@ -29,7 +29,7 @@ from tests.behaviour.helpers import (
     state_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, parallel
+from tests.graphs.scenarios.nodes import Log, parallel
 from tests.stores import Client
 
 UID = UUID("12345678-1234-5678-1234-567812345678")

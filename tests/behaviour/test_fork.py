@@ -38,7 +38,7 @@ from tests.behaviour.helpers import (
 )
 from tests.behaviour.test_rollback import Notes
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.subgraphs import Outer, counts
 from tests.stores import Client, Store
 

@@ -24,7 +24,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, parallel, says
+from tests.graphs.scenarios.nodes import Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer
 from tests.stores import Client, Store
 

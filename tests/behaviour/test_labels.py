@@ -26,7 +26,7 @@ from tests.behaviour.helpers import (
     states_of,
 )
 from tests.graphs.scenarios.interrupts import asks
-from tests.graphs.scenarios.parts import Log, chain, says, sync_and_async
+from tests.graphs.scenarios.nodes import Log, chain, says, sync_and_async
 from tests.graphs.scenarios.subgraphs import counts
 from tests.stores import Client
 

@@ -27,7 +27,7 @@ from tests.behaviour.helpers import (
     put,
     put_delta_chain,
 )
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client, Store
 
 TENANTS = ["", "acme", "acme2", "ACME", "a%me", "acme/", "äcme", "'); DROP TABLE checkpoints"]

@@ -28,7 +28,7 @@ from tests.behaviour.helpers import (
     run_graph,
     states_of,
 )
-from tests.graphs.scenarios.parts import AnyGraph, Log, chain, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, says
 from tests.stores import Client, Store
 
 

@@ -121,7 +121,7 @@ async def test_the_root_has_no_history(saver: Saver, ids: Ids) -> None:
     assert await thread.history(root) == {"log": {"writes": []}}
 
 
-async def test_a_channel_that_was_emptied_is_no_seed(saver: Saver, ids: Ids) -> None:
+async def test_an_emptied_channel_is_not_a_seed(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", 0), values={"log": ["full"]})
     await thread.step(("log", 1))
@@ -140,7 +140,7 @@ async def test_an_unchanged_snapshot_is_found_at_the_newest_checkpoint_of_its_ve
     assert (written(history), written(history, "other")) == ([1, 2], [0, 1])
 
 
-async def test_only_the_asked_channels_are_in_the_answer(saver: Saver, ids: Ids) -> None:
+async def test_only_the_requested_channels_are_returned(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids, ("a", "b", "c"))
     await thread.step(("a", 1), ("b", 2), ("c", 3), values={"b": ["seed"]})
     history = await thread.history(await thread.step(), ["c", "a"])
@@ -160,47 +160,47 @@ async def test_a_write_that_was_stored_before_its_checkpoint_counts(saver: Saver
 # What can be a seed
 
 
-async def _comes_back_as_the_seed(saver: Saver, ids: Ids, value: Any) -> None:
+async def _is_read_as_the_seed(saver: Saver, ids: Ids, value: Any) -> None:
     thread = Thread(saver, ids)
     await thread.step(("log", "subsumed"))
-    await thread.step(("log", "kept"), values={"log": value})
+    await thread.step(("log", "seeded"), values={"log": value})
     await thread.step(("log", "later"))
     history = await thread.history(await thread.step())
     assert "seed" in history["log"], value
     seed = history["log"]["seed"]
     assert type(seed) is type(value)
     assert seed == value
-    assert written(history) == ["kept", "later"]
+    assert written(history) == ["seeded", "later"]
 
 
 async def test_a_small_plain_value_of_a_migrated_channel_is_a_seed(saver: Saver, ids: Ids) -> None:
     for value in SMALL:
-        await _comes_back_as_the_seed(saver, ids, value)
+        await _is_read_as_the_seed(saver, ids, value)
 
 
 async def test_a_large_plain_value_of_a_migrated_channel_is_a_seed(saver: Saver, ids: Ids) -> None:
     for value in LARGE:
-        await _comes_back_as_the_seed(saver, ids, value)
+        await _is_read_as_the_seed(saver, ids, value)
 
 
 async def test_an_empty_value_is_a_seed(saver: Saver, ids: Ids) -> None:
     for value in EMPTY:
-        await _comes_back_as_the_seed(saver, ids, value)
+        await _is_read_as_the_seed(saver, ids, value)
 
 
 async def test_a_stored_none_is_a_seed(saver: Saver, ids: Ids) -> None:
-    await _comes_back_as_the_seed(saver, ids, None)
+    await _is_read_as_the_seed(saver, ids, None)
 
 
 async def test_a_snapshot_is_a_seed(saver: Saver, ids: Ids) -> None:
     for held in (["a", "b"], [], None, "x" * 1000, {"a": [1]}):
-        await _comes_back_as_the_seed(saver, ids, _DeltaSnapshot(held))
+        await _is_read_as_the_seed(saver, ids, _DeltaSnapshot(held))
 
 
 # The direction of the walk
 
 
-async def test_of_two_forks_only_the_writes_on_the_path_count(saver: Saver, ids: Ids) -> None:
+async def test_only_writes_of_the_own_branch_count(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     fork = await thread.step(("log", "common"))
     heads = {}
@@ -379,7 +379,7 @@ async def test_five_thousand_supersteps_back(saver: Saver, ids: Ids) -> None:
     assert history["rare"].get("seed") == ["seed"]
 
 
-async def test_six_hundred_channels_at_once(saver: Saver, ids: Ids) -> None:
+async def test_the_history_of_six_hundred_channels(saver: Saver, ids: Ids) -> None:
     channels = [f"channel {number}" for number in range(600)]
     thread = Thread(saver, ids, channels)
     await thread.step(*((channel, "subsumed") for channel in channels))
@@ -430,7 +430,7 @@ async def test_without_channels_the_history_is_empty(saver: Saver, ids: Ids) -> 
     assert await thread.history(await thread.step(), []) == {}
 
 
-async def test_a_channel_that_is_asked_twice_is_answered_once(saver: Saver, ids: Ids) -> None:
+async def test_a_channel_that_is_requested_twice_is_returned_once(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids, ("log", "other"))
     await thread.step(("log", 0), ("other", 0), values={"log": ["seed"]})
     target = await thread.step()
@@ -487,16 +487,16 @@ ALL_DELTA_HISTORY_TESTS: list[DeltaHistoryTest] = [
     test_seeds_of_several_channels_in_one_ancestor,
     test_without_a_stored_value_there_is_no_seed_key,
     test_the_root_has_no_history,
-    test_a_channel_that_was_emptied_is_no_seed,
+    test_an_emptied_channel_is_not_a_seed,
     test_an_unchanged_snapshot_is_found_at_the_newest_checkpoint_of_its_version,
-    test_only_the_asked_channels_are_in_the_answer,
+    test_only_the_requested_channels_are_returned,
     test_a_write_that_was_stored_before_its_checkpoint_counts,
     test_a_small_plain_value_of_a_migrated_channel_is_a_seed,
     test_a_large_plain_value_of_a_migrated_channel_is_a_seed,
     test_an_empty_value_is_a_seed,
     test_a_stored_none_is_a_seed,
     test_a_snapshot_is_a_seed,
-    test_of_two_forks_only_the_writes_on_the_path_count,
+    test_only_writes_of_the_own_branch_count,
     test_a_seed_on_a_side_branch_is_not_the_seed,
     test_a_parent_may_have_an_id_above_its_childs,
     test_a_missing_parent_ends_the_walk,
@@ -510,12 +510,12 @@ ALL_DELTA_HISTORY_TESTS: list[DeltaHistoryTest] = [
     test_writes_of_one_task_are_ordered_by_number,
     test_the_order_holds_on_the_seed_and_across_supersteps,
     test_five_thousand_supersteps_back,
-    test_six_hundred_channels_at_once,
+    test_the_history_of_six_hundred_channels,
     test_without_a_checkpoint_id_the_newest_is_the_target,
     test_an_unknown_checkpoint_has_no_history,
     test_an_unknown_thread_has_no_history,
     test_without_channels_the_history_is_empty,
-    test_a_channel_that_is_asked_twice_is_answered_once,
+    test_a_channel_that_is_requested_twice_is_returned_once,
     test_a_channel_without_any_write_is_empty,
     test_any_text_can_be_a_channel,
 ]

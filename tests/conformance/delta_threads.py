@@ -17,7 +17,7 @@ History = Mapping[str, DeltaChannelHistory]
 
 
 class Ids:
-    """Checkpoint ids of one kind, each greater than the one before."""
+    """Checkpoint ids of one type, each greater than the previous one."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -30,7 +30,7 @@ class Ids:
         return str(ULID.from_timestamp(self._milliseconds))
 
 
-ID_KINDS = ("uuid6", "ulid")
+ID_TYPES = ("uuid6", "ulid")
 
 # Values below and above each limit at which a saver may store them differently.
 SMALL: tuple[Any, ...] = (True, 7, 2**62, -0.5, float("inf"), "text", "a\0b", "ä" * 256, b"bytes", b"\0" * 256)

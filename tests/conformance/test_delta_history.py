@@ -1,6 +1,6 @@
-"""The suite of `delta_history.py` on both databases, sync and async, with both kinds of ids.
+"""The suite of `delta_history.py` on both databases, sync and async, with both types of ids.
 
-It also runs over LangGraph's `InMemorySaver` where that supports the case, which shows that the tests are right.
+It also runs over LangGraph's `InMemorySaver` if that supports the case, which shows that the tests are right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.conformance import delta_history, side
 from tests.conformance.delta_history import ALL_DELTA_HISTORY_TESTS, LOOPS, DeltaHistoryTest
-from tests.conformance.delta_threads import ID_KINDS, Ids
+from tests.conformance.delta_threads import ID_TYPES, Ids
 from tests.conftest import APIS, BACKENDS, made_database
 from tests.stores import Store
 
@@ -34,7 +34,7 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield Store("postgres", url)
 
 
-@pytest.mark.parametrize(("api", "kind"), list(zip(APIS, ID_KINDS, strict=True)))
+@pytest.mark.parametrize(("api", "kind"), list(zip(APIS, ID_TYPES, strict=True)))
 @pytest.mark.parametrize("test", ALL_DELTA_HISTORY_TESTS, ids=name_of)
 async def test_history(shared_store: Store, api: str, kind: str, test: DeltaHistoryTest) -> None:
     options = {"synchronous": "OFF"} if shared_store.kind == "sqlite" else {}
@@ -42,7 +42,7 @@ async def test_history(shared_store: Store, api: str, kind: str, test: DeltaHist
         await test(side(saver, api), Ids(kind))
 
 
-@pytest.mark.parametrize("kind", ID_KINDS)
+@pytest.mark.parametrize("kind", ID_TYPES)
 @pytest.mark.parametrize("test", [test for test in ALL_DELTA_HISTORY_TESTS if test not in LOOPS], ids=name_of)
 async def test_history_of_langgraphs_own_saver(kind: str, test: DeltaHistoryTest) -> None:
     await test(InMemorySaver(), Ids(kind))

@@ -16,7 +16,7 @@ class Call:
 
 
 def call(key: str | None = None, size: int = 1) -> Call:
-    def merge(parts: Any) -> Any:
+    def merge(calls: Any) -> Any:
         raise AssertionError("nothing is merged here")
 
     return Call(Batchable("kind", key, size, None, merge))
@@ -61,7 +61,7 @@ def test_waiting_calls_are_sent_when_a_batch_returns() -> None:
     assert traffic.queue.enter("kind", FIRST)
 
 
-def test_a_kind_is_forgotten_when_all_its_batches_have_returned() -> None:
+def test_a_type_of_calls_is_forgotten_when_all_its_batches_have_returned() -> None:
     traffic = waiting()
     for _ in range(BATCHES):
         assert traffic.batch_returns() == []
@@ -118,4 +118,4 @@ def test_a_call_that_was_interrupted_or_gave_up_is_not_sent() -> None:
     assert traffic.queue.give_up("kind", timed_out)
     assert traffic.batch_returns() == [waiting_call]
     assert not traffic.queue.give_up("kind", waiting_call)
-    assert not traffic.queue.give_up("a kind that nobody has", waiting_call)
+    assert not traffic.queue.give_up("an unknown type", waiting_call)

@@ -95,28 +95,28 @@ def forget(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def text(dice: random.Random, size: int = 2000) -> str:
-    return "".join(dice.choices("abcdefghij ", k=size))
+def text(randomly: random.Random, size: int = 2000) -> str:
+    return "".join(randomly.choices("abcdefghij ", k=size))
 
 
 def messages(count: int, seed: int = 1) -> list[BaseMessage]:
-    dice = random.Random(seed)
-    kinds: list[Callable[[int], BaseMessage]] = [
-        lambda n: HumanMessage(text(dice), id=f"{seed} {n}"),
+    randomly = random.Random(seed)
+    makers: list[Callable[[int], BaseMessage]] = [
+        lambda n: HumanMessage(text(randomly), id=f"{seed} {n}"),
         lambda n: AIMessage(
-            text(dice),
+            text(randomly),
             id=f"{seed} {n}",
             tool_calls=[{"name": "find", "args": {"deep": [{"er": n}]}, "id": f"{n}"}],
             response_metadata={"usage": {"tokens": [n, 2]}},
         ),
-        lambda n: ToolMessage(text(dice), tool_call_id=f"{n}", id=f"{seed} {n}"),
+        lambda n: ToolMessage(text(randomly), tool_call_id=f"{n}", id=f"{seed} {n}"),
     ]
-    return [kinds[n % 3](n) for n in range(count)]
+    return [makers[n % 3](n) for n in range(count)]
 
 
 def dicts(count: int, seed: int = 1) -> list[dict[str, Any]]:
-    dice = random.Random(seed)
-    return [{"id": n, "text": text(dice)} for n in range(count)]
+    randomly = random.Random(seed)
+    return [{"id": n, "text": text(randomly)} for n in range(count)]
 
 
 SEQUENCES: Mapping[str, Callable[..., list[Any]]] = {"messages": messages, "dicts": dicts}
@@ -173,15 +173,15 @@ def test_elements_that_are_removed_at_the_head_or_changed_in_the_middle_move_few
 
 def test_a_dict_shares_its_unchanged_entries(forget: bool) -> None:
     history = History()
-    dice = random.Random(3)
-    files = {f"/src/{n}.py": text(dice, 4000) for n in range(100)}
+    randomly = random.Random(3)
+    files = {f"/src/{n}.py": text(randomly, 4000) for n in range(100)}
     history.store(files)
     for n in (5, 50, 99):
-        files = {**files, f"/src/{n}.py": text(dice, 4000)}
+        files = {**files, f"/src/{n}.py": text(randomly, 4000)}
         assert history.store(files, forget=forget) <= 6
     del files["/src/20.py"]
     assert history.store(dict(files), forget=forget) <= 6
-    assert history.store({**files, "/src/new.py": text(dice, 4000)}, forget=forget) <= 6
+    assert history.store({**files, "/src/new.py": text(randomly, 4000)}, forget=forget) <= 6
 
 
 def test_a_dict_of_elements_that_were_in_a_list_is_cut_after_its_pairs() -> None:

@@ -23,7 +23,7 @@ LOCATION = {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "2", "channe
 # Errors that need more than a text.
 MADE: dict[str, Any] = {
     "ThreadBusy": lambda cls: cls("1", "me", WHEN),
-    "CorruptCheckpoint": lambda cls: cls("it is gone", **LOCATION),
+    "CorruptCheckpoint": lambda cls: cls("it is missing", **LOCATION),
     **dict.fromkeys(
         ("StorageError", "RetryableError", "ConnectionLost", "Contention"),
         lambda cls: cls("it failed", operation="put", statement="insert_checkpoint", sqlstate="40001"),

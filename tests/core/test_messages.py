@@ -52,7 +52,7 @@ def made(model: type[Any], stored: Any) -> Any:
     return messages.made(model.__module__, model.__name__, stored)
 
 
-def parts(made: Any) -> tuple[Any, ...]:
+def fields(made: Any) -> tuple[Any, ...]:
     """Everything that pydantic stores in an object, with the order of its fields."""
     return (
         list(made.__dict__.items()),
@@ -69,14 +69,14 @@ def test_a_restored_message_equals_what_its_class_makes(message: Any) -> None:
     theirs, ours = OFFICIAL.loads_typed(stored), OURS.loads_typed(stored)
     assert type(ours) is type(theirs) is type(message)
     assert ours == theirs
-    assert parts(ours) == parts(theirs)
+    assert fields(ours) == fields(theirs)
     assert made(type(message), message.model_dump()) is not None, "it was not filled in"
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_what_is_written_here_is_what_was_stored_and_is_read_by_langgraph(message: Any) -> None:
+def test_a_written_message_is_what_was_stored_and_is_read_by_langgraph(message: Any) -> None:
     stored = OURS.dumps_typed(message)
-    assert parts(OURS.loads_typed(stored)) == parts(message)
+    assert fields(OURS.loads_typed(stored)) == fields(message)
     theirs = OFFICIAL.loads_typed(stored)
     assert (type(theirs), theirs) == (type(message), message)
 
@@ -99,7 +99,7 @@ def test_chunks_can_be_added() -> None:
     assert stored[0] + stored[1] == first + second
 
 
-def test_fields_that_the_class_would_refuse_or_change_come_back_as_they_were_stored() -> None:
+def test_fields_that_the_class_would_refuse_or_change_are_read_as_they_were_stored() -> None:
     """A node may put values into a message that validation refuses, drops or converts. They must not be lost."""
     message = AIMessage("text", additional_kwargs={"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})
     message.tool_calls = []
@@ -117,7 +117,7 @@ def test_messages_with_other_fields_are_left_to_the_class(stored: dict[str, Any]
     assert made(type("Mine", (HumanMessage,), {}), HumanMessage("x").model_dump()) is None
 
 
-def test_a_class_that_holds_more_than_plain_data_makes_its_objects() -> None:
+def test_a_class_with_more_than_plain_data_creates_its_own_objects() -> None:
     class Later(HumanMessage):
         """A class that a later version of LangChain may have."""
 

@@ -251,7 +251,7 @@ def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None
         drive(put(d, encoded), Script(gone) if d.system == "postgresql" else Script([[]], gone))
 
 
-def test_copy_refuses_a_thread_with_checkpoints_of_its_own(d: SqlDialect) -> None:
+def test_copy_refuses_a_thread_with_its_own_checkpoints(d: SqlDialect) -> None:
     with pytest.raises(ThreadExists, match="'b'"):
         drive(copy_thread(d, "a", "b"), Script([[("id",)]]))
 

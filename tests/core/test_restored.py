@@ -135,7 +135,7 @@ class Shown(BaseModel):
     lists: defaultdict[str, list[int]] = defaultdict(list)
     by_id: dict[UUID, int] = {}
     by_pair: dict[tuple[int, str], Any] = {}
-    by_colour: dict[Color, dict[int, str]] = {}
+    by_color: dict[Color, dict[int, str]] = {}
     raw: bytearray = bytearray()
     secret: SecretStr = SecretStr("")
     last: deque[int] = deque(maxlen=2)
@@ -318,7 +318,7 @@ OBJECTS: dict[str, Any] = {
         lists=defaultdict(list, a=[1]),
         by_id={UUID(int=1): 1},
         by_pair={(1, "a"): {(2,): (3,)}},
-        by_colour={Color.RED: {1: "a"}},
+        by_color={Color.RED: {1: "a"}},
         raw=bytearray(b"a"),
         secret=SecretStr("s"),
         last=deque([1, 2], maxlen=2),
@@ -457,7 +457,7 @@ def test_fields_are_found_by_name_in_what_langgraph_has_written() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-def test_an_error_does_not_show_values() -> None:
+def test_an_error_does_not_contain_values() -> None:
     secret = "a secret"
     made: list[Any] = [
         Written.model_construct(when=datetime(2024, 5, 6), number=secret),

@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver, ThreadExists
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-BIG = ["a value in its own row " * 40]
+BIG = ["a value in its own row " * 60]
 
 
 def fill(saver: CheckpointSaver, *, delta: bool, run_id: str = "old") -> list[RunnableConfig]:

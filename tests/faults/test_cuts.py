@@ -31,7 +31,7 @@ from tests.conftest import APIS
 from tests.faults.faulty import CUTS, Cut, faulty
 from tests.faults.workload import OPERATIONS, SESSIONS, WAITING, fill, read, rows
 from tests.graphs.running import Stored, Thread, in_memory, play
-from tests.graphs.scenarios.parts import Log, chain, sync_and_async
+from tests.graphs.scenarios.nodes import Log, chain, sync_and_async
 from tests.stores import Client, Store
 
 

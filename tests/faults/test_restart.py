@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.drivers import postgres_pools
 from tests.behaviour.helpers import config
 from tests.conftest import APIS
 from tests.faults.cluster import Cluster, running_cluster
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Client
 
 DURABILITIES = ["sync", "async", "exit"]

@@ -1,7 +1,7 @@
 """Write the golden stores of this version: `python -m tests.golden`, before each release and never after it.
 
-`python -m tests.golden 0.1.0-fields` writes them under another name: where the bytes of values change within a version,
-what was written until then is retained next to it.
+`python -m tests.golden 0.1.0-fields` writes them under another name: if the bytes of values change within a version,
+the earlier stores are retained next to it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the golden stores hold: one of everything that a store can hold, the same each time it is written.
+"""What the golden stores contain: one of everything that a store can contain, the same each time it is written.
 
-A released version's content is never changed. What a later version adds goes into a thread of its own.
+A released version's content is never changed. What a later version adds goes into a separate thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.stores import Store
 
 CIPHER = EncryptedSerializer.from_pycryptodome_aes(key=b"a golden key of ")
 
-# What is in the stores that are there.
+# Used in existing stores.
 LONG = "long " * 100
 
 
@@ -88,14 +88,14 @@ def write_all(store: Store) -> None:
 
 
 def read_all(store: Store) -> dict[str, Any]:
-    """All that callers can see of the store."""
+    """Everything that callers can read from the store."""
     with store.open() as saver, store.open(serde=CIPHER) as encrypting:
         all_savers = {**savers(saver), "encrypted": encrypting.for_tenant("encrypted")}
         return {name: read(each) for name, each in all_savers.items()}
 
 
 def savers(saver: CheckpointSaver) -> dict[str, CheckpointSaver]:
-    """For those who do not encrypt."""
+    """The savers without encryption."""
     return {"nobody": saver, "a tenant": saver.for_tenant("acme")}
 
 
@@ -109,7 +109,7 @@ def write(saver: CheckpointSaver) -> None:
 
 
 def read(saver: CheckpointSaver) -> dict[str, Any]:
-    """All that a caller can see of those threads."""
+    """Everything that a caller can read from those threads."""
     return {
         "list": list(saver.list(None)),
         "filtered": list(saver.list(None, filter={"step": 1, "mine": "é"})),
@@ -143,7 +143,7 @@ def _write_large(saver: CheckpointSaver) -> None:
 
 
 def _write_deltas(saver: CheckpointSaver) -> None:
-    """A pruned thread, of which ancestors are hidden."""
+    """A pruned thread with hidden ancestors."""
     where = config("deltas")
     for step in range(5):
         values: dict[str, Any] = {"plain": [step]} | ({"delta": _DeltaSnapshot([step])} if step == 1 else {})
@@ -155,7 +155,7 @@ def _write_deltas(saver: CheckpointSaver) -> None:
 
 
 def _write_old_format(saver: CheckpointSaver) -> None:
-    """Below format 4 the sends are on the parent's writes."""
+    """Below format 4, the sends are in the parent's writes."""
     first = saver.put(config("old"), checkpoint("1", {"a": 1}, {"a": "1"}, v=3), metadata(0), {"a": "1"})
     saver.put_writes(first, [("__pregel_tasks", Send("node", 1)), ("__pregel_tasks", Send("node", 2))], "task")
     saver.put(first, checkpoint("2", {"a": 1}, {"a": "1"}, v=3), metadata(1), {})

@@ -25,7 +25,7 @@ def versions() -> list[str]:
 
 
 def load(version: str, store: Store) -> None:
-    """Make an empty store the golden one."""
+    """Load the golden store into an empty store."""
     file = HERE / version / FILES[store.kind]
     if store.kind == "sqlite":
         shutil.copyfile(file, store.url.removeprefix("sqlite:///"))
@@ -35,7 +35,7 @@ def load(version: str, store: Store) -> None:
 
 
 def save(store: Store, file: Path) -> None:
-    """Write a store to a file: on SQLite one file without a WAL, closed by everybody."""
+    """Write a store to a file: on SQLite one file without a WAL, after all connections were closed."""
     if store.kind == "sqlite":
         shutil.copyfile(store.url.removeprefix("sqlite:///"), file)
         return

@@ -1,4 +1,4 @@
-"""Stores that released versions have written are read as they were written, and go on."""
+"""Stores that released versions have written are read as they were written, and can be continued."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_runs_continue_in_a_golden_store(golden: Store) -> None:
 
 
 def test_this_version_has_a_golden_store() -> None:
-    """Write it with `python -m tests.golden` when the tables or the bytes in them change, until it is released."""
+    """Until its release, write it again with `python -m tests.golden` when the tables or the bytes in them change."""
     assert __version__ in versions()
 
 
@@ -79,7 +79,7 @@ def test_a_blob_format_of_a_later_version_is_refused(golden: Store) -> None:
 
 
 def test_the_golden_tables_are_those_of_the_migrations(golden: Store, postgres_dsn: str) -> None:
-    """A golden store of this version that was written before the tables changed is not one."""
+    """A golden store of this version that was written before the tables changed is outdated."""
     if golden.kind == "postgres":
         with made_database(postgres_dsn) as (_, url), Store("postgres", url).open() as fresh:
             fresh.setup()

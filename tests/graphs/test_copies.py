@@ -11,7 +11,7 @@ from tests.graphs.plain import plain_checkpoints, plain_state
 from tests.graphs.running import Builder, Durability, Reopened, Thread, check_walks, in_memory
 from tests.graphs.scenarios.deltas import Deltas, writes
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.graphs.scenarios.pasts import before
 from tests.stores import Store
 

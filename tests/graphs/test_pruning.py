@@ -11,7 +11,7 @@ from langgraph_checkpoint_custom import CheckpointError
 from tests.graphs.plain import plain_state
 from tests.graphs.running import Durability, Graph, Pruned, Reopened, Thread, check_walks, in_memory, location_of, walks
 from tests.graphs.scenarios.deltas import Deltas, extend, writes
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Store
 
 STEPS = {"one": writes("one", seldom=True), "two": writes("two")}

@@ -10,7 +10,7 @@ from tests.graphs.plain import plain_state
 from tests.graphs.running import Durability, Graph, Reopened, Thread, check_walks, in_memory, live, location_of, walks
 from tests.graphs.scenarios.deltas import Deltas, writes
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import Log, chain, says
+from tests.graphs.scenarios.nodes import Log, chain, says
 from tests.stores import Store
 
 STEPS = {"one": writes("one", seldom=True), "two": writes("two", often=True)}

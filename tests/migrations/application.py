@@ -1,8 +1,8 @@
-"""An application of whichever version of the package comes first on the path: `application.py <package> <url> <mode>`.
+"""An application of whichever version of the package is first on the path: `application.py <package> <url> <mode>`.
 
-`run` runs graphs on a few threads, each in an OS thread, until a line comes; `set-up` makes the tables current; `read`
-lists. A line of JSON tells of each checkpoint that was stored or read: thread, id and a digest. A thread that meets an
-error of the package ends, and the last line has all of them. This is started by its path, so that no other version is
+`run` runs graphs on a few threads, each in an OS thread, until a line is read; `set-up` migrates the tables; `read`
+lists. A line of JSON reports each checkpoint that was stored or read: thread, id and a digest. A thread with an error
+of the package ends, and the last line has all errors. The file is started by its path, so that no other version is
 imported.
 """
 
@@ -25,14 +25,14 @@ import langgraph_checkpoint_custom
 from langgraph_checkpoint_custom import CheckpointError, open_saver
 
 THREADS = [f"thread {number}" for number in range(3)]
-# Longer than what a checkpoint's row holds, now and then.
+# Every second text is longer than what a checkpoint's row holds.
 TEXTS = ("short", "long " * 1000)
-KEPT = 10
+RETAINED = 10
 
 
 def add_and_forget(old: Any, new: Any) -> Any:
-    """As `add_messages`, for a chat that does not grow for ever."""
-    return cast("list[AnyMessage]", add_messages(old, new))[-KEPT:]
+    """As `add_messages`, for a chat that does not grow forever."""
+    return cast("list[AnyMessage]", add_messages(old, new))[-RETAINED:]
 
 
 class State(TypedDict):
@@ -44,8 +44,8 @@ class State(TypedDict):
 _one_at_a_time = threading.Lock()
 
 
-def tell(*what: Any) -> None:
-    """Print a line in one piece and flush it."""
+def report(*what: Any) -> None:
+    """Print a line at once and flush it."""
     with _one_at_a_time:
         print(json.dumps(what), flush=True)
 
@@ -55,25 +55,25 @@ def contents(values: dict[str, Any]) -> str:
     return sha256(repr(values.get("messages")).encode()).hexdigest()
 
 
-def telling(saver: Any) -> Any:
-    """The saver, which tells of each checkpoint from now on."""
+def reporting(saver: Any) -> Any:
+    """The saver, which from now on reports each checkpoint."""
     put = saver.put
 
-    def told(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+    def reported(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         result = put(config, checkpoint, metadata, new_versions)
-        tell(config["configurable"]["thread_id"], checkpoint["id"], contents(checkpoint["channel_values"]))
+        report(config["configurable"]["thread_id"], checkpoint["id"], contents(checkpoint["channel_values"]))
         return result
 
-    saver.put = told
+    saver.put = reported
     return saver
 
 
 def run(saver: Any, errors: list[CheckpointError]) -> None:
-    """Run until a line comes; a thread that meets an error ends before."""
+    """Run until a line is read; a thread with an error ends before."""
     builder = StateGraph(State)
     builder.add_node("answer", lambda state: {"messages": [HumanMessage(random.choice(TEXTS))]})
     builder.add_edge(START, "answer")
-    graph = builder.compile(checkpointer=telling(saver))
+    graph = builder.compile(checkpointer=reporting(saver))
     stop = threading.Event()
 
     def play(thread_id: str) -> None:
@@ -94,14 +94,14 @@ def run(saver: Any, errors: list[CheckpointError]) -> None:
 
 
 def read(saver: Any) -> None:
-    """List all that is there."""
+    """List everything."""
     for found in saver.list(None):
         where = found.config["configurable"]
-        tell(where["thread_id"], where["checkpoint_id"], contents(found.checkpoint["channel_values"]))
+        report(where["thread_id"], where["checkpoint_id"], contents(found.checkpoint["channel_values"]))
 
 
 def main(package: str, url: str, mode: str) -> None:
-    """Do one of the three."""
+    """Run one of the three modes."""
     assert langgraph_checkpoint_custom.__file__.startswith(package + os.sep), langgraph_checkpoint_custom.__file__
     errors: list[CheckpointError] = []
     with open_saver(url) as saver:
@@ -112,7 +112,7 @@ def main(package: str, url: str, mode: str) -> None:
                 saver.setup() if mode == "set-up" else read(saver)
         except CheckpointError as error:
             errors.append(error)
-    tell("ended", *((type(error).__name__, str(error)) for error in errors))
+    report("ended", *((type(error).__name__, str(error)) for error in errors))
 
 
 main(*sys.argv[1:])

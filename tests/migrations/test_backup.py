@@ -1,4 +1,4 @@
-"""Backups while runs go on, by the commands of docs/postgres.md and docs/choosing-a-database.md."""
+"""Backups during runs, by the commands of docs/postgres.md and docs/choosing-a-database.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster(postgres_programs: None) -> Iterator[Cluster]:
 
 
 def graph_on(saver: CheckpointSaver) -> Any:
-    """A graph whose list is longer by one after each step, and large enough to be in parts."""
+    """A graph whose list grows by one item at each step, and is large enough to be stored in chunks."""
     builder: Any = StateGraph(dict)
     for step in range(STEPS):
         builder.add_node(f"step {step}", lambda state: {"list": [*state["list"], "word " * 1000]})
@@ -49,7 +49,7 @@ def graph_on(saver: CheckpointSaver) -> Any:
 
 @contextmanager
 def runs_on(saver: CheckpointSaver) -> Iterator[None]:
-    """Runs that begin, end and are pruned for the time of a block; there are some before it begins."""
+    """Runs that begin, end and are pruned during a block; some exist before it begins."""
     graph = graph_on(saver)
     stop, begun = threading.Event(), threading.Event()
     problems: list[Exception] = []
@@ -59,7 +59,7 @@ def runs_on(saver: CheckpointSaver) -> Iterator[None]:
         try:
             while not stop.is_set():
                 thread_id = f"{name} {number % 7}"
-                # Not "async", where this holds for each step and not for the input alone, see `in_flight`.
+                # Not "async", for which this applies to each step and not only to the input, see `in_flight`.
                 graph.invoke({"list": [str(number)]}, {"configurable": {"thread_id": thread_id}}, durability="sync")
                 if number % 5 == 4:
                     saver.prune([thread_id])
@@ -99,9 +99,9 @@ def check_restored(url: str) -> None:
 
 
 def in_flight(tables: Tables) -> set[tuple[str, str, str]]:
-    """Checkpoints of which there are writes, and which are newer than all that their threads have.
+    """Checkpoints that have writes, and are newer than all stored checkpoints of their threads.
 
-    LangGraph begins with the first tasks of a run while the checkpoint of its input is still being stored.
+    LangGraph begins the first tasks of a run while the checkpoint of its input is still being stored.
     """
     newest: dict[str, str] = {}
     for row in tables.checkpoints:
@@ -110,7 +110,7 @@ def in_flight(tables: Tables) -> set[tuple[str, str, str]]:
 
 
 def as_documented(line: str, role: str, file: str, url: str) -> list[str]:
-    """A command of the document, whose URL names a role, with a file and a URL of the test's."""
+    """A command of the document, whose URL names a role, with a file and a URL of the test."""
     words = shlex.split(line)
     assert "checkpoints.dump" in words
     assert any(f"//{role}@" in word for word in words)

@@ -55,7 +55,7 @@ def test_rows_are_spread_and_maintained(partitioned: Store) -> None:
         saver.fork_thread(threads[1], "fork", checkpoint_id=newest(saver, threads[1]))
         saver.sweep(Retention(keep_last=2))
         saver.prune(threads[:3])
-        saver.delete_for_runs(["nobody's"])
+        saver.delete_for_runs(["unknown"])
         saver.delete_thread("copy")
         assert list(violations(read_tables(partitioned))) == []
 
@@ -133,13 +133,13 @@ def test_setup_does_not_change_the_layout_of_existing_tables(partitioned: Store,
 
 
 def test_unpartitioned_tables_are_not_partitioned_in_place_but_moved(postgres_url: str) -> None:
-    with PostgresSaver(postgres_url) as full, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as parts:
+    with PostgresSaver(postgres_url) as full, PostgresSaver(postgres_url, schema='it\'s 5% "odd"') as partitioned_saver:
         with pytest.raises(ConfigError, match=r"with no partitions, not 3.*transfer"):
             full.setup(partitions=3)
         step(full, "t", None, a=["x" * 300])
-        parts.setup(partitions=3)
-        assert transfer(full, parts).problems == {}
-        assert everything(parts) == everything(full)
+        partitioned_saver.setup(partitions=3)
+        assert transfer(full, partitioned_saver).problems == {}
+        assert everything(partitioned_saver) == everything(full)
 
 
 @pytest.mark.parametrize("partitions", [0, 1025])

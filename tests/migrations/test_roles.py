@@ -1,4 +1,4 @@
-"""The two roles of docs/roles.md, made by the SQL that stands there, on a server of their own."""
+"""The two roles of docs/roles.md, created by the SQL in the document, on a separate server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def execute(cluster: Cluster, user: str, sql: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(postgres_programs: None) -> Iterator[Cluster]:
-    """A server where all that the document says was done."""
+    """A server where everything in the document was done."""
     with running_cluster() as made:
         execute(made, "postgres", MAKE_ROLES)
         with PostgresSaver(made.url(user="checkpoint_runner")) as saver, pytest.raises(SchemaMissing):
@@ -68,7 +68,7 @@ def test_the_runner_searches_by_the_keys_that_the_migrator_makes(cluster: Cluste
         with PostgresSaver(cluster.url(user="checkpoint_migrator")) as migrator:
             migrator.setup(searchable=["user"])
         runner.setup(searchable=["user"])
-        assert runner.count_threads(filter={"user": "nobody"}) == 0
+        assert runner.count_threads(filter={"user": "missing"}) == 0
 
 
 async def test_an_error_says_that_the_runner_sees_no_threads_of_tenants(

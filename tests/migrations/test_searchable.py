@@ -1,4 +1,4 @@
-"""Searchable keys are made once, by any number of processes, by permitted roles, and during live traffic."""
+"""Searchable keys are created once, by any number of processes, by permitted roles, and during live traffic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHERE c.relname LIKE 'searchable%' AND c.relnamespace = 'langgraph_checkpoint'::
 
 
 def indexes(store: Store) -> list[Any]:
-    """What there is, by name; on PostgreSQL another one with each time that it is made."""
+    """The indexes, by name; on PostgreSQL another one each time that it is created."""
     if store.kind == "sqlite":
         sql = "SELECT name, rootpage FROM sqlite_schema WHERE name LIKE 'searchable%' ORDER BY 1"
     else:
@@ -57,7 +57,7 @@ async def test_setup_twice_changes_nothing(own_store: Store, api: str) -> None:
             await saver.aclose()
 
 
-def test_setup_from_ten_processes_at_once(own_store: Store) -> None:
+def test_ten_processes_may_call_setup_concurrently(own_store: Store) -> None:
     command = (
         "import sys; from langgraph_checkpoint_custom import open_saver;"
         "open_saver(sys.argv[1]).setup(searchable=['user', 'team'])"
@@ -90,7 +90,7 @@ def test_any_schema_has_searchable_keys(postgres_url: str, schema: str) -> None:
 
 @contextmanager
 def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A transaction that what is made concurrently has to wait for."""
+    """A transaction that concurrent index creation has to wait for."""
     with psycopg.connect(url) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         connection.execute("SELECT count(*) FROM langgraph_checkpoint.checkpoints")
@@ -99,7 +99,7 @@ def reading(url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def run_by_hand(url: str, *settings: str) -> None:
-    """What `lgckpt schema --searchable` prints, a statement at a time."""
+    """Run what `lgckpt schema --searchable` prints, a statement at a time."""
     d = PostgresDialect("langgraph_checkpoint")
     with psycopg.connect(url, autocommit=True) as connection:
         for sql in (*settings, *script(d, len(d.migrations), searchable_keys(KEYS)).split(";\n")):
@@ -169,8 +169,8 @@ def test_a_read_only_role_uses_the_indexes_and_sees_only_its_tenant(postgres_url
         for found in (saver, saver.for_tenant("acme")):
             assert found.count_threads(filter={"user": "a"}) == 1
         connection.execute("SELECT set_config('langgraph_checkpoint_custom.tenant', 'acme', true)")
-        shown = connection.execute("SELECT thread_id FROM langgraph_checkpoint.searched_user").fetchall()
-        assert shown == [(f"{TENANT_MARK}acme{TENANT_MARK}t",)]
+        rows = connection.execute("SELECT thread_id FROM langgraph_checkpoint.searched_user").fetchall()
+        assert rows == [(f"{TENANT_MARK}acme{TENANT_MARK}t",)]
         connection.rollback()
 
 

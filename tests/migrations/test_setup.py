@@ -1,4 +1,4 @@
-"""Making the tables: from any number of processes, by any role that may, and never over somebody else's."""
+"""Creating the tables: by any number of processes, by any permitted role, and never over tables of another program."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def works(url: str, **options: Any) -> None:
         assert found.checkpoint == checkpoint
 
 
-def test_schema_sql_is_what_the_migrations_make(empty_postgres_url: str, postgres_url: str) -> None:
+def test_schema_sql_is_the_result_of_the_migrations(empty_postgres_url: str, postgres_url: str) -> None:
     with psycopg.connect(empty_postgres_url) as connection:
         connection.execute((ROOT / "schema.sql").read_text("utf-8"))
     made = catalogue(empty_postgres_url)
@@ -79,7 +79,7 @@ def test_both_databases_have_the_same_migrations() -> None:
     assert [number for number, _ in names] == list(range(1, len(names) + 1))
 
 
-def test_setup_from_twenty_processes_at_once(empty_postgres_url: str, tmp_path: Path) -> None:
+def test_twenty_processes_may_call_setup_concurrently(empty_postgres_url: str, tmp_path: Path) -> None:
     for url in (empty_postgres_url, f"sqlite:///{tmp_path / 'new.db'}"):
         store = Store("sqlite" if url.startswith("sqlite") else "postgres", url)
         with ExitStack() as stack:

@@ -23,10 +23,10 @@ from tests.stores import Store
 ROOT = Path(__file__).parents[2]
 PACKAGE = "langgraph_checkpoint_custom"
 # Seconds; anything that takes longer hangs.
-PATIENCE = 300
-# Checkpoints that an application stores until something else happens.
+TIMEOUT = 300
+# How many checkpoints an application stores before something else happens.
 SOME = 20
-# A migration that leaves each older statement as it is, and one that does not.
+# A migration that does not affect older statements, and one that does.
 ADDS = """
 ALTER TABLE {}checkpoints ADD COLUMN note TEXT;
 ALTER TABLE {}writes ADD COLUMN note TEXT NOT NULL DEFAULT '';
@@ -34,12 +34,12 @@ CREATE INDEX checkpoints_noted ON {}checkpoints (note);
 """
 RENAMES = "ALTER TABLE {}writes RENAME COLUMN task_path TO path_of_task;\n"
 
-pytestmark = [pytest.mark.timeout(2 * PATIENCE), pytest.mark.leaves_damage("the tables are of a version to come")]
+pytestmark = [pytest.mark.timeout(2 * TIMEOUT), pytest.mark.leaves_damage("the tables are of a version to come")]
 
 
 @pytest.fixture(scope="session")
 def this_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package as it is."""
+    """A folder with the current package."""
     folder = tmp_path_factory.mktemp("this")
     shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
@@ -52,7 +52,7 @@ def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
         commit = git("log", "-1", "--format=%H", "--", "tests/golden/0.1.0").decode().strip()
         archive = git("archive", commit, PACKAGE)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"NOT TESTED: an older version beside this one, since there is no history: {error}")
+        pytest.skip(f"NOT TESTED: an older version next to this one, since there is no history: {error}")
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
@@ -64,7 +64,7 @@ def git(*arguments: str) -> bytes:
 
 
 def with_migration(package: Path, folder: Path, text: str) -> Path:
-    """A version to come: the package with one more migration."""
+    """A future version: the package with one more migration."""
     shutil.copytree(package, folder)
     for database, schema in (("postgres", "langgraph_checkpoint."), ("sqlite", "")):
         migrations = folder / PACKAGE / "migrations" / database
@@ -104,28 +104,28 @@ class Application:
         """Wait until some more checkpoints are stored."""
         with self._changed:
             enough = len(self._lines) + SOME
-            assert self._changed.wait_for(lambda: self._ended or len(self._lines) >= enough, PATIENCE), "nothing comes"
+            assert self._changed.wait_for(lambda: self._ended or len(self._lines) >= enough, TIMEOUT), "nothing comes"
             assert not self._ended, self._lines[-1]
 
     def stop(self) -> None:
-        """Have it end after the runs that go on."""
+        """Let it end after its current runs."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
 
     def end(self) -> list[Any]:
         """Wait for its end; returns its last line."""
-        assert self._process.wait(PATIENCE) == 0
+        assert self._process.wait(TIMEOUT) == 0
         self._reader.join()
         return self._lines[-1]
 
     def checkpoints(self) -> dict[tuple[str, str], Any]:
-        """What was stored or read, by thread and id, once it has ended."""
+        """What was stored or read, by thread and id, after it has ended."""
         return {(thread_id, checkpoint_id): found for thread_id, checkpoint_id, found in self._lines[:-1]}
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         self._reader.join()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
@@ -142,7 +142,7 @@ def started(package: Path, store: Store, mode: str = "run") -> Iterator[Applicat
 
 
 def done(package: Path, store: Store, mode: str) -> Application:
-    """What is left of an application that has ended by itself, without an error."""
+    """An application that has ended without an error."""
     with started(package, store, mode) as application:
         assert application.end() == ["ended"]
     return application

@@ -1,4 +1,4 @@
-"""Stores of LangGraph's own savers, to be moved."""
+"""Stores of LangGraph's own savers, which tests move."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Official:
 
 
 def play(saver: BaseCheckpointSaver[Any], *, every: int = 1) -> Sequence[str]:
-    """Run the scenarios of real graphs, or every so many of them, each on a thread of its own; gives their ids.
+    """Run the scenarios of real graphs, or every nth of them, each on its own thread; returns their ids.
 
-    A scenario goes as far as this saver can: the official ones store no NUL, say, and filter otherwise.
+    A scenario runs as far as this saver can: the official ones store no NUL, for example, and filter differently.
     """
     for scenario in SCENARIOS[::every]:
         thread = Thread(saver, "sync", "sync")
@@ -55,8 +55,8 @@ def play(saver: BaseCheckpointSaver[Any], *, every: int = 1) -> Sequence[str]:
 
 
 def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
-    part = {"thread_id": thread_id, "checkpoint_ns": ""}
-    return {"configurable": part if checkpoint_id is None else {**part, "checkpoint_id": checkpoint_id}}
+    location = {"thread_id": thread_id, "checkpoint_ns": ""}
+    return {"configurable": location if checkpoint_id is None else {**location, "checkpoint_id": checkpoint_id}}
 
 
 def step(
@@ -71,5 +71,5 @@ def step(
 
 
 def everything(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
-    """All that a saver returns, in one order."""
+    """Everything that a saver returns, in one order."""
     return sorted(saver.list(None), key=lambda found: [*map(str, found.config["configurable"].values())])

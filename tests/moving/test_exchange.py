@@ -1,4 +1,4 @@
-"""What is exported from any of our databases is the same in any other after the import."""
+"""What is exported from one database is the same in any other after the import."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def plain(saver: CheckpointSaver) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def other_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Another empty database, once for each kind."""
+    """Another empty database, once for each type."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'other.db'}"
     return str(request.getfixturevalue("postgres_url"))
@@ -70,7 +70,7 @@ def test_everything_that_graphs_stored_is_moved(saver: CheckpointSaver, other: C
     assert unpacked(tmp_path / "again.zst") == unpacked(tmp_path / "all.zst")
 
 
-def test_everything_that_a_store_can_hold_is_moved(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
+def test_everything_that_a_store_can_contain_is_moved(store: Store, other: CheckpointSaver, tmp_path: Path) -> None:
     write_all(store)
     with store.open() as saver:
         export_file(saver, tmp_path / "plain.zst")
@@ -85,8 +85,8 @@ def test_everything_that_a_store_can_hold_is_moved(store: Store, other: Checkpoi
             assert ours == theirs != []
 
 
-def of_everybody(saver: CheckpointSaver) -> dict[str, list[str]]:
-    """The threads of all tenants, and of none."""
+def of_all_tenants(saver: CheckpointSaver) -> dict[str, list[str]]:
+    """The threads of all tenants, and those without a tenant."""
     found = {name: saver.for_tenant(name) if name else saver for name in ("", *saver.tenants())}
     return {name: sorted(thread.thread_id for thread in own.threads()) for name, own in found.items()}
 
@@ -107,7 +107,7 @@ def test_threads_of_tenants_are_moved_to_the_same_tenants(
         for name in ("", "acme", "a\x01b", "öther"):
             for thread in ("1", "2") if name else ("1",):
                 step(saver.for_tenant(name) if name else saver, thread, None, a=[name, thread, "x" * 300])
-        expected = of_everybody(saver)
+        expected = of_all_tenants(saver)
         assert len(expected) == 4
         if stopped:
             with pytest.raises(KeyboardInterrupt):
@@ -115,23 +115,23 @@ def test_threads_of_tenants_are_moved_to_the_same_tenants(
         assert export_file(saver, tmp_path / "all.zst").threads == 7
         assert export_file(saver, tmp_path / "own.zst", tenants=False).threads == 1
         assert import_file(other, tmp_path / "all.zst") == Exchanged(7, export_rows(tmp_path / "all.zst"), {})
-        assert of_everybody(other) == expected
+        assert of_all_tenants(other) == expected
         for name in ("acme", "öther"):
             found = other.for_tenant(name).get_tuple(config("1"))
             assert found is not None
             assert found.checkpoint["channel_values"]["a"][:2] == [name, "1"]
-        assert import_file(other, tmp_path / "all.zst").problems == {}  # Again: it finds what is there.
-        # One tenant's saver takes what is nobody's or its own, and tells what it has not.
-        told = import_file(other.for_tenant("acme"), tmp_path / "all.zst")
-        assert told.threads + len(told.problems) == 7
-        assert {key for key in told.problems if "öther" in key} == {"1 (tenant öther)", "2 (tenant öther)"}
+        assert import_file(other, tmp_path / "all.zst").problems == {}  # Again: it finds everything.
+        # A tenant's saver imports rows without a tenant and its own, and reports the others.
+        moved = import_file(other.for_tenant("acme"), tmp_path / "all.zst")
+        assert moved.threads + len(moved.problems) == 7
+        assert {key for key in moved.problems if "öther" in key} == {"1 (tenant öther)", "2 (tenant öther)"}
         for name in expected:
             own = other.for_tenant(name) if name else other
             for thread in ("1", "2"):
                 own.delete_thread(thread)
-        assert of_everybody(other) == {"": []}
+        assert of_all_tenants(other) == {"": []}
         assert transfer(saver, other).threads == 7
-        assert of_everybody(other) == expected
+        assert of_all_tenants(other) == expected
         with pytest.raises(ConfigError, match=r"threads of 3 tenants.*tenants=False"):
             transfer(saver, other.for_tenant("acme"))
         with pytest.raises(ConfigError, match="threads of 3 tenants, which would be left behind"):
@@ -197,7 +197,7 @@ def test_a_second_transfer_moves_what_has_changed(saver: CheckpointSaver, other:
     assert plain(other) == plain(saver)
     saver.prune(["t"])
     moved = transfer(saver, other)
-    assert list(moved.problems) == ["t"]  # It has a checkpoint that the source has no more.
+    assert list(moved.problems) == ["t"]  # It has a checkpoint that the source does not have any more.
 
 
 def fill_large(saver: CheckpointSaver) -> None:
@@ -212,7 +212,7 @@ def fill_large(saver: CheckpointSaver) -> None:
 def test_a_thread_is_imported_atomically(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Somebody looks when all of its rows are stored and the transaction still goes on."""
+    """Somebody reads when all of its rows are stored and the transaction is not committed yet."""
     fill_large(saver)
     if how == "transfer":
         transfer(saver, other)
@@ -415,35 +415,35 @@ def test_an_invalid_row_is_refused_with_its_line_number(
             import_file(other, packed(tmp_path / "one.zst", text))
 
 
-@pytest.mark.parametrize("parts", ["no JSON", "[1]", '"a"', '["a', "{}", 5])
+@pytest.mark.parametrize("chunks", ["no JSON", "[1]", '"a"', '["a', "{}", 5])
 def test_invalid_chunk_names_are_refused_even_if_the_digest_is_right(
-    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, parts: Any
+    saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, chunks: Any
 ) -> None:
-    """A file that somebody has made."""
+    """A file that somebody has forged."""
     step(saver, "t", None, a=["t" * 4000])
     export_file(saver, tmp_path / "all.zst")
     head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
     location = next(number for number, row in enumerate(rows) if row.startswith(b'{"blob":'))
     cells = json.loads(rows[location])["blob"]
-    rows[location] = json.dumps({"blob": cells | {"chunks": parts}}).encode() + b"\n"
+    rows[location] = json.dumps({"blob": cells | {"chunks": chunks}}).encode() + b"\n"
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
-    told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
+    footer = json.dumps(end, separators=(",", ":")).encode() + b"\n"
     with pytest.raises(BrokenExport, match=rf"line {location + 3}: (the column chunks|Expecting|Unterminated)"):
-        import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, told, last])))
+        import_file(other, packed(tmp_path / "made.zst", b"".join([head, thread, *rows, footer, last])))
     assert list(other.threads()) == []
 
 
 def test_a_duplicate_row_is_not_reported_as_a_row_of_the_target(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
-    """A file that says the same row twice, with the number and the digest of its lines."""
+    """A file with the same row twice, and the right number and digest of its lines."""
     step(saver, "t", None, a=["t" * 400])
     export_file(saver, tmp_path / "all.zst")
     head, thread, *rows, _, last = unpacked(tmp_path / "all.zst").splitlines(keepends=True)
     rows.append(rows[-1])
     end = {"end": "t", "rows": len(rows), "sha256": hashlib.sha256(b"".join(rows)).hexdigest()}
-    told = json.dumps(end, separators=(",", ":")).encode() + b"\n"
-    found = import_file(other, packed(tmp_path / "twice.zst", b"".join([head, thread, *rows, told, last])))
+    footer = json.dumps(end, separators=(",", ":")).encode() + b"\n"
+    found = import_file(other, packed(tmp_path / "twice.zst", b"".join([head, thread, *rows, footer, last])))
     assert "not made by export" in found.problems["t"]
     assert "before" not in found.problems["t"]
 
@@ -451,7 +451,7 @@ def test_a_duplicate_row_is_not_reported_as_a_row_of_the_target(
 def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prune comes between its checkpoints and their values."""
+    """A prune comes between reading its checkpoints and reading their values."""
     location = None
     for number in range(5):
         location = step(saver, "t", location, a=[f"{number}" * 400])
@@ -474,7 +474,7 @@ def test_a_thread_that_is_exported_during_a_run_is_one_snapshot(
 def test_a_thread_with_other_rows_in_the_target_is_not_changed(
     saver: CheckpointSaver, other: CheckpointSaver, tmp_path: Path
 ) -> None:
-    """Though all of its checkpoints come again: a pruned one, and one with another question."""
+    """Although all of its checkpoints are imported again: a pruned one, and one with another interrupt."""
     location = None
     for name in ("pruned", "asked"):
         for number in range(3):

@@ -1,4 +1,4 @@
-"""A move that is killed goes on where it was, and nothing is there twice or by half."""
+"""A killed move continues where it was, and nothing is stored twice or incompletely."""
 
 from __future__ import annotations
 

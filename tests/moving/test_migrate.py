@@ -47,7 +47,7 @@ def old_module() -> Iterator[ModuleType]:
 
 
 def plain(found: CheckpointTuple) -> dict[str, Any]:
-    """A tuple that can be compared; a snapshot and the same value without it are alike, see `tools/foreign.py`."""
+    """A tuple that can be compared; a snapshot and the same value without it are equal, see `tools/foreign.py`."""
     values = {
         channel: value.value if isinstance(value, _DeltaSnapshot) else value
         for channel, value in found.checkpoint["channel_values"].items()
@@ -76,9 +76,9 @@ def test_everything_that_graphs_stored_is_migrated_unchanged(official: Official,
                     assert target.get_delta_channel_history(config=found.config, channels=channels) == theirs_history
 
 
-def test_values_of_every_kind_are_the_same(official: Official, saver: CheckpointSaver) -> None:
-    # Left out: text, since the official PostgreSQL saver's JSON holds no NUL, and a set of tuples, which both official
-    # savers give back as a list of lists.
+def test_values_of_every_type_are_the_same(official: Official, saver: CheckpointSaver) -> None:
+    # Omitted: text with NUL, which the official PostgreSQL saver's JSON cannot store, and a set of tuples, which both
+    # official savers return as a list of lists.
     values = {name: value for name, value in VALUES.items() if not isinstance(value, str) and name != "set"}
     with official.open() as source:
         first = step(source, "t", None, **values)
@@ -103,7 +103,7 @@ def test_a_second_migration_moves_what_was_stored_since(official: Official, save
 
 
 def spoil(official: Official, *tables: str) -> None:
-    """Make the values in these tables such that whoever reads one meets an error."""
+    """Change the values in these tables so that reading one raises an error."""
     sets = {"writes": "value", "checkpoint_writes": "blob", "checkpoint_blobs": "blob", "checkpoints": "checkpoint"}
     if official.kind == "sqlite":
         with closing(sqlite3.connect(official.url.removeprefix("sqlite:///"))) as file, file:
@@ -122,7 +122,7 @@ def tables_of(official: Official) -> tuple[str, str]:
 
 
 def test_a_second_migration_reads_no_values_that_were_moved(official: Official, store: Store) -> None:
-    """Neither here nor there, in a number of round trips that does not grow with the threads."""
+    """Neither in the source nor in the target, in a number of round trips that does not grow with the threads."""
     events: list[OperationEvent] = []
     with store.open(on_operation=events.append) as target, official.open() as source:
         for number in range(30):
@@ -134,7 +134,7 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         events.clear()
         assert migrate(official.url, target, verify=False) == Moved(threads=30)
         assert [(event.name, event.round_trips) for event in events] == [("threads_places", 1)]
-        assert len(migrate(official.url, target).problems) == 30  # The values are read by whoever compares them.
+        assert len(migrate(official.url, target).problems) == 30  # The comparison reads the values.
 
         step(source, "new", None, a=[3], b="z")
         events.clear()
@@ -145,7 +145,7 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
 
 
 def test_a_second_migration_reads_only_writes_that_may_have_changed(official: Official, saver: CheckpointSaver) -> None:
-    """Questions and answers at the newest checkpoint; a second question takes the place of the first."""
+    """Interrupts and answers at the newest checkpoint; a second interrupt replaces the first."""
     with official.open() as source:
         old = step(source, "t", None, a=[1])
         source.put_writes(old, [(INTERRUPT, "asked long ago")], "task")
@@ -157,7 +157,7 @@ def test_a_second_migration_reads_only_writes_that_may_have_changed(official: Of
         spoil(official, tables_of(official)[0])
         source.put_writes(location, [(INTERRUPT, "two?")], "task")
         source.put_writes(location, [(RESUME, ["one", "two"])], "task")
-        source.put_writes(old, [(INTERRUPT, "nobody asks that again")], "task")
+        source.put_writes(old, [(INTERRUPT, "an old question")], "task")
         moved = migrate(official.url, saver, verify=False)
         assert (moved.checkpoints, moved.writes, moved.problems) == (0, 2, {})
         assert migrate(official.url, saver, verify=False).writes == 0
@@ -181,11 +181,11 @@ def test_threads_are_found_page_by_page(official: Official) -> None:
             pages = list(found.threads())
             assert [len(page) for page in pages] == [PAGE, PAGE, 3]
             assert sorted(name for page in pages for name in page) == sorted(names)
-            assert set(found.locations(["5", "nobody's", ""])) == {"", "5"}
+            assert set(found.locations(["5", "missing", ""])) == {"", "5"}
 
 
 def test_a_run_continues_during_the_migration(official: Official, saver: CheckpointSaver) -> None:
-    """A checkpoint that comes after each thread of each pass."""
+    """A checkpoint is stored after each thread of each pass."""
     with official.open() as source:
         last = {name: step(source, name, None, a=[0]) for name in "abc"}
 
@@ -205,7 +205,7 @@ def test_a_value_that_differs_is_reported(official: Official, saver: CheckpointS
         location = step(source, "t", None, a=["theirs"], b=[1])
         found = source.get_tuple(location)
         assert found is not None
-        found.checkpoint["channel_values"]["a"] = ["somebody's"]
+        found.checkpoint["channel_values"]["a"] = ["changed"]
         saver.put(config("t"), found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
         moved = migrate(official.url, saver)
     assert list(moved.problems) == ["t"]
@@ -249,19 +249,19 @@ def test_a_migration_needs_no_classes_of_the_values(official: Official, saver: C
 
 @dataclass
 class Location:
-    """Once a `Point`, of which there was an `x`."""
+    """Formerly a `Point`, with an `x`."""
 
     across: int
 
 
 class RoundTrip(BaseModel):
-    """Once a `Journey`, from `a` to `b`."""
+    """Formerly a `Journey`, from `a` to `b`."""
 
     stops: list[str]
 
 
 def test_old_classes_may_be_replaced_by_on_load(official: Official, store: Store, old_module: ModuleType) -> None:
-    """What LangGraph's serializer has stored of them is given to `on_load`; models in models are dicts there."""
+    """`on_load` gets what LangGraph's serializer has stored of them; nested models are dicts there."""
     old = old_module
     with official.open() as source:
         journey = old.Journey(a="Rome", b="Oslo")
@@ -289,7 +289,8 @@ def test_old_classes_may_be_replaced_by_on_load(official: Official, store: Store
 
 
 def test_long_lists_share_their_chunks(official: Official, store: Store) -> None:
-    with official.open() as source, store.open(compress=False) as target:  # Which would hide what is stored twice.
+    # Compression would hide what is stored twice.
+    with official.open() as source, store.open(compress=False) as target:
         location, messages = None, []
         full = 0
         for turn in range(60):
@@ -363,7 +364,7 @@ def test_checkpoints_of_old_formats_are_moved_with_their_pending_sends(
     assert found is not None
     assert found.checkpoint["v"] == 3
     assert found.checkpoint["channel_values"]["__pregel_tasks"] == ["one", {"two": 2}]
-    if official.kind == "postgres":  # The SQLite one no longer reads them.
+    if official.kind == "postgres":  # The SQLite saver no longer reads them.
         theirs = expected[found.config["configurable"]["checkpoint_id"]]
         assert found.checkpoint["channel_values"] == theirs.checkpoint["channel_values"]
 

@@ -1,4 +1,4 @@
-"""The stores whose statements are explained: filled in the database itself, with more rows than a test would store."""
+"""The stores whose statements are explained: filled in the database, with more rows than a test would store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom import SqliteSaver, open_saver
 from tests.conftest import made_database
 
 # One long thread among many short ones; all in one namespace, each checkpoint with a blob and two writes. In each
-# thread, every 100th checkpoint holds a value of the delta channel `log`, and ten values of `messages` share a part.
+# thread, every 100th checkpoint has a value of the delta channel `log`, and ten values of `messages` share a chunk.
 # Three checkpoints of each have labels; 50 threads have asked a question, and one of them waits for an answer.
 LONG, THREADS, SHORT = 4_000, 1_960, 100
 FILL_POSTGRES = """
@@ -81,7 +81,7 @@ SIZES = {"threads": THREADS, "long": LONG, "short": SHORT}
 
 
 def without_autovacuum(cursor: psycopg.Cursor[Any]) -> None:
-    """It would change the plans, and stand in the way of the ANALYZE of a test that has given rights on all tables."""
+    """It would change the plans, and block the ANALYZE of a test that has granted rights on all tables."""
     for table in ("checkpoints", "blobs", "writes"):
         cursor.execute(f"ALTER TABLE langgraph_checkpoint.{table} SET (autovacuum_enabled = off)".encode())
 
@@ -96,13 +96,13 @@ def postgres_store(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
                     cursor.execute(statement, SIZES)
             cursor.execute("ANALYZE")
         with open_saver(url) as saver:
-            saver.setup(searchable=["run"])  # Of what an index is about, no statistics are there yet.
+            saver.setup(searchable=["run"])  # The expressions of an index have no statistics yet.
         yield url
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["no statistics", "statistics"])
 def few_postgres_threads(request: pytest.FixtureRequest, postgres_dsn: str, postgres_template: str) -> Iterator[str]:
-    """A few threads of 1,000 checkpoints: taken for short when just filled, and later for most rows."""
+    """A few threads of 1,000 checkpoints: considered short when just filled, and later most of the rows."""
     with made_database(postgres_dsn, postgres_template) as (_, url):
         with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
             without_autovacuum(cursor)

@@ -1,4 +1,4 @@
-"""What is explained, of the stores of `conftest.py`, and how a plan is read."""
+"""The statements that are explained on the stores of `conftest.py`, and how a plan is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEARCHED = ThreadPage("\U0010ffff", "", {"run": '"run7-10"'}, 20)
 
 
 def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
-    """What is looked at, with the number of rows that it may read, all of its steps together."""
+    """The cases, with the number of rows that each may read in total."""
     page = first_page("t0", "", None, "003000", {}, 20)
     after = {"thread_id": "t1", "checkpoint_ns": ""}
     return {
@@ -31,14 +31,14 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
         "list page": (d.select_page(page), 300),
         "list page, filtered": (d.select_page(page._replace(filter={"source": '"loop"'})), 300),
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),
-        # All namespaces of a thread: every checkpoint of it is looked at for the order, and none of another thread.
+        # All namespaces of a thread: every checkpoint of it is read for the order, and none of another thread.
         "list page of a thread": (d.select_page(first_page("t1", None, None, None, {}, 20)), 600),
         "history page": (d.select_records(page), 300),
         "history page of a thread": (d.select_records(first_page("t1", None, None, None, {}, 20)), 600),
         # The long thread's 4,000 are the newest of the store, and then 1,960 threads have the same newest id.
         "newest threads": (d.select_newest_threads(ThreadPage("\U0010ffff", "", {}, 20), 5_000), 16_000),
         "threads, from the middle": (d.select_newest_threads(ThreadPage("000100", "t1700", {}, 20), 5_000), 6_000),
-        # Of each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
+        # For each of 1,961 threads: the next one, its first namespace, its newest checkpoint.
         "threads, filtered": (d.select_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20)), 8_000),
         "threads, recent": (
             d.select_recent_threads(ThreadPage("\U0010ffff", "", {"source": '"loop"'}, 20), 5_000),
@@ -66,12 +66,12 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             20,
         ),
         "runs": (d.select_runs("t7"), 150),
-        # Of each of the 50 threads that have ever asked: the next one, its newest checkpoint and that one's writes.
+        # For each of the 50 threads that have ever asked: the next one, its newest checkpoint and the writes of that.
         "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
         "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),
         "sizes of threads": (d.sizes_of_threads(["t1", "t2"]), 1_500),
         "sizes of a thread": (d.sizes_of_thread("t1", 10), 2_500),
-        # A page of 200 rows, what they refer to, and what refers to those of their threads: 100 checkpoints in each.
+        # A page of 200 rows, what they reference, and what references those of their threads: 100 checkpoints in each.
         "doctor, checkpoints": (d.doctor_page("checkpoints", {**after, "checkpoint_id": ""}, 200), 3_000),
         "doctor, values": (d.doctor_page("blobs", {**after, "channel": "", "version": ""}, 200), 3_000),
         "doctor, writes": (
@@ -96,7 +96,7 @@ def a_checkpoint(thread_id: str) -> Encoded:
 
 
 def an_extension(thread_id: str) -> Encoded:
-    """A checkpoint that keeps a value of the last one, shares a part with it and has a value of its own."""
+    """A checkpoint that keeps a value of the last one, shares a chunk with it and has its own value."""
     last = str(SHORT)
     row = a_checkpoint(thread_id).row._replace(blob_channels=["messages"], blob_versions=[last])
     return Encoded(
@@ -111,7 +111,7 @@ def an_extension(thread_id: str) -> Encoded:
 
 
 def maintenance(d: SqlDialect) -> dict[str, RoundTrip]:
-    """What changes many rows or walks through all."""
+    """Statements that change many rows or read all."""
     after = {"thread_id": "t5", "checkpoint_ns": "", "checkpoint_id": ""}
     fork = Fork("t7", "new", "000050", NO_METADATA)
     stored = d.store_fork(fork)
@@ -142,13 +142,13 @@ CASES = list(round_trips(PostgresDialect("langgraph_checkpoint")))
 
 
 def explain(connection: psycopg.Connection[Any], statement: Statement, *, generic: bool = False) -> dict[str, Any]:
-    """The plan of a statement, with the rows that it read; the one for its parameters, or the one for all."""
+    """The plan of a statement, with the rows that it read; for its parameters, or the generic one."""
     values = statement.values()
     if generic:
-        # Of what EXPLAIN explains itself the parameters are known, however it is sent.
+        # EXPLAIN knows the parameters of what it explains, however it is sent.
         text, names, _ = text_of(statement.sql)
         values = [list(values[name]) if isinstance(values[name], ManyBytes) else values[name] for name in names]
-        for setting in ("plan_cache_mode = force_generic_plan", "random_page_cost = 1"):  # As in sessions of our own.
+        for setting in ("plan_cache_mode = force_generic_plan", "random_page_cost = 1"):  # As in our own sessions.
             connection.execute(f"SET {setting}")
         connection.execute(b"PREPARE explained AS " + text, prepare=False)
         explained = f"EXECUTE explained({', '.join(['%s'] * len(names))})" if names else "EXECUTE explained"
@@ -164,7 +164,7 @@ def explain(connection: psycopg.Connection[Any], statement: Statement, *, generi
 
 
 def connected(url: str, *, owner: bool) -> psycopg.Connection[Any]:
-    """A connection as the tables' owner, or as a role under row-level security, which the planner knows less about."""
+    """A connection as the tables' owner, or as a role under row-level security, about which the planner knows less."""
     connection = psycopg.connect(url)
     connection.execute("SET statement_timeout = '20s'")
     if not owner:
@@ -178,7 +178,7 @@ def connected(url: str, *, owner: bool) -> psycopg.Connection[Any]:
 
 
 def statement_rows(plan: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every node of a plan with the rows that it read, those that it threw away included."""
+    """Every node of a plan with the rows that it read, including those that it discarded."""
     loops = plan.get("Actual Loops", 1)
     lost = sum(plan.get(key, 0) for key in ("Rows Removed by Filter", "Rows Removed by Index Recheck"))
     yield plan, int(loops * (plan.get("Actual Rows", 0) + lost))
@@ -187,7 +187,7 @@ def statement_rows(plan: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]
 
 
 def table_reads(plan: dict[str, Any]) -> tuple[list[str], int]:
-    """Tables that were read from end to end, and the rows read from tables."""
+    """Tables that were read from end to end, and the number of rows read from tables."""
     scans, rows = [], 0
     for node, read in statement_rows(plan):
         if "Scan" in node["Node Type"] and not node.get("Relation Name", "pg_").startswith("pg_"):

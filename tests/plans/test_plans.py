@@ -1,4 +1,4 @@
-"""In a store of 200,000 checkpoints the hot statements read by index, and rows in proportion to their result.
+"""In a store of 200,000 checkpoints, the hot statements read by index, and rows in proportion to their result.
 
 On PostgreSQL the statements are explained with the plan for the given parameters and with the generic plan that a
 prepared statement ends up with; on SQLite the query plan must not contain a scan of a table.
@@ -66,28 +66,28 @@ SHARED: dict[str, tuple[Callable[[SqlDialect, str], RoundTrip | None], int]] = {
 
 
 @pytest.mark.parametrize("generic", [False, True], ids=["custom plan", "generic plan"])
-@pytest.mark.parametrize("members", [1, 64])
+@pytest.mark.parametrize("size", [1, 64])
 @pytest.mark.parametrize("case", SHARED)
-def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, members: int, generic: bool) -> None:
+def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, size: int, generic: bool) -> None:
     make, bound = SHARED[case]
     d = PostgresDialect("langgraph_checkpoint")
     shares = [
-        round_trip.batchable for n in range(1, members + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
+        round_trip.batchable for n in range(1, size + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
     ]
-    assert len(shares) == members
+    assert len(shares) == size
     (statement,) = shares[0].merge([batchable.part for batchable in shares]).round_trip.statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
         assert scans == []
-        assert rows <= bound * members
-        assert rows >= (members if bound else 0)
+        assert rows <= bound * size
+        assert rows >= (size if bound else 0)
         if case == "put":
             stored = connection.execute(
                 "SELECT count(*) FROM langgraph_checkpoint.checkpoints"
                 " WHERE checkpoint_id = '000101' AND run_id IS NULL"
             ).fetchone()
-            assert stored == (members,)
+            assert stored == (size,)
         connection.rollback()
 
 
@@ -97,7 +97,7 @@ def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, member
 def test_postgres_finds_threads_by_a_searchable_key(
     postgres_store: str, case: str, owner: bool, analyzed: bool
 ) -> None:
-    """Under row-level security too, below which an expression on JSON would not be looked up."""
+    """Also under row-level security, which prevents the lookup of an expression on JSON."""
     round_trip, bound = round_trips(PostgresDialect("langgraph_checkpoint"))[case]
     with connected(postgres_store, owner=owner) as connection:
         if analyzed:
@@ -126,12 +126,12 @@ def test_postgres_deletes_runs_by_index(postgres_store: str, run_ids: Sequence[s
             scans, read = table_reads(explain(connection, statement))
             assert (statement.name, scans) == (statement.name, [])
             rows += read
-        # In proportion to the threads that the runs are part of, here 100 or 4,100 checkpoints; not to the store.
+        # In proportion to the threads of the runs, here 100 or 4,100 checkpoints; not to the store.
         assert 0 < rows <= (2_000 if len(run_ids) == 1 else 45_000)
         connection.rollback()
 
 
-# What asks for so many rows that to go once through a table of 10,000 or 20,000 may be the shortest way.
+# Statements that read so many rows that reading a table of 10,000 or 20,000 once may be fastest.
 LARGE_PAGES = {"newest threads", "threads, recent", "doctor, checkpoints", "doctor, values", "doctor, writes"}
 
 
@@ -141,7 +141,7 @@ LARGE_PAGES = {"newest threads", "threads, recent", "doctor, checkpoints", "doct
 def test_postgres_reads_no_table_where_each_thread_is_a_tenth_of_the_store(
     few_postgres_threads: str, case: str, generic: bool, owner: bool
 ) -> None:
-    """The planner thinks that the first of so many is found soon, from the beginning of the table."""
+    """The planner assumes that the first of so many rows is found soon, from the beginning of the table."""
     round_trip, _ = round_trips(PostgresDialect("langgraph_checkpoint"))[case]
     with connected(few_postgres_threads, owner=owner) as connection:
         for statement in round_trip.statements:
@@ -156,7 +156,7 @@ def test_postgres_reads_no_table_where_each_thread_is_a_tenth_of_the_store(
 def test_postgres_reads_no_more_than_a_page_of_a_thread(
     postgres_threads_by_turns: str, limit: int, owner: bool
 ) -> None:
-    """A plan for any parameters takes the range of a page for a few rows, which it would read and sort, all of them."""
+    """A generic plan takes the range of a page for a few rows, which it would read completely and sort."""
     (statement,) = (
         PostgresDialect("langgraph_checkpoint").select_page(first_page("t1", "", None, None, {}, limit)).statements
     )
@@ -169,7 +169,7 @@ def test_postgres_reads_no_more_than_a_page_of_a_thread(
 
 @pytest.mark.parametrize("whose", ["ours", "the caller's"])
 def test_postgres_sessions_read_no_more_than_a_page_of_a_thread(postgres_threads_by_turns: str, whose: str) -> None:
-    """What the server has counted of many pages, most of which are prepared: it counts when a session ends."""
+    """What the server has counted for many pages, most of which are prepared: it counts when a session ends."""
 
     def read() -> int:
         with psycopg.connect(postgres_threads_by_turns) as connection:
@@ -190,7 +190,7 @@ def test_postgres_sessions_read_no_more_than_a_page_of_a_thread(postgres_threads
             assert len(list(saver.list({"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}, limit=10))) == 10
     deadline = time.monotonic() + 10
     while (found := read() - before) < 400 and time.monotonic() < deadline:
-        time.sleep(0.05)  # A session that was closed ends, and tells what it has read, when the server gets to it.
+        time.sleep(0.05)  # The server ends a closed session, and updates its counters, a moment later.
     assert 400 <= found <= 500
 
 
@@ -208,7 +208,7 @@ def test_postgres_changes_a_thread_in_proportion_to_it_where_it_is_a_tenth_of_th
         rows = 0
         for statement in maintenance(d)[case].statements:
             rows += sum(read for _, read in statement_rows(explain(connection, statement, generic=generic)))
-        assert 0 < rows <= 300_000  # Of all nodes; a million and more where each row is looked for among all others.
+        assert 0 < rows <= 300_000  # Of all nodes; a million and more if each row is searched among all others.
         connection.rollback()
 
 

@@ -1,11 +1,11 @@
 """The names in docs/api.md, in order.
 
-Each has a document and a text in it. The link leads to the section in which the text comes first.
+Each has a document and a text in it. The link leads to the section with the first occurrence of the text.
 """
 
 from __future__ import annotations
 
-# Name: (document, a text that is in the section).
+# Name: (document, a text in the section).
 Links = dict[str, tuple[str, str]]
 
 PACKAGE = "langgraph_checkpoint_custom"
@@ -135,7 +135,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
     ],
 }
 
-# The methods of every saver; an async one is with the sync one that it is the version of.
+# The methods of every saver; an async one is listed with its sync version.
 METHODS: dict[str, Links] = {
     "Opening and closing": {
         "setup": ("quick-start.md", "saver.asetup()"),
@@ -187,5 +187,5 @@ METHODS: dict[str, Links] = {
     },
 }
 
-# Methods of LangGraph's base class that savers have as they are there.
+# Methods of LangGraph's base class that savers have unchanged.
 LANGGRAPHS = ("get", "aget", "with_allowlist", "config_specs", "serde")

@@ -1,4 +1,4 @@
-"""Writes docs/api.md, and finds what is missing in it."""
+"""Writes docs/api.md, and finds missing names."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def missing() -> set[str]:
         listed.setdefault(module, set()).add(name)
     public: set[str] = set()
     for module in {PACKAGE, f"{PACKAGE}.aio"} | _documented_modules():
-        if any(f".{part}." in module for part in PURE):  # A name there is public if a document has it.
+        if any(f".{part}." in module for part in PURE):  # A name there is public if it is in a document.
             public |= {module} - listed.keys()
         else:
             public |= {f"{module}.{name}" for name in public_names(module) if name not in listed.get(module, ())}
@@ -92,7 +92,7 @@ def missing() -> set[str]:
 
 
 def section(document: str, what: str | re.Pattern[str]) -> str:
-    """A link to the section of a document in which a text comes first, or a pattern, after the introduction."""
+    """A link to the section with the first occurrence of a text or pattern, after the introduction."""
     page = (FOLDER / document).read_text("utf-8")
     found = page.find(what) if isinstance(what, str) else _after(page, what)
     assert found >= 0, f"docs/{document} has no {what!r}; tests/reference/contents.py names what the links lead to"
@@ -153,7 +153,7 @@ def _classes_in(module: str, node: ast.AST | None) -> set[str]:
 
 
 def _saver_methods() -> Iterator[tuple[Found, dict[str, Function]]]:
-    """The classes whose methods every saver has, with these."""
+    """The classes that define the methods of every saver, with the methods."""
     for module, name in ((f"{PACKAGE}.saver", "CheckpointSaver"), (f"{PACKAGE}.threads", "ThreadMethods")):
         found = find(module, name)
         assert found is not None
@@ -169,16 +169,16 @@ def _entry(module: str, name: str, link: tuple[str, str]) -> Iterator[str]:
     is_error = isinstance(node, ast.ClassDef) and found.module == f"{PACKAGE}.errors"
     if is_error or name == "BrokenExport":
         assert isinstance(node, ast.ClassDef)
-        shown = f"{name}({', '.join(map(ast.unparse, node.bases))})"
+        written = f"{name}({', '.join(map(ast.unparse, node.bases))})"
     else:
-        shown = signature(found)
+        written = signature(found)
     line = summary(node)
     has_constructor = isinstance(node, ast.ClassDef) and any(
         isinstance(each, ast.FunctionDef) and each.name == "__init__" for each in node.body
     )
     if isinstance(node, ast.ClassDef) and has_constructor and (names := attributes(node)):
         line += f" Attributes: {', '.join(f'`{each}`' for each in names)}."
-    yield from _lines([name], shown, line, section(*link))
+    yield from _lines([name], written, line, section(*link))
     if isinstance(node, ast.ClassDef) and name != "CheckpointSaver":
         yield from _methods(Found(found.module, node), node)
 
@@ -213,12 +213,12 @@ def _is_twin(name: str, own: Any) -> bool:
     return name.startswith("a") and name[1:] in own
 
 
-def _lines(names: list[str], shown: str, line: str, link: str | None, indent: str = "") -> Iterator[str]:
-    """An entry: names, what it is, a link; and the signature in a line of its own."""
+def _lines(names: list[str], text: str, line: str, link: str | None, indent: str = "") -> Iterator[str]:
+    """An entry: names, what it is, a link; and the signature on a separate line."""
     first, *others = names
     head = ", ".join([f"**`{first}`**", *(f"`{name}`" for name in others)])
     yield _filled(f"{head}: {line}{f' {link}' if link else ''}", f"{indent}- ", f"{indent}  ") + "\\"
-    yield _filled(f"`{shown}`", f"{indent}  ", f"{indent}  ")
+    yield _filled(f"`{text}`", f"{indent}  ", f"{indent}  ")
 
 
 def _filled(text: str, first: str, others: str) -> str:
@@ -281,7 +281,7 @@ def _is_type_variable(found: Found) -> bool:
 
 
 def _keys(found: Found) -> list[str]:
-    """The keys of a `TypedDict`, its base's first by name alone."""
+    """The keys of a `TypedDict`; those of its base first, as names only."""
     node = found.node
     assert isinstance(node, ast.ClassDef)
     bases = [f"**{ast.unparse(base)}" for base in node.bases if ast.unparse(base) != "TypedDict"]

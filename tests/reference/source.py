@@ -54,7 +54,7 @@ def find(module: str, name: str) -> Found | None:
 
 
 def public_names(module: str) -> list[str]:
-    """`__all__`, or else the classes and functions that a module defines; what a decorator makes is internal."""
+    """`__all__`, or otherwise the classes and functions that a module defines; what a decorator makes is internal."""
     listed: list[str] = []
     for node in _statements(module_of(module).body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -144,7 +144,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a module, also inside of `if` and `try`."""
+    """The statements of a module, also inside `if` and `try`."""
     for node in body:
         yield node
         if isinstance(node, (ast.If, ast.Try)):
@@ -159,15 +159,15 @@ def _arguments(module: str, node: Function) -> str:
     pairs = list(zip(plain, defaults, strict=True))
     if pairs and pairs[0][0].arg in ("self", "cls"):
         del pairs[0]
-    shown = [_argument(module, *pair) for pair in pairs]
+    written = [_argument(module, *pair) for pair in pairs]
     if arguments.vararg:
-        shown.append(f"*{_argument(module, arguments.vararg)}")
+        written.append(f"*{_argument(module, arguments.vararg)}")
     elif arguments.kwonlyargs:
-        shown.append("*")
-    shown += [_argument(module, *pair) for pair in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+        written.append("*")
+    written += [_argument(module, *pair) for pair in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     if arguments.kwarg:
-        shown.append(f"**{_argument(module, arguments.kwarg)}")
-    return ", ".join(shown)
+        written.append(f"**{_argument(module, arguments.kwarg)}")
+    return ", ".join(written)
 
 
 def _argument(module: str, argument: ast.arg, default: ast.expr | None = None) -> str:

@@ -1,4 +1,4 @@
-"""docs/api.md is what the code says, has every public name, and its links lead somewhere."""
+"""docs/api.md agrees with the code, has every public name, and its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.reference.source import public_names
 PAGES = [FOLDER.parent / "README.md", FOLDER.parent / "CONTRIBUTING.md", *sorted(FOLDER.glob("*.md"))]
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_the_page_agrees_with_the_code() -> None:
     assert DOCUMENT.read_text("utf-8") == text(), "`python -m tests.reference` writes it"
 
 
@@ -26,7 +26,7 @@ def test_every_public_name_is_on_the_page() -> None:
     assert missing() == set(), "tests/reference/contents.py has the names"
 
 
-def test_a_name_that_is_not_on_the_page_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "Labels", _without(METHODS["Labels"], "label"))
     for title in ("Errors", "Arguments and results"):
         less = [(module, _without(links, "ThreadBusy", "Renewal")) for module, links in SECTIONS[title]]
@@ -44,7 +44,7 @@ def test_the_names_are_read_as_python_reads_them(module: Any) -> None:
     assert set(public_names(module.__name__)) == set(module.__all__)
 
 
-def test_every_method_of_a_saver_is_on_the_page_or_langgraphs() -> None:
+def test_every_method_of_a_saver_is_on_the_page_or_inherited() -> None:
     listed = {name for links in METHODS.values() for name in links}
     for name in dir(SqliteSaver(":memory:")):
         if not name.startswith("_") and name != "from_conn_string":

@@ -1,4 +1,4 @@
-"""Servers that the tests share: one for each database and each kind of event loop."""
+"""Servers that the tests share: one for each database and each type of event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from langgraph_checkpoint_custom import CheckpointSaver
 from tests.conftest import BACKENDS, made_database, running_postgres
 from tests.invariants import check_invariants
-from tests.server.processes import LOOK, PATIENCE, Server, running
+from tests.server.processes import LOOK, TIMEOUT, Server, running
 from tests.server.threads import Threads
 from tests.stores import Store
 
@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs the server where that is not installed."""
+    """Skip tests that need the server if it is not installed."""
     skip = pytest.mark.skip(reason="no Agent Server: install the extra `server`")
     for item in items:
         if not HAS_SERVER and not set(NEED_SERVER).isdisjoint(getattr(item, "fixturenames", ())):
@@ -51,12 +51,12 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
-    """Asked for if these tests alone are run."""
+    """Called by xdist if only these tests are run."""
     return ByServer(config, log)
 
 
-class Farm:
-    """The servers of this test process, started when they are first asked for."""
+class Servers:
+    """The servers of this test process, started on first use."""
 
     def __init__(self, folders: pytest.TempPathFactory, stack: ExitStack) -> None:
         self._folders = folders
@@ -65,7 +65,7 @@ class Farm:
         self._servers: dict[tuple[str, str], Server] = {}
 
     def server(self, backend: str, loops: str) -> Server:
-        """The one server for a database and a kind of loops."""
+        """The one server for a database and a type of loops."""
         found = self._servers.get((backend, loops))
         if found is None:
             folder = self._folders.mktemp(f"{backend}-{loops}")
@@ -79,72 +79,72 @@ class Farm:
         """An empty database, without tables."""
         if backend == "sqlite":
             return Store(backend, f"sqlite:///{folder / 'checkpoints.db'}")
-        if self._dsn is None:  # Not the fixture's, which may end before those that use it here.
+        if self._dsn is None:  # Not that of the fixture, which may end before the tests here that use it.
             self._dsn = self._stack.enter_context(running_postgres())
         return Store(backend, self._stack.enter_context(made_database(self._dsn))[1])
 
 
 def check_the_end(server: Server) -> None:
-    """Stop a server and look at what it leaves: no process, no connection, and tables as they have to be."""
+    """Stop a server and check what it leaves: no process, no connection, and sound tables."""
     assert server.stop() == 0
     check_invariants(server.store)
-    # The server has tasks of its own that it leaves; ours it must not have to tell of.
+    # The server leaves tasks of its own; its log must not mention ours.
     said = [line for line in server.log.read_text().splitlines() if "was destroyed" in line or "was never" in line]
     assert [line for line in said if "langgraph_checkpoint_custom" in line or "psycopg" in line] == []
     check_no_session(server.store)
 
 
 def check_no_session(store: Store) -> None:
-    """See that nobody is connected to a database any more, if it is one that can tell."""
+    """Check that a database has no sessions any more, if it has sessions at all."""
     if store.kind == "sqlite":
         return
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with psycopg.connect(store.url, autocommit=True) as connection:
         while others := connection.execute(
             "SELECT application_name FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         ).fetchall():
             assert time.monotonic() < deadline, others
-            time.sleep(LOOK)  # PostgreSQL ends a session some milliseconds after it was told.
+            time.sleep(LOOK)  # PostgreSQL ends a session some milliseconds after its connection.
 
 
 @pytest.fixture(scope="session")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """The servers of this test process."""
     with ExitStack() as stack:
-        yield Farm(tmp_path_factory, stack)
+        yield Servers(tmp_path_factory, stack)
 
 
 @pytest.fixture(
     params=[(backend, loops) for backend in BACKENDS for loops in LOOPS],
     ids=lambda param: "-".join(param),
 )
-def server(request: pytest.FixtureRequest, farm: Farm) -> Server:
-    """A server that runs, once for each database and each kind of event loop."""
-    return farm.server(*request.param)
+def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
+    """A running server, once for each database and each type of event loop."""
+    return servers.server(*request.param)
 
 
 @pytest.fixture(params=BACKENDS)
-def pair(request: pytest.FixtureRequest, farm: Farm, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    """Two servers on one empty database, started at once, with options; the test may kill them."""
-    store = farm.store(request.param, tmp_path)
-    servers = []
+def pair(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """Two servers on one empty database, started at the same time, with options; the test may kill them."""
+    store = servers.store(request.param, tmp_path)
+    two = []
     for name, isolated in (("one", False), ("other", True)):
         (tmp_path / name).mkdir()
-        servers.append(Server(store, tmp_path / name, isolated=isolated, variables=OPTIONS))
-    with running(*servers):
-        yield servers[0], servers[1]
+        two.append(Server(store, tmp_path / name, isolated=isolated, variables=OPTIONS))
+    with running(*two):
+        yield two[0], two[1]
 
 
 @pytest.fixture
 async def threads(server: Server) -> AsyncIterator[Threads]:
-    """What the tests do with threads, on a server."""
+    """The threads of a server, as tests use them."""
     async with get_client(url=server.url) as client:
         yield Threads(client)
 
 
 @pytest.fixture
 async def saver(server: Server) -> AsyncIterator[CheckpointSaver]:
-    """A saver of the test's own on the server's database."""
+    """A separate saver on the server's database."""
     async with server.store.open() as opened:
         yield opened

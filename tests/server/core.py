@@ -1,4 +1,4 @@
-"""Run in a process: the service that the production server's core calls for threads and runs, with our checkpointer."""
+"""The service that the production server's core calls for threads and runs, with our saver, in a separate process."""
 
 from __future__ import annotations
 

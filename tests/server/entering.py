@@ -1,6 +1,6 @@
-"""Run in a process: enters the factory as the server does, in many OS threads at once, and leaves hardly ever.
+"""Runs in a separate process: enters the factory as the server does, in many OS threads at once, and hardly ever exits.
 
-With `guarded` as its argument no loop may be blocked: the server's own guard raises then.
+With the argument `guarded`, no loop may be blocked: the server's own guard raises then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALL_AT_ONCE = threading.Barrier(THREADS)
 
 
 async def enter(number: int, entries: list[Any]) -> None:
-    """Two tasks of a loop enter at once, and one of the entries is dropped."""
+    """Two tasks of a loop enter at the same time, and one of the entries is dropped."""
     await asyncio.to_thread(_ALL_AT_ONCE.wait)
 
     async def once() -> Any:
@@ -38,7 +38,7 @@ async def enter(number: int, entries: list[Any]) -> None:
 
 
 def work(number: int, entries: list[Any], loops: list[asyncio.AbstractEventLoop], failed: list[str]) -> None:
-    """A thread of the server's: its loop is neither closed nor told to end what goes on there."""
+    """An OS thread of the server: its loop is neither closed nor are its tasks cancelled."""
     loop = asyncio.new_event_loop()
     loops.append(loop)
     try:
@@ -49,7 +49,7 @@ def work(number: int, entries: list[Any], loops: list[asyncio.AbstractEventLoop]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Enter everywhere and fall off the end."""
+    """Enter everywhere, and return without exiting."""
     if "guarded" in arguments:
         from langgraph_runtime_inmem.queue import _enable_blockbuster
 

@@ -1,4 +1,4 @@
-"""The graphs of the servers in the tests; small, and what they wait for are files that a test makes."""
+"""The graphs of the tests' servers. They are small, and wait for files that a test creates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
 
-from tests.server.kinds import KINDS, differences
+from tests.server.values import VALUES, differences
 
-# Seconds between two looks for a file.
+# Seconds between two checks for a file.
 LOOK = 0.02
 
 
 class Log(TypedDict, total=False):
-    """What was done, in order, and what else a test gives."""
+    """What was done, in order, and inputs of a test."""
 
     done: Annotated[list[str], operator.add]
     gate: str
@@ -28,7 +28,7 @@ class Log(TypedDict, total=False):
 
 
 async def pass_gate(gate: str) -> None:
-    """Say that a gate was reached and wait until it opens; a test that ends without opening it cancels the run."""
+    """Signal that a gate was reached and wait until it opens; a test that ends without opening it cancels the run."""
     Path(f"{gate}.reached").touch()
     while not Path(gate).exists():
         await asyncio.sleep(LOOK)
@@ -55,7 +55,7 @@ steps = _steps.compile()
 
 
 class Many(TypedDict, total=False):
-    """How many branches, and what they gave."""
+    """How many branches, and their results."""
 
     branches: int
     sums: Annotated[int, operator.add]
@@ -77,7 +77,7 @@ many = _many.compile()
 
 
 class Answers(TypedDict, total=False):
-    """What people said."""
+    """The answers of people."""
 
     said: Annotated[list[str], operator.add]
 
@@ -111,12 +111,12 @@ family = _family.compile()
 
 
 def extend(state: list[str], writes: Sequence[list[str]]) -> list[str]:
-    """Lists after a list."""
+    """Append lists to a list."""
     return [*state, *(item for write in writes for item in write)]
 
 
 class Deltas(TypedDict, total=False):
-    """A log with a snapshot at every third write, one with none for long, and a plain channel."""
+    """A log with a snapshot at every third write, one without a snapshot for a long time, and a plain channel."""
 
     log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=3)]
     seldom: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=100)]
@@ -132,25 +132,25 @@ deltas = _deltas.compile()
 
 
 class Values(TypedDict, total=False):
-    """A value of every kind, and what was found to be different once they were read."""
+    """A value of every type, and the names of those that were different when read."""
 
-    kinds: Any
+    values: Any
     each: Annotated[list[Any], operator.add]
     different: list[str]
 
 
 def make(state: Values) -> Values:
-    return {"kinds": dict(KINDS), "each": list(KINDS.values())}
+    return {"values": dict(VALUES), "each": list(VALUES.values())}
 
 
 def look(state: Values) -> Values:
-    """Runs after an interrupt, so all that it sees was read from the database."""
+    """Runs after an interrupt, so all its input was read from the database."""
     interrupt({"values": "are stored"})
-    names = list(KINDS)
+    names = list(VALUES)
     return {
-        "different": [*differences(state["kinds"]), *differences(dict(zip(names, state["each"], strict=True)))],
-        # What the client gets is JSON, and has no words for all of them.
-        "kinds": None,
+        "different": [*differences(state["values"]), *differences(dict(zip(names, state["each"], strict=True)))],
+        # The client gets JSON, which cannot represent all of them.
+        "values": None,
     }
 
 
@@ -168,7 +168,7 @@ class Failing(TypedDict, total=False):
 
 def fails(state: Failing, config: RunnableConfig) -> Failing:
     if config["configurable"].get("fail"):
-        raise RuntimeError("it was told to fail")
+        raise RuntimeError("it was made to fail")
     return {"done": ["in the end"]}
 
 

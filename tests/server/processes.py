@@ -1,4 +1,4 @@
-"""The real server, in a process of its own and a folder that is empty before: `langgraph dev`, with nothing else."""
+"""The real server in a separate process, with an empty folder: `langgraph dev` with nothing else."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tests.stores import Store
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ("steps", "many", "questions", "family", "deltas", "values", "failing")
-# Seconds that nothing here takes, on the slowest machine; who waits longer hangs.
-PATIENCE = 60.0
+# Seconds; on the slowest machine, nothing here takes that long unless it hangs.
+TIMEOUT = 60.0
 LOOK = 0.05
 CONFIG = {
     "dependencies": ["."],
     "graphs": {name: f"{ROOT}/tests/server/graphs.py:{name}" for name in GRAPHS},
     "auth": {"path": f"{ROOT}/tests/server/auth.py:auth", "disable_studio_auth": True},
     "checkpointer": {"path": "langgraph_checkpoint_custom.server.checkpointer"},
-    # Of what the server would keep in files, a run that was going on when it was killed is one that never ends.
+    # Among the files of the server are its runs: one that was in progress when it was killed never ends.
     "disable_persistence": True,
 }
 
 
 def environment(store: Store) -> dict[str, str]:
-    """This process's, but for what would change what is tested, or ask for the network."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("LANG", "CHECKPOINT_"))}
-    return kept | {
+    """The environment of this process, without variables that would change what is tested, or need the network."""
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("LANG", "CHECKPOINT_"))}
+    return inherited | {
         "CHECKPOINT_URL": store.url,
         "LANGGRAPH_CLI_NO_ANALYTICS": "1",
         "LANGGRAPH_NO_VERSION_CHECK": "true",
@@ -50,10 +50,10 @@ class Server:
     """A server that runs until it is stopped or killed, and can be started again.
 
     Args:
-        store: What `CHECKPOINT_URL` names.
-        folder: The server's working directory, and where it keeps what is its own: threads and runs.
-        isolated: Whether each run has an event loop and an OS thread of its own.
-        variables: More of the environment, such as options of the checkpointer.
+        store: The database for `CHECKPOINT_URL`.
+        folder: The server's working directory, where it also stores its own threads and runs.
+        isolated: Whether each run has its own event loop and OS thread.
+        variables: Additional environment variables, such as options of the checkpointer.
     """
 
     def __init__(self, store: Store, folder: Path, *, isolated: bool, variables: dict[str, str] | None = None) -> None:
@@ -76,30 +76,30 @@ class Server:
 
     def wait(self) -> Server:
         """Wait until the server answers."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not self._answers():
             assert self.process.poll() is None, f"the server has ended:\n{self.log.read_text()}"
             assert time.monotonic() < deadline, f"the server does not answer:\n{self.log.read_text()}"
-            time.sleep(LOOK)  # It says nothing else when it is ready.
+            time.sleep(LOOK)  # It has no other sign of being ready.
         return self
 
     def _answers(self) -> bool:
         try:
-            with urlopen(f"{self.url}/ok", timeout=PATIENCE) as answer:
+            with urlopen(f"{self.url}/ok", timeout=TIMEOUT) as answer:
                 return bool(answer.status == 200)
         except URLError:
             return False
 
     def kill(self) -> None:
-        """End it at once, as a lost machine would."""
+        """End it at once, as if the machine were lost."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
     def stop(self) -> int:
         """End it as Ctrl-C does; returns its exit code."""
         self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(TIMEOUT)
         finally:
             self.process.kill()
 
@@ -109,7 +109,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no program listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(*servers: Server) -> Iterator[None]:
-    """Wait for servers that were started; they are killed in the end if they still run."""
+    """Wait until servers have started; at the end, kill those that still run."""
     try:
         for server in servers:
             server.wait()

@@ -1,4 +1,4 @@
-"""What the production server's core asks for over gRPC: whole threads and runs, in its own words.
+"""What the production server's core requests over gRPC: complete threads and runs, in its own format.
 
 The core itself has no source to install; the service that answers it, and the client for it, are the real ones.
 """
@@ -21,15 +21,15 @@ from tests.behaviour.helpers import anywhere
 from tests.conftest import BACKENDS
 from tests.invariants import check_invariants
 from tests.server import graphs
-from tests.server.conftest import Farm
+from tests.server.conftest import Servers
 from tests.server.processes import CONFIG, environment, free_port
 from tests.stores import Store
 
 
 @pytest.fixture(params=BACKENDS)
-def core(request: pytest.FixtureRequest, farm: Farm, tmp_path: Path) -> Iterator[tuple[Store, int]]:
+def core(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[tuple[Store, int]]:
     """A store, and the port of the service on it."""
-    store, port = farm.store(request.param, tmp_path), free_port()
+    store, port = servers.store(request.param, tmp_path), free_port()
     variables = {
         "DATABASE_URI": ":memory:",
         "LANGGRAPH_CHECKPOINTER": json.dumps(CONFIG["checkpointer"]),
@@ -57,7 +57,7 @@ async def ids(saver: BaseCheckpointSaver[str], thread_id: str) -> list[str]:
     return [each.config["configurable"]["checkpoint_id"] async for each in saver.alist(anywhere(thread_id))]
 
 
-async def test_what_the_core_asks_for(core: tuple[Store, int]) -> None:
+async def test_the_service_answers_every_request_of_the_core(core: tuple[Store, int]) -> None:
     import grpc.aio
     from langgraph_grpc_common.checkpointer import GrpcCheckpointer
     from langgraph_grpc_common.proto.checkpointer_pb2_grpc import CheckpointerStub
@@ -81,7 +81,7 @@ async def test_what_the_core_asks_for(core: tuple[Store, int]) -> None:
 
         state = [await turn(word) for word in "abc"][-1]
 
-        # A run that is rolled back is deleted two or three times; once is enough, and twice no harm.
+        # A run that is rolled back is deleted two or three times; once is enough, and twice does no harm.
         await turn("d")
         for _ in range(3):
             await asks.adelete_for_runs([word_id("d")])
@@ -94,7 +94,7 @@ async def test_what_the_core_asks_for(core: tuple[Store, int]) -> None:
         assert len(await ids(asks, "source")) == 1
         for thread_id in ("source", "target"):
             assert (await graph.aget_state(anywhere(thread_id))).values == state
-            # A saver of ours, which does not walk but asks the database, finds the same.
+            # Our saver, which uses a query instead of a walk, finds the same.
             ours: Any = graphs.deltas.builder.compile(checkpointer=saver)
             assert (await ours.aget_state(anywhere(thread_id))).values == state
 
@@ -106,5 +106,5 @@ async def test_what_the_core_asks_for(core: tuple[Store, int]) -> None:
 
 
 def word_id(word: str) -> str:
-    """The id of the run that says a word."""
+    """The id of the run that adds a word."""
     return f"00000000-0000-0000-0000-{ord(word):012}"

@@ -1,4 +1,4 @@
-"""`docs/agent-server.md` says what the code does, and what it shows works as it stands there."""
+"""`docs/agent-server.md` agrees with the code, and its examples work as written."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CODE = Path(settings.__file__).read_text("utf-8")
 
 
 def block(language: str) -> str:
-    """The one block in a language."""
+    """The only block in a language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
-def test_the_recipe_is_what_the_servers_of_the_tests_have() -> None:
+def test_the_recipe_is_the_configuration_of_the_tests_servers() -> None:
     assert json.loads(block("json"))["checkpointer"] == CONFIG["checkpointer"]
 
 
@@ -35,7 +35,7 @@ def test_every_variable_is_in_the_document_and_nothing_else() -> None:
     assert f"| `{settings.URL}` | `{settings.DEFAULT_URL}` |" in DOCUMENT
 
 
-async def test_the_saver_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_custom_saver_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made: dict[str, Any] = {}
     exec(block("python"), made)

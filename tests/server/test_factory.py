@@ -1,4 +1,4 @@
-"""The factory, entered as the server enters it: many times at once, and left hardly ever."""
+"""The factory is entered as the server enters it: many times at the same time, and hardly ever exited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import BACKENDS, made_database, needs_error_codes
 from tests.invariants import check_invariants
 from tests.server.conftest import HAS_SERVER, check_no_session
 from tests.server.entering import THREADS
-from tests.server.processes import PATIENCE, environment
+from tests.server.processes import TIMEOUT, environment
 from tests.stores import Store
 
 PROCESSES = 3
@@ -35,7 +35,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def named(empty: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A database without tables that `CHECKPOINT_URL` names."""
+    """The database of `CHECKPOINT_URL`, without tables."""
     monkeypatch.setenv("CHECKPOINT_URL", empty.url)
     return empty
 
@@ -46,8 +46,10 @@ GUARDED = pytest.param(
 
 
 @pytest.mark.parametrize("guard", ["free", GUARDED])
-def test_threads_and_processes_that_enter_at_once_and_never_leave(empty: Store, tmp_path: Path, guard: str) -> None:
-    """The tables are made, each process has one saver, and all of them end by themselves."""
+def test_os_threads_and_processes_may_enter_concurrently_and_never_exit(
+    empty: Store, tmp_path: Path, guard: str
+) -> None:
+    """The tables are created, each process has one saver, and all processes end on their own."""
     command = [sys.executable, "-m", "tests.server.entering", guard]
     processes = [
         subprocess.Popen(
@@ -56,12 +58,12 @@ def test_threads_and_processes_that_enter_at_once_and_never_leave(empty: Store, 
         for _ in range(PROCESSES)
     ]
     try:
-        ended = [(*process.communicate(timeout=PATIENCE), process.returncode) for process in processes]
+        ended = [(*process.communicate(timeout=TIMEOUT), process.returncode) for process in processes]
     finally:
         for process in processes:
             process.kill()
     assert [(output, code) for output, _, code in ended] == [("entered\n", 0)] * PROCESSES, ended
-    # Before Python 3.12 a wait with a timeout is a task, and each loop that was left tells of the one of its pool.
+    # Before Python 3.12, a wait with a timeout is a task, and each abandoned loop reports the one of its pool.
     said = [line for _, error, _ in ended for line in error.splitlines()]
     assert [line for line in said if "destroyed but" not in line and "coro=<Event.wait() running" not in line] == []
     assert sys.version_info < (3, 12) or said == []
@@ -71,7 +73,7 @@ def test_threads_and_processes_that_enter_at_once_and_never_leave(empty: Store, 
     check_invariants(empty)
 
 
-async def test_the_saver_is_shared_until_the_last_one_leaves(named: Store) -> None:
+async def test_the_saver_is_shared_until_the_last_entry_exits(named: Store) -> None:
     async with checkpointer() as saver:
         assert type(saver) is (SqliteSaver if named.kind == "sqlite" else PostgresSaver)
         async with checkpointer() as other:
@@ -85,8 +87,8 @@ async def test_the_saver_is_shared_until_the_last_one_leaves(named: Store) -> No
         assert await again.aget_tuple(config()) is None
 
 
-def test_a_loop_that_ends_takes_its_connections_with_it(named: Store) -> None:
-    """Others go on with the saver; whoever leaves last closes it, from whatever loop."""
+def test_the_connections_of_an_ended_loop_are_closed(named: Store) -> None:
+    """Other entries continue to use the saver; the last one to exit closes it, from any loop."""
     entry = checkpointer()
     saver = asyncio.run(entry.__aenter__())
     check_no_session(named)
@@ -97,7 +99,7 @@ def test_a_loop_that_ends_takes_its_connections_with_it(named: Store) -> None:
 
 
 @needs_error_codes
-async def test_an_entry_that_fails_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_entry_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKPOINT_URL", f"sqlite:///{tmp_path}")
     with pytest.raises(StorageError, match="cannot be opened"):
         async with checkpointer():

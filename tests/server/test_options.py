@@ -1,4 +1,4 @@
-"""What the environment says: each option arrives, and what cannot be meant is refused with the variable's name."""
+"""Options in the environment: each one takes effect, and an impossible one raises an error with the variable's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from langgraph_checkpoint_custom import ConfigError, CorruptCheckpoint, SqliteSaver, server
 from langgraph_checkpoint_custom.server import checkpointer
 from tests.behaviour.helpers import config, get, metadata, put
-from tests.server.kinds import Order, Point
+from tests.server.values import Order, Point
 from tests.stores import Client
 
 KEY, OTHER_KEY = "k3y-" * 8, "0ther-k3y-0ther-"
@@ -33,14 +33,16 @@ def say(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
         monkeypatch.setenv(name, text)
 
 
-async def test_without_a_url_it_is_a_file_beside_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_url_the_database_is_a_file_next_to_the_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     say(monkeypatch, CHECKPOINT_URL=" ", CHECKPOINT_SYNCHRONOUS="", CHECKPOINT_BUSY_TIMEOUT="2.5")
     async with checkpointer() as saver:
         assert isinstance(saver, SqliteSaver)
         assert (tmp_path / "checkpoints.db").exists()
 
 
-async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_options_take_effect(shared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     say(
         monkeypatch,
         CHECKPOINT_URL=shared_postgres_url,
@@ -70,7 +72,7 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("variables", "words"),
+    ("variables", "message"),
     [
         ({"CHECKPOINT_STRICT": "maybe"}, "CHECKPOINT_STRICT must be true or false, not 'maybe'"),
         ({"CHECKPOINT_STRIKT": "true"}, "CHECKPOINT_STRIKT is not a setting; did you mean CHECKPOINT_STRICT?"),
@@ -108,20 +110,20 @@ async def test_the_options_arrive(shared_postgres_url: str, monkeypatch: pytest.
         ({KEYS: "KEY", "KEY": KEY[1:]}, "KEY must contain an AES key of 16, 24 or 32 bytes, not 31 bytes"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused(
-    variables: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+async def test_an_impossible_option_is_refused(
+    variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(monkeypatch, **variables)
     with pytest.raises(ConfigError) as caught:
         async with checkpointer():
             raise AssertionError("it was entered")
-    assert words in str(caught.value)
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "k3y" not in shown
-    assert "s3cret" not in shown
+    assert message in str(caught.value)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "k3y" not in printed
+    assert "s3cret" not in printed
 
 
-async def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, CHECKPOINT_DISABLE="1", CHECKPOINT_DIR="/somewhere")
     async with checkpointer() as saver:
         await saver.asetup()
@@ -129,7 +131,7 @@ async def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatc
 
 async def test_strict_reads_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, CHECKPOINT_STRICT="true")
-    allowed = "tests.server.kinds.Point, tests.server.kinds.Colour"
+    allowed = "tests.server.values.Point, tests.server.values.Colour"
     async with checkpointer() as saver:
         await put(Client(saver, "async"), "1", values={"point": Point(1.0)})
         with pytest.raises(CorruptCheckpoint, match="Point"):
@@ -156,11 +158,11 @@ async def read(checkpoint_id: str) -> Any:
 
 
 def in_the_files(checkpoint_id: str) -> bool:
-    """Whether what was stored can be read in the SQLite files."""
+    """Whether a stored text is readable in the SQLite files."""
     return any(text_of(checkpoint_id).encode() in file.read_bytes() for file in Path.cwd().glob("checkpoints.db*"))
 
 
-async def test_keys_are_taken_up_changed_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_can_be_added_changed_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     await stored("in-plain-text")
     assert in_the_files("in-plain-text")
     say(monkeypatch, FIRST=KEY, SECOND=OTHER_KEY, **{KEYS: "FIRST"})
@@ -184,7 +186,7 @@ async def test_keys_are_taken_up_changed_and_dropped(monkeypatch: pytest.MonkeyP
         await read("with-the-second")
 
 
-async def test_the_servers_own_key_encrypts_unless_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_servers_own_key_encrypts_unless_other_keys_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, LANGGRAPH_AES_KEY=KEY)
     await stored("with-the-servers")
     say(monkeypatch, MINE=OTHER_KEY, **{KEYS: "MINE,LANGGRAPH_AES_KEY"})
@@ -202,12 +204,12 @@ async def test_strict_and_keys_go_together(monkeypatch: pytest.MonkeyPatch) -> N
         await put(client, "1", values={"order": order})
         with pytest.raises(CorruptCheckpoint, match="is not allowed to be read"):
             await get(client, config())
-    say(monkeypatch, CHECKPOINT_ALLOW="tests.server.kinds.Order,tests.server.kinds.Colour")
+    say(monkeypatch, CHECKPOINT_ALLOW="tests.server.values.Order,tests.server.values.Colour")
     async with checkpointer() as saver:
         assert (await get(Client(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
 
 
-async def test_no_key_can_be_seen_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_key_is_in_an_error_or_log(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, SECRET_KEY=KEY, **{KEYS: "SECRET_KEY"})
     async with checkpointer() as saver:
         seen = f"{server._SHARED!r} {vars(saver)!r} {saver!r} {vars(saver.serde)!r}"

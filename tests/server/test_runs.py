@@ -1,4 +1,4 @@
-"""Runs, states and histories on a server are what the graph would give without one."""
+"""Runs, states and histories on a server are the same as those of the graph alone."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from tests.server.processes import Server
 from tests.server.threads import ALL, NO_GATE, Gate, Threads
 
 
-def test_the_server_misses_nothing_in_the_saver(server: Server) -> None:
-    """At its start it says of each method that is not there what will not work."""
+def test_the_server_reports_no_missing_method_of_the_saver(server: Server) -> None:
+    """At its start, it logs what will not work because of each missing method."""
     said = {str(each["event"]) for each in server.wait().events()}
     kind = "SqliteSaver" if server.store.kind == "sqlite" else "PostgresSaver"
     about = {event for event in said if event.startswith(("Using custom checkpointer", "Custom checkpointer"))}
     assert about == {f"Using custom checkpointer: {kind}"}
 
 
-async def test_runs_that_are_waited_for_streamed_and_in_the_background(threads: Threads) -> None:
+async def test_a_run_may_be_awaited_streamed_or_in_the_background(threads: Threads) -> None:
     thread = await threads.new("steps")
     assert await thread.wait({"done": []}) == {"done": ALL}
-    parts = [part async for part in thread.stream({"done": ["again"]}, stream_mode=["updates", "values"])]
-    updates = [list(part.data) for part in parts if part.event == "updates"]
+    events = [event async for event in thread.stream({"done": ["again"]}, stream_mode=["updates", "values"])]
+    updates = [list(event.data) for event in events if event.event == "updates"]
     assert updates == [["first"], ["second"], ["third"]]
-    assert [part.data for part in parts if part.event == "values"][-1] == {"done": [*ALL, "again", *ALL]}
+    assert [event.data for event in events if event.event == "values"][-1] == {"done": [*ALL, "again", *ALL]}
     assert await thread.join(await thread.begin({"done": []})) == {"done": [*ALL, "again", *ALL, *ALL]}
     assert (await thread.state())["values"] == {"done": [*ALL, "again", *ALL, *ALL]}
 
 
 async def test_a_run_without_a_thread_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
     runs = threads.client.runs
-    given: Any = await runs.wait(None, "many", input={"branches": 4}, metadata={"who": "nobody"})
+    given: Any = await runs.wait(None, "many", input={"branches": 4}, metadata={"who": "ann"})
     assert given == {"branches": 4, "sums": 6}
-    assert [each async for each in saver.alist(None, filter={"who": "nobody"})] == []
+    assert [each async for each in saver.alist(None, filter={"who": "ann"})] == []
 
 
-async def test_history_with_limit_before_and_metadata(threads: Threads) -> None:
+async def test_the_history_takes_limit_before_and_metadata(threads: Threads) -> None:
     thread = await threads.new("steps")
     await thread.wait({"done": []})
     await thread.wait({"done": ["again"]})
-    whole = await thread.history(limit=100)
-    assert [each["metadata"]["step"] for each in whole] == [8, 7, 6, 5, 4, 3, 2, 1, 0, -1]
-    assert [each["values"].get("done", [])[4:] for each in whole[:4]] == [ALL, ALL[:2], ALL[:1], []]
-    assert await thread.history(limit=3) == whole[:3]
-    assert await thread.history(limit=3, before=whole[2]["checkpoint"]) == whole[3:6]
-    assert await thread.history(limit=2, before=whole[4]["checkpoint"]) == whole[5:7]
-    assert await thread.history(metadata={"source": "input"}) == [whole[4], whole[9]]
-    assert await thread.history(metadata={"source": "loop", "step": 2}) == [whole[6]]
+    complete = await thread.history(limit=100)
+    assert [each["metadata"]["step"] for each in complete] == [8, 7, 6, 5, 4, 3, 2, 1, 0, -1]
+    assert [each["values"].get("done", [])[4:] for each in complete[:4]] == [ALL, ALL[:2], ALL[:1], []]
+    assert await thread.history(limit=3) == complete[:3]
+    assert await thread.history(limit=3, before=complete[2]["checkpoint"]) == complete[3:6]
+    assert await thread.history(limit=2, before=complete[4]["checkpoint"]) == complete[5:7]
+    assert await thread.history(metadata={"source": "input"}) == [complete[4], complete[9]]
+    assert await thread.history(metadata={"source": "loop", "step": 2}) == [complete[6]]
     assert await thread.history(metadata={"step": 77}) == []
-    for each in whole:
+    for each in complete:
         assert await thread.state(each["checkpoint_id"]) == each
 
 
-async def test_the_state_is_changed_by_hand(threads: Threads) -> None:
+async def test_the_state_can_be_changed_by_hand(threads: Threads) -> None:
     thread = await threads.new("steps")
     await thread.wait({"done": []})
     await thread.update({"done": ["by hand"]}, as_node="first")
@@ -70,7 +70,7 @@ async def test_the_state_is_changed_by_hand(threads: Threads) -> None:
     assert await thread.wait() == {"done": [*ALL, "by hand", "second", "third"]}
 
 
-async def test_a_thread_that_is_made_of_steps(threads: Threads) -> None:
+async def test_a_thread_can_be_created_from_steps(threads: Threads) -> None:
     steps: Any = [{"updates": [{"values": {"done": [node]}, "as_node": node}]} for node in ("first", "second")]
     made = await threads.client.threads.create(graph_id="steps", supersteps=steps)
     thread = threads.known("steps", made["thread_id"])
@@ -78,8 +78,8 @@ async def test_a_thread_that_is_made_of_steps(threads: Threads) -> None:
     assert await thread.wait() == {"done": ALL}
 
 
-async def test_a_run_from_the_past(threads: Threads) -> None:
-    """A fork begins where it is told to, and leaves what was there."""
+async def test_a_run_may_start_from_an_old_checkpoint(threads: Threads) -> None:
+    """The fork starts at the given checkpoint, and the old branch stays."""
     thread = await threads.new("steps")
     await thread.wait({"done": []})
     before = await thread.history()
@@ -93,7 +93,7 @@ async def test_a_run_from_the_past(threads: Threads) -> None:
     assert {each["parent_checkpoint_id"] for each in after.values()} >= {past["checkpoint_id"]}
 
 
-async def test_questions_are_answered_one_by_one_and_several_at_once(threads: Threads) -> None:
+async def test_interrupts_are_answered_one_by_one_and_together(threads: Threads) -> None:
     thread = await threads.new("questions")
     asked = {each["value"]: each["id"] for each in (await thread.wait({}))["__interrupt__"]}
     assert set(asked) == {"age", "name", "town"}
@@ -106,7 +106,7 @@ async def test_questions_are_answered_one_by_one_and_several_at_once(threads: Th
     assert (state["next"], state["interrupts"]) == ([], [])
 
 
-async def test_a_graph_in_a_graph(threads: Threads) -> None:
+async def test_a_subgraph_works(threads: Threads) -> None:
     thread = await threads.new("family")
     assert [each["value"] for each in (await thread.wait({}))["__interrupt__"]] == ["child"]
     (task,) = (await thread.state(subgraphs=True))["tasks"]
@@ -118,23 +118,23 @@ async def test_a_graph_in_a_graph(threads: Threads) -> None:
     assert await thread.wait(command={"resume": "answers"}) == {"said": ["child answers", "thanks", "parent heard 2"]}
 
 
-async def test_a_run_that_failed_goes_on_where_it_failed(threads: Threads) -> None:
+async def test_a_failed_run_continues_where_it_failed(threads: Threads) -> None:
     thread = await threads.new("failing")
     failed = await thread.wait({}, config={"configurable": {"fail": True}}, raise_error=False)
-    assert failed["__error__"]["message"] == "it was told to fail"
+    assert failed["__error__"]["message"] == "it was made to fail"
     state = await thread.state()
     assert (state["values"], state["next"]) == ({"done": ["begin"]}, ["fails"])
-    assert "it was told to fail" in state["tasks"][0]["error"]
+    assert "it was made to fail" in state["tasks"][0]["error"]
     assert await thread.wait() == {"done": ["begin", "in the end"]}
 
 
-async def test_values_of_every_kind_come_back(threads: Threads) -> None:
+async def test_values_of_every_type_are_read_unchanged(threads: Threads) -> None:
     thread = await threads.new("values")
     await thread.wait({})
     assert (await thread.wait(command={"resume": True}))["different"] == []
 
 
-async def test_runs_on_many_threads_at_once(threads: Threads) -> None:
+async def test_runs_on_many_threads_are_concurrent(threads: Threads) -> None:
     made = await asyncio.gather(*(threads.new("many") for _ in range(20)))
     given = await asyncio.gather(*(thread.wait({"branches": 10 + number}) for number, thread in enumerate(made)))
     assert given == [{"branches": 10 + number, "sums": sum(range(10 + number))} for number in range(20)]
@@ -164,7 +164,7 @@ async def test_a_second_run_may_be_rejected_or_wait(threads: Threads, tmp_path: 
     assert (await thread.join(waits))["done"] == ALL * 2
 
 
-async def test_a_second_run_interrupts_the_first(threads: Threads, tmp_path: Path) -> None:
+async def test_a_second_run_may_interrupt_the_first(threads: Threads, tmp_path: Path) -> None:
     thread, gate = await threads.new("steps"), Gate(tmp_path)
     held = await thread.begin(gate.input(), durability="sync")
     await gate.reached()
@@ -173,7 +173,7 @@ async def test_a_second_run_interrupts_the_first(threads: Threads, tmp_path: Pat
     assert await thread.status(held) == "interrupted"
 
 
-async def test_a_second_run_rolls_the_first_back(threads: Threads, saver: CheckpointSaver, tmp_path: Path) -> None:
+async def test_a_second_run_may_roll_back_the_first(threads: Threads, saver: CheckpointSaver, tmp_path: Path) -> None:
     thread, gate = await threads.new("steps"), Gate(tmp_path)
     await thread.wait({"done": []})
     held = await thread.begin(gate.input())
@@ -184,9 +184,7 @@ async def test_a_second_run_rolls_the_first_back(threads: Threads, saver: Checkp
     assert [each async for each in saver.alist(anywhere(thread.thread_id), filter={"run_id": held})] == []
 
 
-async def test_a_run_that_is_cancelled_and_rolled_back(
-    threads: Threads, saver: CheckpointSaver, tmp_path: Path
-) -> None:
+async def test_a_cancelled_run_can_be_rolled_back(threads: Threads, saver: CheckpointSaver, tmp_path: Path) -> None:
     thread, gate = await threads.new("steps"), Gate(tmp_path)
     await thread.wait({"done": []})
     before = await thread.state()
@@ -198,7 +196,7 @@ async def test_a_run_that_is_cancelled_and_rolled_back(
     assert (await thread.wait({"done": []}))["done"] == ALL * 2
 
 
-async def test_a_run_that_is_cancelled_goes_on_later(threads: Threads, tmp_path: Path) -> None:
+async def test_a_cancelled_run_can_be_continued(threads: Threads, tmp_path: Path) -> None:
     thread, gate = await threads.new("steps"), Gate(tmp_path)
     held = await thread.begin(gate.input(), durability="sync")
     await gate.reached()
@@ -209,9 +207,9 @@ async def test_a_run_that_is_cancelled_goes_on_later(threads: Threads, tmp_path:
     assert (await thread.wait())["done"] == ALL
 
 
-async def test_a_delta_channel_through_the_servers_own_walk(threads: Threads, saver: CheckpointSaver) -> None:
-    """The server hands on no history method, so states are rebuilt checkpoint by checkpoint; before and after a copy
-    and a prune they are what they are in memory.
+async def test_the_servers_own_walk_rebuilds_a_delta_channel(threads: Threads, saver: CheckpointSaver) -> None:
+    """The server uses no history method, so states are rebuilt checkpoint by checkpoint. Before and after a copy and a
+    prune, they are the same as in memory.
     """
     alone: Any = graphs.deltas.builder.compile(checkpointer=InMemorySaver())
     config = anywhere("alone")

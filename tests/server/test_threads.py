@@ -1,4 +1,4 @@
-"""What a server does with whole threads: copies, prunes and deletes them; and what it stores with them."""
+"""What a server does with complete threads: copies, prunes and deletes them; and the metadata that it stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def stored(saver: CheckpointSaver, thread: Thread) -> list[Any]:
     return [each.metadata async for each in saver.alist(anywhere(thread.thread_id))]
 
 
-async def test_a_copy_is_a_thread_of_its_own(threads: Threads, saver: CheckpointSaver) -> None:
+async def test_a_copy_is_a_separate_thread(threads: Threads, saver: CheckpointSaver) -> None:
     thread = await threads.new("questions")
     (question, *_) = (await thread.wait({}))["__interrupt__"]
     before = await stored(saver, thread)
@@ -23,14 +23,14 @@ async def test_a_copy_is_a_thread_of_its_own(threads: Threads, saver: Checkpoint
     found = await stored(saver, copy)
     assert {each["thread_id"] for each in found} == {copy.thread_id}
     assert found == [{**each, "thread_id": copy.thread_id} for each in before]
-    # A question that is open is open there, too, and answering it changes nothing here.
+    # An open interrupt is open there, too, and answering it changes nothing here.
     await copy.wait(command={"resume": {question["id"]: "copied"}})
     assert len((await copy.state())["interrupts"]) == 2
     assert len((await thread.state())["interrupts"]) == 3
     assert await stored(saver, thread) == before
 
 
-async def test_a_thread_that_is_deleted_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
+async def test_a_deleted_thread_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
     thread, pruned, other = [await threads.new("steps") for _ in range(3)]
     for each in (thread, pruned, other):
         await each.wait({"done": []})
@@ -40,7 +40,7 @@ async def test_a_thread_that_is_deleted_leaves_nothing(threads: Threads, saver: 
     assert (await other.state())["values"] == {"done": ALL}
 
 
-async def test_a_run_that_is_deleted_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
+async def test_a_deleted_run_leaves_nothing(threads: Threads, saver: CheckpointSaver) -> None:
     thread = await threads.new("steps")
     await thread.wait({"done": []})
     run_id = await thread.begin({"done": []})
@@ -50,8 +50,8 @@ async def test_a_run_that_is_deleted_leaves_nothing(threads: Threads, saver: Che
     assert (await thread.state())["values"] == {"done": ALL}
 
 
-async def test_what_belongs_to_a_request_is_not_stored(threads: Threads, saver: CheckpointSaver) -> None:
-    """The server puts the user, the permissions and an id of the request beside the thread's id."""
+async def test_the_data_of_a_request_is_not_stored(threads: Threads, saver: CheckpointSaver) -> None:
+    """The server adds the user, the permissions and an id of the request to the config."""
     thread = await threads.new("family")
     await thread.wait({}, config={"configurable": {"mine": 1}}, metadata={"ours": 2})
     await thread.wait(command={"resume": "answer"})

@@ -1,4 +1,4 @@
-"""Two servers on one database, and a server that is killed: what was stored is everybody's, and runs go on from it."""
+"""Two servers on one database, one of which is killed: both see what was stored, and can continue the runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph_sdk import get_client
 
 from tests.invariants import check_invariants
 from tests.server.conftest import HAS_SERVER
-from tests.server.processes import PATIENCE, Server
+from tests.server.processes import TIMEOUT, Server
 from tests.server.threads import ALL, NO_GATE, Gate, Threads
 from tests.stores import Store
 
@@ -21,7 +21,7 @@ Pair = tuple[Server, Server]
 
 @asynccontextmanager
 async def clients(*servers: Server) -> AsyncIterator[list[Threads]]:
-    """The threads of servers, by themselves."""
+    """The threads of each server."""
     made = [get_client(url=server.url) for server in servers]
     try:
         yield [Threads(client) for client in made]
@@ -31,21 +31,21 @@ async def clients(*servers: Server) -> AsyncIterator[list[Threads]]:
 
 
 @pytest.mark.skipif(not HAS_SERVER, reason="no Agent Server: install the extra `server`")
-def test_a_server_does_not_start_with_what_cannot_be_meant(tmp_path: Path) -> None:
+def test_a_server_with_an_impossible_option_does_not_start(tmp_path: Path) -> None:
     store = Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     server = Server(store, tmp_path, isolated=False, variables={"CHECKPOINT_STRICT": "maybe"})
     try:
-        assert server.process.wait(PATIENCE) != 0
+        assert server.process.wait(TIMEOUT) != 0
     finally:
         server.kill()
     assert "ConfigError: CHECKPOINT_STRICT must be true or false, not 'maybe'" in server.log.read_text()
 
 
-async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) -> None:
-    """One test, since a start takes seconds: the two began at once on an empty database."""
+async def test_two_servers_share_threads_and_survive_a_kill(pair: Pair, tmp_path: Path) -> None:
+    """One test, since a start takes seconds: the two started at the same time on an empty database."""
     one, other = pair
     async with clients(one, other) as (here, there):
-        # What one has done the other sees, and goes on from.
+        # One server sees what the other has done, and continues from there.
         thread = await here.new("steps")
         await thread.wait({"done": []})
         elsewhere = await there.new("steps", thread.thread_id)
@@ -53,12 +53,12 @@ async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) ->
         await elsewhere.wait({"done": ["there"]})
         assert (await thread.state())["values"]["done"] == [*ALL, "there", *ALL]
 
-        # Both at work at the same time, on threads of their own.
+        # Both at the same time, on separate threads.
         threads = [await each.new("many") for each in (here, there) for _ in range(8)]
         given = await asyncio.gather(*(each.wait({"branches": 12}) for each in threads))
         assert given == [{"branches": 12, "sums": 66}] * len(threads)
 
-        # Both on one thread, which neither knows of the other: the one that began later wins, and the other is told.
+        # Both on one thread, without knowing of each other: the later run wins, and the other one gets an error.
         loser, gate = await here.new("steps"), Gate(tmp_path)
         late = await loser.begin(gate.input(), durability="sync")
         await gate.reached()
@@ -78,7 +78,7 @@ async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) ->
         one.kill()
         for _, gate in flying:
             gate.open()
-        # The other server goes on with half of them; the state is that before the node that was running, or, without
+        # The other server continues half of them; the state is that before the running node or, without
         # durability="sync", one before that.
         for number, (thread, _) in enumerate(flying[:2]):
             taken = await there.new("steps", thread.thread_id)
@@ -88,7 +88,7 @@ async def test_two_servers_and_one_that_is_killed(pair: Pair, tmp_path: Path) ->
     one.start()
     one.wait()
     async with clients(one) as (again,):
-        # The killed one goes on with the others once it is back, and sees what was done without it.
+        # The killed server continues the others once it is back, and sees what was done meanwhile.
         assert (await (await again.new("steps", flying[0][0].thread_id)).state())["values"]["done"] == ALL
         for thread, _ in flying[2:]:
             assert (await (await again.new("steps", thread.thread_id)).wait())["done"] == ALL

@@ -1,4 +1,4 @@
-"""What the tests do with a server's threads, in a line each."""
+"""What the tests do with a server's threads, in one line each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.schema import StreamPart
 
-from tests.server.processes import LOOK, PATIENCE
+from tests.server.processes import LOOK, TIMEOUT
 
 State = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ class Threads:
         self.client = client
 
     async def new(self, graph: str, thread_id: str | None = None) -> Thread:
-        """A new thread for a graph; or one that this server has not heard of, which the database may have."""
+        """A new thread for a graph; or one that this server does not know, but perhaps the database."""
         made = await self.client.threads.create(thread_id=thread_id, graph_id=graph, if_exists="do_nothing")
         return self.known(graph, made["thread_id"])
 
@@ -41,24 +41,24 @@ class Thread:
         self.thread_id = thread_id
 
     async def wait(self, input: Any = None, **options: Any) -> Any:
-        """Run the graph and wait for its end; an error of the run is one here."""
+        """Run the graph and wait for its end; an error of the run is raised here."""
         return await self.client.runs.wait(self.thread_id, self.graph, input=input, **options)
 
     def stream(self, input: Any, **options: Any) -> AsyncIterator[StreamPart]:
-        """Run the graph and see what it does."""
+        """Run the graph, and stream its updates."""
         return self.client.runs.stream(self.thread_id, self.graph, input=input, **options)
 
     async def begin(self, input: Any = None, **options: Any) -> str:
-        """Begin a run in the background; its id."""
+        """Begin a run in the background; returns its id."""
         run = await self.client.runs.create(self.thread_id, self.graph, input=input, **options)
         return run["run_id"]
 
     async def join(self, run_id: str) -> Any:
-        """Wait for the end of a run in the background; the state then."""
+        """Wait for the end of a run in the background; returns the state."""
         return await self.client.runs.join(self.thread_id, run_id)
 
     async def status(self, run_id: str) -> str:
-        """How a run goes or has ended."""
+        """The status of a run."""
         return (await self.client.runs.get(self.thread_id, run_id))["status"]
 
     async def runs(self) -> Sequence[str]:
@@ -79,30 +79,30 @@ class Thread:
 
     async def copied(self) -> Thread:
         """A copy of the thread."""
-        copy: Any = self.client.threads.copy  # Which says that it gives nothing.
+        copy: Any = self.client.threads.copy  # Its annotation says None.
         made = await copy(self.thread_id)
         return Thread(self.client, self.graph, made["thread_id"])
 
 
 class Gate:
-    """What the node `second` waits for: a file that the test makes, once another one says that it was reached."""
+    """What the node `second` waits for: a file that the test creates, once another file says that the run is there."""
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self.path = folder / name
 
     async def reached(self) -> None:
         """Wait until a run waits here."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not self.path.with_name(f"{self.path.name}.reached").exists():
             assert time.monotonic() < deadline, "no run has come to the gate"
             await asyncio.sleep(LOOK)
 
     def open(self) -> None:
-        """Let the run go on."""
+        """Let the run continue."""
         self.path.touch()
 
     def input(self) -> dict[str, Any]:
-        """What sends a run here."""
+        """The input that sends a run here."""
         return {"done": [], "gate": str(self.path)}
 
 

@@ -1,1 +1,1 @@
-"""Many real graphs for minutes, while what they need is cut, killed and pruned: `python -m tests.soak`."""
+"""Many real graphs while connections are cut, processes killed and threads pruned: `python -m tests.soak`."""

@@ -15,7 +15,7 @@ from tests.stores import Store
 
 
 def report(outcomes: list[Outcome], seed: int) -> str:
-    """What has happened, in Markdown."""
+    """The results, in Markdown."""
     lines = ["# Soak", "", f"Seed {seed}.", ""]
     for each in outcomes:
         lines += [f"## {each.database}", ""]

@@ -1,4 +1,4 @@
-"""One soak: the processes, what is done to them meanwhile, and what must be true in the end."""
+"""One soak: its processes, the faults, and what must be true at the end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.soak.graph import between_rounds, build, expected, plain
 from tests.soak.worker import Holds, work
 from tests.stores import Store
 
-# Of one api each; the first half is killed again and again, the others live from beginning to end.
+# Each with one API; the first half is killed again and again, the others run from beginning to end.
 WORKERS = ("sync", "async", "sync", "async")
-# What a process that lives may hold more in the end than when it had warmed up: MB, and threads and files of pools
-# that happen to be larger at that moment.
+# How much more a process may hold at the end than after warming up: MB, and threads and files of pools that happen to
+# be larger at that moment.
 GROWTH = Holds(64.0, 24, 24)
 
 
 class Outcome(NamedTuple):
-    """What has happened, and what was wrong in the end."""
+    """What has happened, and what was wrong at the end."""
 
     database: str
     graphs: int
@@ -47,13 +47,13 @@ class Outcome(NamedTuple):
 class CuttingProxy(Proxy):
     """A proxy that can break one connection."""
 
-    def cut_one(self, dice: random.Random) -> bool:
+    def cut_one(self, randomly: random.Random) -> bool:
         """Break one connection, if there is one."""
         with self._lock:
             sockets = sorted(self._sockets, key=id)
         if sockets:
             with suppress(OSError):
-                dice.choice(sockets).shutdown(socket.SHUT_RDWR)
+                randomly.choice(sockets).shutdown(socket.SHUT_RDWR)
         return bool(sockets)
 
 
@@ -71,8 +71,8 @@ def reached(store: Store) -> Iterator[tuple[Store, CuttingProxy | None]]:
 
 
 def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
-    """Run graphs for so long, then let them end their rounds and compare."""
-    dice = random.Random(seed)
+    """Run graphs for `seconds`, then let them end their rounds and compare."""
+    randomly = random.Random(seed)
     names = [f"graph {number:03}" for number in range(graphs)]
     shares = [names[number :: len(WORKERS)] for number in range(len(WORKERS))]
     done: Counter[str] = Counter()
@@ -81,7 +81,7 @@ def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
     problems: list[str] = []
     with store.open() as saver:
         saver.setup()
-    begun = gone(store, 0)
+    begun = remaining_sessions(store, 0)
     with ExitStack() as stack:
         far, proxy = stack.enter_context(reached(store))
         saver = stack.enter_context(store.open())
@@ -91,10 +91,10 @@ def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
         lasting = range(len(WORKERS) // 2, len(WORKERS))
         at_warm: dict[int, Holds] = {}
         while time.monotonic() < ends:
-            time.sleep(dice.uniform(0, 0.2))  # The moments are at random: nothing is waited for.
-            harm(store, saver, proxy, dice, names, done)
-            if dice.random() < 0.05:
-                number = dice.randrange(lasting.start)
+            time.sleep(randomly.uniform(0, 0.2))  # The moments are random.
+            harm(store, saver, proxy, randomly, names, done)
+            if randomly.random() < 0.05:
+                number = randomly.randrange(lasting.start)
                 done["processes killed"] += workers[number].kill()
                 workers[number].__exit__(None, None, None)
                 workers[number] = Process(work, far, WORKERS[number], shares[number])
@@ -106,24 +106,24 @@ def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
             worker.send("stop")
         for number, worker in enumerate(workers):
             at_end: Holds = worker.receive()
-            before, after, told = worker.receive()
-            errors += told
+            before, after, reported = worker.receive()
+            errors += reported
             if number in lasting and number in at_warm:
                 held[f"process {number} ({WORKERS[number]}), warm and at the end"] = (at_warm[number], at_end)
                 problems += more_than(GROWTH, at_warm[number], at_end, f"process {number} has grown")
             held[f"process {number} ({WORKERS[number]}), before and after"] = (before, after)
-            # Nothing is left of threads and files.
+            # No threads and files are left.
             problems += more_than(Holds(1e9, 0, 0), before, after, f"process {number} has not let go")
             if code := worker.wait():
                 problems.append(f"process {number} has ended with {code}")
         rounds = compare(saver, names, problems)
         saver.prune(names)
         saver.close()
-    ended = gone(store, begun)
+    ended = remaining_sessions(store, begun)
     if ended > begun:
         problems.append(f"{ended} sessions are open, of {begun} before")
     try:
-        # A run that is killed may leave the writes of a step whose checkpoint was to be stored next to it.
+        # A killed run may leave the writes of a step whose checkpoint was to be stored next.
         check_invariants(store, early_writes={write[:3] for write in read_tables(store).writes})
     except AssertionError as error:
         problems.append(str(error))
@@ -140,21 +140,21 @@ def harm(
     store: Store,
     saver: CheckpointSaver,
     proxy: CuttingProxy | None,
-    dice: random.Random,
+    randomly: random.Random,
     names: list[str],
     done: Counter[str],
 ) -> None:
     """Prune a thread, and perhaps break a connection from either side."""
     try:
-        saver.prune([dice.choice(names)])
+        saver.prune([randomly.choice(names)])
         done["prunes"] += 1
     except CheckpointError:
         done["prunes that failed"] += 1
     if proxy is None:
         return
-    if dice.random() < 0.3:
-        done["connections cut"] += proxy.cut_one(dice)
-    if dice.random() < 0.3:
+    if randomly.random() < 0.3:
+        done["connections cut"] += proxy.cut_one(randomly)
+    if randomly.random() < 0.3:
         with psycopg.connect(store.url, autocommit=True) as server:
             row = server.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -164,7 +164,7 @@ def harm(
 
 
 def compare(saver: CheckpointSaver, names: list[str], problems: list[str]) -> int:
-    """Compare each thread with the same graph in memory; returns the rounds of all."""
+    """Compare each thread with the same graph in memory; returns the number of rounds of all."""
     graph = build(saver)
     states = {name: graph.get_state(anywhere(name)) for name in names}
     rounds = {name: state.values.get("round", 0) for name, state in states.items()}
@@ -181,14 +181,14 @@ def compare(saver: CheckpointSaver, names: list[str], problems: list[str]) -> in
 
 
 def difference(found: str, wanted: str) -> str:
-    """The first words that differ, without the digest, which differs whenever something else did."""
+    """The first words that differ, without the digest, which differs whenever something else does."""
     pairs = zip(found.split(", "), wanted.split(", "), strict=False)
     differing = [f"{a[:80]} and not {b[:80]}" for a, b in pairs if a != b and not re.search("[0-9a-f]{64}", a)]
     return differing[0] if differing else "only in the digest, so an earlier round was different"
 
 
 def more_than(limit: Holds, before: Holds, after: Holds, what: str) -> list[str]:
-    """A line for each thing of which there is too much more."""
+    """A line for each quantity that has grown too much."""
     return [
         f"{what}: {field} {first:.0f} → {then:.0f}"
         for field, first, then, most in zip(Holds._fields, before, after, limit, strict=True)
@@ -197,7 +197,7 @@ def more_than(limit: Holds, before: Holds, after: Holds, what: str) -> list[str]
 
 
 def sessions(store: Store) -> int:
-    """The sessions that a PostgreSQL server has for this database, but for the one that asks."""
+    """The number of sessions on a PostgreSQL server for this database, without the one that asks."""
     if store.kind == "sqlite":
         return 0
     with psycopg.connect(store.url, autocommit=True) as server:
@@ -209,11 +209,11 @@ def sessions(store: Store) -> int:
         return int(row[0])
 
 
-def gone(store: Store, wanted: int) -> int:
-    """The sessions once those that are ending have ended."""
-    patience = threading.Event()
+def remaining_sessions(store: Store, wanted: int) -> int:
+    """The number of sessions once the ending ones have ended."""
+    pause = threading.Event()
     for _ in range(50):
         if (found := sessions(store)) <= wanted:
             return found
-        patience.wait(0.1)
+        pause.wait(0.1)
     return found

@@ -1,7 +1,7 @@
-"""A graph that goes on round after round, and what its state is after so many of them.
+"""A graph that continues round after round, and its state after each number of rounds.
 
-All threads run the same graph. Each thread's name is in its values, so that what belongs to another one shows; what is
-computed does not depend on it, so that one run in memory tells the state of every thread.
+All threads run the same graph. Each thread's name is in its values, which would reveal values of another thread;
+the computation does not depend on it, so one run in memory determines the state of every thread.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from langgraph.types import Command, Send, StateSnapshot, interrupt
 from tests.behaviour.helpers import anywhere
 
 TOOLS = 3
-# Of how many rounds something is kept, so that a state does not grow.
-KEPT = 10
-# A word that no name has in it.
-SOMEBODY = "~somebody~"
+# How many rounds are retained, so that the state does not grow.
+RETAINED = 10
+# A word that is in no name.
+NAME = "~somebody~"
 
 
 def keep_last(state: list[str], writes: Sequence[list[str]]) -> list[str]:
-    """Lists after a list, of which the end stays."""
-    return [*state, *(item for write in writes for item in write)][-KEPT * TOOLS :]
+    """Append lists to a list, and keep its end."""
+    return [*state, *(item for write in writes for item in write)][-RETAINED * TOOLS :]
 
 
 class State(TypedDict, total=False):
-    """What the last rounds did, and a digest of all of them."""
+    """What the last rounds did, and a digest of all rounds."""
 
     name: str
     round: int
@@ -43,18 +43,18 @@ class State(TypedDict, total=False):
 
 
 class Call(TypedDict):
-    """What a tool gets."""
+    """The input of a tool."""
 
     name: str
     words: str
 
 
 def build(saver: BaseCheckpointSaver[Any]) -> Any:
-    """The graph; every third round ends with a question."""
+    """The graph; every third round ends with an interrupt."""
 
     def plan(state: State) -> State:
         old: list[AnyMessage | RemoveMessage] = [
-            RemoveMessage(str(message.id)) for message in state.get("messages", ())[: -2 * KEPT]
+            RemoveMessage(str(message.id)) for message in state.get("messages", ())[: -2 * RETAINED]
         ]
         new = HumanMessage(f"{state['name']} {state['round']}", id=f"plan {state['round']}")
         return {"messages": [*old, new]}  # type: ignore[list-item]  # `add_messages` takes them.
@@ -87,7 +87,7 @@ def build(saver: BaseCheckpointSaver[Any]) -> Any:
 
 
 def next_input(state: StateSnapshot, name: str) -> Any:
-    """How to go on from a state, whatever ended the run before."""
+    """The input that continues from a state, whatever ended the previous run."""
     if any(task.interrupts and task.result is None for task in state.tasks):
         return Command(resume=f"{name} answers {state.values['round']}")
     if not between_rounds(state):
@@ -96,22 +96,22 @@ def next_input(state: StateSnapshot, name: str) -> Any:
 
 
 def between_rounds(state: StateSnapshot) -> bool:
-    """Whether nothing is left to do; `state.next` may be empty before, since it leaves out tasks that are stored."""
+    """Whether nothing is left to do; `state.next` alone may be empty earlier, since it omits tasks that are stored."""
     return not state.tasks
 
 
 def plain(state: StateSnapshot, name: str) -> str:
     """The state as text, without the name."""
-    return repr(sorted(state.values.items())).replace(name, SOMEBODY)
+    return repr(sorted(state.values.items())).replace(name, NAME)
 
 
 def expected(rounds: int) -> list[str]:
     """The state after each round, in memory."""
     graph = build(InMemorySaver())
-    found = [plain(graph.get_state(anywhere()), SOMEBODY)]
+    found = [plain(graph.get_state(anywhere()), NAME)]
     while len(found) <= rounds:
-        graph.invoke(next_input(graph.get_state(anywhere()), SOMEBODY), anywhere())
+        graph.invoke(next_input(graph.get_state(anywhere()), NAME), anywhere())
         state = graph.get_state(anywhere())
         if between_rounds(state):
-            found.append(plain(state, SOMEBODY))
+            found.append(plain(state, NAME))
     return found

@@ -1,4 +1,4 @@
-"""A process that runs graphs round after round, goes on after every error of the saver, and says what it holds."""
+"""A process that runs graphs round after round, continues after every error of the saver, and reports its resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.stores import Store
 
 
 class Holds(NamedTuple):
-    """What a process holds."""
+    """The resources of a process."""
 
     megabytes: float
     threads: int
@@ -32,7 +32,7 @@ class Holds(NamedTuple):
 
 
 def holds() -> Holds:
-    """What this process holds now; memory is told on Linux only."""
+    """The current resources of this process; memory is known on Linux only."""
     gc.collect()
     status = Path("/proc/self/statm")
     pages = int(status.read_text().split()[1]) if status.exists() else 0
@@ -40,7 +40,7 @@ def holds() -> Holds:
 
 
 def work(connection: Connection, store: Store, api: str, names: Sequence[str]) -> None:
-    """Run the graphs until told to "stop"; answers each "holds" before, and at last says what is held after closing."""
+    """Run the graphs until the message "stop"; answers each "holds", and at last reports what is left after closing."""
     asyncio.run(asyncio.to_thread(build(InMemorySaver()).invoke, {"name": "warm", "round": 1}, anywhere()))
     before = holds()
     errors: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def work(connection: Connection, store: Store, api: str, names: Sequence[str]) -
 
 
 async def _play_all(saver: CheckpointSaver, names: Sequence[str], stop: threading.Event, errors: Counter[str]) -> Holds:
-    """Run all graphs on this loop, and close what the saver has on it; returns what was held before that."""
+    """Run all graphs on this loop, and close the saver on it; returns what was held before that."""
     graph = build(saver)
     await asyncio.gather(*(_play(graph, "async", name, stop, errors) for name in names))
     held = holds()
@@ -77,7 +77,7 @@ async def _play_all(saver: CheckpointSaver, names: Sequence[str], stop: threadin
 
 
 async def _play(graph: Any, api: str, name: str, stop: threading.Event, errors: Counter[str]) -> None:
-    """Run one graph until the end of the round in which it is told to stop."""
+    """Run one graph until the end of the round in which it is stopped."""
     config = anywhere(name)
     while True:
         try:
@@ -91,4 +91,4 @@ async def _play(graph: Any, api: str, name: str, stop: threading.Event, errors: 
                 graph.invoke(next_input(state, name), config, durability=durability)
         except CheckpointError as error:
             errors[type(error).__name__] += 1
-            await asyncio.sleep(0.01)  # As a caller would before it tries again.
+            await asyncio.sleep(0.01)  # As a caller would before it retries.

@@ -1,1 +1,1 @@
-"""Programs written for the official savers, run with those and, with one line changed, with ours."""
+"""Programs written for the official savers. They run with those and, with one line changed, with ours."""

@@ -1,7 +1,7 @@
-"""A refund desk, written for LangGraph's official savers; its test changes one line of it.
+"""A refund service, written for LangGraph's official savers. Its test changes one line of it.
 
-One pool serves the threads and the store. The state's classes are made in a function. What costs much waits for a
-human, whose answer comes with a later request.
+One pool serves the threads and the store. The state's classes are created in a function. Expensive refunds wait for a
+human, whose answer arrives with a later request.
 """
 
 import operator
@@ -27,11 +27,11 @@ from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, Field
 
 
-def desk(saver: BaseCheckpointSaver[Any], store: BaseStore) -> CompiledStateGraph[Any]:
-    """The graph; its classes are nobody's but its own."""
+def service(saver: BaseCheckpointSaver[Any], store: BaseStore) -> CompiledStateGraph[Any]:
+    """The graph; its classes exist only here."""
 
     class Refund(BaseModel):
-        """What a customer wants back."""
+        """A customer's claim."""
 
         order: str
         euros: float
@@ -41,7 +41,7 @@ def desk(saver: BaseCheckpointSaver[Any], store: BaseStore) -> CompiledStateGrap
         """A customer's case."""
 
         class Note(BaseModel):
-            """What the desk has written down."""
+            """A note of the service."""
 
             text: str
 
@@ -90,14 +90,14 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await saver.setup()
         await store.setup()
         app.state.saver = saver
-        app.state.graph = desk(saver, store)
+        app.state.graph = service(saver, store)
         yield
 
 
 app = FastAPI(lifespan=lifespan)
 
 
-def shown(values: dict[str, Any]) -> dict[str, Any]:
+def as_json(values: dict[str, Any]) -> dict[str, Any]:
     """A state as JSON."""
     return {
         "messages": [f"{message.type}: {message.content}" for message in values.get("messages", [])],
@@ -110,25 +110,25 @@ def shown(values: dict[str, Any]) -> dict[str, Any]:
 @app.post("/cases/{case}/say")
 async def say(case: str, text: str, request: Request) -> dict[str, Any]:
     given = {"messages": [HumanMessage(text, id=f"said-{text}")]}
-    return shown(await request.app.state.graph.ainvoke(given, {"configurable": {"thread_id": case}}))
+    return as_json(await request.app.state.graph.ainvoke(given, {"configurable": {"thread_id": case}}))
 
 
 @app.post("/cases/{case}/answer")
 async def answer(case: str, by: str, request: Request) -> dict[str, Any]:
     answered: Command[Any] = Command(resume={"by": by})
-    return shown(await request.app.state.graph.ainvoke(answered, {"configurable": {"thread_id": case}}))
+    return as_json(await request.app.state.graph.ainvoke(answered, {"configurable": {"thread_id": case}}))
 
 
 @app.get("/cases/{case}")
 async def case(case: str, request: Request) -> dict[str, Any]:
     state = await request.app.state.graph.aget_state({"configurable": {"thread_id": case}})
-    return {"next": state.next, "asked": [asked.value for asked in state.interrupts], **shown(state.values)}
+    return {"next": state.next, "asked": [asked.value for asked in state.interrupts], **as_json(state.values)}
 
 
 @app.get("/cases/{case}/history")
 async def history(case: str, request: Request) -> list[dict[str, Any]]:
     states = request.app.state.graph.aget_state_history({"configurable": {"thread_id": case}})
-    return [{"step": state.metadata["step"], "next": state.next, **shown(state.values)} async for state in states]
+    return [{"step": state.metadata["step"], "next": state.next, **as_json(state.values)} async for state in states]
 
 
 @app.get("/steps")

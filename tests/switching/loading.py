@@ -19,7 +19,7 @@ def with_one_line_changed(program: str, official: str, ours: str) -> str:
 
 @contextmanager
 def module_of(name: str, program: str) -> Iterator[ModuleType]:
-    """A module made of a text, to be found by its name for the time of a block, as classes are when they are read."""
+    """A module made of a text, which can be found by its name during a block, as reading its classes needs it."""
     module = ModuleType(name)
     sys.modules[name] = module
     try:

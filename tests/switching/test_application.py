@@ -1,4 +1,4 @@
-"""A web application that was written for the official savers runs with ours, with one line changed."""
+"""A web application for the official savers runs with ours, with one line changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.switching.loading import module_of, with_one_line_changed
 PROGRAM = Path(__file__).parent / "application.py"
 
 
-def test_an_application_for_the_official_saver_gives_the_same_answers_with_one_line_changed(
+def test_an_application_for_the_official_saver_replies_the_same_with_one_line_changed(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     official = PROGRAM.read_text()
@@ -39,13 +39,13 @@ def test_an_application_for_the_official_saver_gives_the_same_answers_with_one_l
 
 
 def conversation(app: FastAPI) -> list[Any]:
-    """What the application answers, to two of its processes one after the other."""
+    """The replies of the application, in two consecutive processes."""
     answers: list[Any] = []
     with TestClient(app) as client:
         answers.append(client.post("/cases/small/say", params={"text": "A1 20"}).json())
         answers.append(client.post("/cases/large/say", params={"text": "B2 80"}).json())
         answers.append(client.get("/cases/large").json())
-    # The application is started anew; the question is still open.
+    # The application restarts; the interrupt is still open.
     with TestClient(app) as client:
         answers.append(client.get("/cases/large").json())
         answers.append(client.post("/cases/large/answer", params={"by": "Ada"}).json())

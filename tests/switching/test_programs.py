@@ -1,4 +1,4 @@
-"""What LangGraph's documentation does with a checkpointer gives the same with ours: one line is changed."""
+"""What LangGraph's documentation does with a checkpointer has the same results with ours, with one line changed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(module: ModuleType, where: str) -> None:
 
 
 def without_async(program: str) -> str:
-    """The sync form of an async program: LangGraph's names differ by a letter, and a task's result is asked for."""
+    """The sync form of an async program: LangGraph's names differ by a letter, and a task's result is requested."""
     program = re.sub(r"await (\w+_task\([^)]*\)|future)", r"\1.result()", program)
     program = re.sub(r"\b(?:async|await) ", "", program)
     program = re.sub(r"\.a(invoke|stream|get_\w+|update_state|list|delete_thread)\b", r".\1", program)

@@ -1,4 +1,4 @@
-"""Classes of attrs, which need not be there; so their types are not checked."""
+"""Classes of attrs, which may be missing, so their types are not checked."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Classes for values, as applications have them, where no other test has one of the kind."""
+"""Classes for values, as applications have them, as far as no other test has one of the type."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Slots:
 
 
 class Reduced:
-    """One that says itself how pickle stores it."""
+    """A class that defines how pickle stores it."""
 
     def __init__(self, x: int) -> None:
         self.x = x
@@ -163,7 +163,7 @@ class Given:
 
 @dataclass
 class Held:
-    """One with all kinds of containers."""
+    """A dataclass with all types of containers."""
 
     by_pair: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
     seen: set[tuple[int, str]] = dataclasses.field(default_factory=set)
@@ -224,7 +224,7 @@ class Doubling(BaseModel):
 
 
 class InContext(BaseModel):
-    """One whose validation needs a context."""
+    """A model whose validation needs a context."""
 
     name: str
 
@@ -260,7 +260,7 @@ class Dog(BaseModel):
 
 class Owner(BaseModel):
     pet: Annotated[Cat | Dog, Field(discriminator="kind")]
-    # Without a tag: validated anew, the first class that fits takes it.
+    # Without a tag: validated again, it becomes the first class that fits.
     either: Model | More | None = None
 
 
@@ -290,6 +290,6 @@ class OldOuter(pydantic.v1.BaseModel):
 
 
 class Reply(AIMessage):
-    """A kind of message of the application's own."""
+    """An application's own type of message."""
 
     score: float = 0.0

@@ -1,4 +1,4 @@
-"""The part of docs/comparison.md that says what was measured, made from `measured.json`."""
+"""The section of docs/comparison.md with the measurements, made from `measured.json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.exactly import GIVEN
 from tests.table.measuring import Fate, Name
-from tests.table.values import KINDS
+from tests.table.values import GROUPS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "comparison.md"
 MEASURED = Path(__file__).with_name("measured.json")
@@ -24,7 +24,7 @@ SAVERS = {
 }
 SAME = "same"
 ONLY_GIVEN = f"changed: {GIVEN}"
-# What begins with these, the first that does.
+# What begins with one of these, the first that matches.
 COUNTED = {
     "the same": SAME,
     "the same, but for which fields were given": ONLY_GIVEN,
@@ -39,19 +39,19 @@ Rows = Mapping[Name, Row]
 
 
 def rows_of(measured: Mapping[str, Mapping[Name, Fate]]) -> Rows:
-    """What each of `SAVERS` makes of each value."""
-    return {name: tuple(measured[saver][name].told for saver in SAVERS) for name in measured["ours sqlite"]}
+    """What each of `SAVERS` does with each value."""
+    return {name: tuple(measured[saver][name].text for saver in SAVERS) for name in measured["ours sqlite"]}
 
 
 def versions() -> str:
-    """Those on which a measurement depends; an error if there is a package whose values would be left out."""
+    """The versions that a measurement depends on; an error if a package is missing whose values would be omitted."""
     savers = [f"langgraph{each}" for each in ("", "-checkpoint", "-checkpoint-postgres", "-checkpoint-sqlite")]
-    packages = [*savers, "pydantic", *(kind.package for kind in KINDS if kind.package)]
+    packages = [*savers, "pydantic", *(kind.package for kind in GROUPS if kind.package)]
     return ", ".join([f"Python {platform.python_version()}", *(f"{each} {version(each)}" for each in packages)])
 
 
 def write(rows: Rows, measured_with: str) -> None:
-    """Write both files anew."""
+    """Write both files."""
     lines = [[measured_with], *([*name, *row] for name, row in rows.items())]
     MEASURED.write_text("[\n" + ",\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n]\n", "utf-8")
     before, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
@@ -60,7 +60,7 @@ def write(rows: Rows, measured_with: str) -> None:
 
 
 def read() -> tuple[Rows, str, str]:
-    """What was measured, and with what; and the document's part."""
+    """What was measured, and with which versions; and the document's section."""
     (measured_with,), *lines = json.loads(MEASURED.read_text("utf-8"))
     _, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
     return {(kind, name): tuple(row) for kind, name, *row in lines}, measured_with, rest.partition(END)[0]
@@ -70,7 +70,7 @@ def text_of(rows: Rows, measured_with: str) -> str:
     """The counts, a table of what the savers treat differently, and lists of what they treat alike."""
     given = [name for name, row in rows.items() if row == (ONLY_GIVEN, ONLY_GIVEN, SAME)]
     alike = {name: row[0] for name, row in rows.items() if len(set(row)) == 1}
-    changed = {name: told.partition(": ")[2] for name, told in alike.items() if told.startswith("changed: ")}
+    changed = {name: text.partition(": ")[2] for name, text in alike.items() if text.startswith("changed: ")}
     apart = [name for name in rows if name not in alike and name not in given]
     return "\n".join(
         [
@@ -83,9 +83,9 @@ def text_of(rows: Rows, measured_with: str) -> str:
             "\n### Changed by all, in the same way\n",
             *_list((kind, f"{name} ({changed[kind, name]})") for kind, name in changed),
             "\n### Refused by all, before anything is stored\n",
-            *_list(name for name, told in alike.items() if told == "refused"),
+            *_list(name for name, text in alike.items() if text == "refused"),
             "\n### The same with all\n",
-            *_list(name for name, told in alike.items() if told == SAME),
+            *_list(name for name, text in alike.items() if text == SAME),
             "",
         ]
     )
@@ -96,7 +96,7 @@ def _counts(rows: Rows) -> Iterator[str]:
     yield "|---|" + "---|" * len(SAVERS)
     left = [list(column) for column in zip(*rows.values(), strict=True)]
     for name, beginning in COUNTED.items():
-        rest = [[told for told in column if not told.startswith(beginning)] for column in left]
+        rest = [[text for text in column if not text.startswith(beginning)] for column in left]
         counts = [len(column) - len(others) for column, others in zip(left, rest, strict=True)]
         if any(counts):
             yield f"| {name} | {' | '.join(map(str, counts))} |"

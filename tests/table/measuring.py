@@ -1,6 +1,6 @@
-"""Each value through a graph, in one process, and out of the store again in another.
+"""Each value through a graph: stored in one process, and read in another.
 
-Both make the values themselves, so nothing but the store is between what is stored and what is found.
+Both processes create the values, so only the store is between what is stored and what is read.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tests.exactly import difference
 from tests.moving.official import Official
 
 SAVERS = ("official sqlite", "official postgres", "ours sqlite", "ours postgres")
-Name = tuple[str, str]  # Of a value: its kind and what it is called there.
+Name = tuple[str, str]  # Of a value: its group and its name in the group.
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a value.
+    """The result for a value.
 
     Attributes:
         refused: The error that ended the run which was to store it.
         unreadable: The error that ended the first read by a new process.
-        there: Whether that found a value.
-        changed: In what it differed from what was to be stored.
-        stuck: The error that ended the run once more when it was resumed, though the node would give another value.
+        there: Whether that read found a value.
+        changed: How it differed from the stored value.
+        stuck: The error when the run was resumed, although the node would return another value.
     """
 
     refused: str = ""
@@ -48,8 +48,8 @@ class Fate:
     stuck: str = ""
 
     @property
-    def told(self) -> str:
-        """What the table says of it."""
+    def text(self) -> str:
+        """The text in the table."""
         if self.unreadable:
             return "**stuck**: stored, and an error with each read"
         if self.stuck:
@@ -68,7 +68,7 @@ class State(TypedDict, total=False):
 
 @contextmanager
 def opened(saver: str, url: str) -> Iterator[Any]:
-    """A saver, by its name; on SQLite it does not wait for the disk."""
+    """A saver, by its name; on SQLite, it does not wait for the disk."""
     whose, kind = saver.split()
     if whose == "ours":
         options: Any = {"synchronous": "OFF"} if kind == "sqlite" else {}
@@ -84,7 +84,7 @@ def opened(saver: str, url: str) -> Iterator[Any]:
 
 @contextmanager
 def empty_stores(dsn: str, folder: Path) -> Iterator[dict[str, str]]:
-    """A database for each saver, made on a PostgreSQL server and in a folder; its URL, by the saver's name."""
+    """A database for each saver, on a PostgreSQL server and in a folder; its URL, by the saver's name."""
     with ExitStack() as stack:
         yield {
             saver: f"sqlite:///{folder / saver}.db"
@@ -95,10 +95,10 @@ def empty_stores(dsn: str, folder: Path) -> Iterator[dict[str, str]]:
 
 
 def values() -> dict[Name, Any]:
-    """Those of the packages that are there."""
-    from tests.table.values import KINDS
+    """The values of the installed packages."""
+    from tests.table.values import GROUPS
 
-    there = [kind for kind in KINDS if not kind.package or find_spec(kind.package)]
+    there = [kind for kind in GROUPS if not kind.package or find_spec(kind.package)]
     return {(kind.name, name): value for kind in there for name, value in kind.make().items()}
 
 
@@ -122,7 +122,7 @@ def _error_of(graph: Any, given: Any, thread: Any) -> str:
 
 
 def store(saver: str, url: str) -> list[Any]:
-    """Run a graph that gives each value, on a thread of its own; the errors that runs ended with."""
+    """Run a graph that returns each value, on separate threads; returns the errors of the runs."""
     given = values()
     with opened(saver, url) as checkpointer:
         graph = _graph(checkpointer, lambda state: {"value": given[tuple(state["name"])]})
@@ -130,7 +130,7 @@ def store(saver: str, url: str) -> list[Any]:
 
 
 def look(saver: str, url: str, errors: Sequence[Any]) -> list[Any]:
-    """What the threads are then, and whether a run that ended with an error, yet left something, can be resumed."""
+    """The state of the threads, and whether a run that ended with an error but stored something can be resumed."""
     given = values()
     with opened(saver, url) as checkpointer:
         graph = _graph(checkpointer, lambda state: {"value": "another"})
@@ -152,7 +152,7 @@ def _fate(graph: Any, thread: Any, refused: str, value: Any) -> Fate:
 
 
 def measure(urls: Mapping[str, str], folder: Path) -> dict[str, dict[Name, Fate]]:
-    """What becomes of each value with each saver, whose empty databases are given; in two processes."""
+    """The result for each value with each saver, on empty databases; in two processes."""
     file = folder / "measured.json"
     file.write_text(json.dumps({saver: [url, []] for saver, url in urls.items()}), "utf-8")
     for step in ("store", "look"):

@@ -1,4 +1,4 @@
-"""An enum as Python has them from 3.11 on."""
+"""An enum type of Python 3.11."""
 
 from __future__ import annotations
 

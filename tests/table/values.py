@@ -1,4 +1,4 @@
-"""The values of the table, by kind. Each process makes them anew, so they are the same in all of them."""
+"""The values of the table, by type. Each process creates them itself, so they are equal in all processes."""
 
 from __future__ import annotations
 
@@ -549,27 +549,27 @@ def pandas() -> dict[str, Any]:
     }
 
 
-class Kind(NamedTuple):
-    """Values of a kind; `package` is what they need that may not be there."""
+class Group(NamedTuple):
+    """A group of values; `package` is the package that they need, which may be missing."""
 
     name: str
     make: Callable[[], dict[str, Any]]
     package: str = ""
 
 
-KINDS = (
-    Kind("Numbers", numbers),
-    Kind("Text and bytes", texts),
-    Kind("Containers", containers),
-    Kind("Dates and times", times),
-    Kind("Enums", enums),
-    Kind("Standard library and the language", standard),
-    Kind("Dataclasses", data_classes),
-    Kind("Models of pydantic", models),
-    Kind("Messages and what else is LangChain's", messages),
-    Kind("LangGraph's own types", langgraph),
-    Kind("numpy", numpy, "numpy"),
-    Kind("pandas", pandas, "pandas"),
-    Kind("attrs", attrs, "attrs"),
-    Kind("msgspec", msgspec, "msgspec"),
+GROUPS = (
+    Group("Numbers", numbers),
+    Group("Text and bytes", texts),
+    Group("Containers", containers),
+    Group("Dates and times", times),
+    Group("Enums", enums),
+    Group("Standard library and the language", standard),
+    Group("Dataclasses", data_classes),
+    Group("Models of pydantic", models),
+    Group("Messages and what else is LangChain's", messages),
+    Group("LangGraph's own types", langgraph),
+    Group("numpy", numpy, "numpy"),
+    Group("pandas", pandas, "pandas"),
+    Group("attrs", attrs, "attrs"),
+    Group("msgspec", msgspec, "msgspec"),
 )

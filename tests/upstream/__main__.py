@@ -1,4 +1,4 @@
-"""`python -m tests.upstream [SUITE …]`: LangGraph's own tests, with each way to make a saver of ours."""
+"""`python -m tests.upstream [SUITE …]`: LangGraph's own tests, with each way to create one of our savers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.upstream.running import SUITES, Outcome, run
 
 
 def main() -> int:
-    """Run suites two at a time and print their counts; 1 if something was not as expected."""
+    """Run suites two at a time and print their counts; returns 1 if a result was unexpected."""
     parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], metavar="SUITE", help=", ".join(SUITES))
     names = parser.parse_args().suites or list(SUITES)

@@ -1,13 +1,13 @@
-"""LangGraph's tests that cannot pass with other savers, each with its reason; what else fails is a fault of ours."""
+"""LangGraph's tests that cannot pass with other savers, each with its reason. Any other failure is a bug of ours."""
 
 from __future__ import annotations
 
 from typing import Final
 
-TABLES: Final = "it looks into the official saver's tables, or into what is inside of that saver"
-DONE: Final = "it asserts that something is refused or lost which we do, or keep"
+TABLES: Final = "it reads the official saver's tables or its attributes"
+DONE: Final = "it asserts that something is refused or lost which our savers do or store"
 
-# By suite and test, whatever its parameters.
+# By suite and test, for all parameters.
 EXPECTED: Final = {
     "langgraph": {
         # InMemorySaver's dicts.
@@ -56,14 +56,14 @@ EXPECTED: Final = {
         "test_prune::test_unknown_strategy_changes_nothing": TABLES,
         "test_sync::test_get_checkpoint_no_channel_values": TABLES,
         "test_sync::test_nonnull_migrations": TABLES,
-        # A stored None is a value. NUL stays in metadata.
+        # A stored None is a value. NUL is retained in metadata.
         "test_async::test_null_chars": DONE,
         "test_delta_plain_value_seed::test_inline_primitive_seed_is_found": DONE,
         "test_sync::test_null_chars": DONE,
     },
     "checkpoint-sqlite": {
         "test_delta_parent_walk::test_walk_step_looks_up_the_parent_by_primary_key": TABLES,
-        # They make the official tables of an earlier version; `migrate` reads those.
+        # They create the official tables of an earlier version; `migrate` reads those.
         "test_writes_task_path_migration::test_async_read_only_legacy_database_still_reads_delta_history": TABLES,
         "test_writes_task_path_migration::test_async_setup_migrates_legacy_writes_table_repeatably": TABLES,
         "test_writes_task_path_migration::test_put_writes_persists_task_path": TABLES,
@@ -76,8 +76,8 @@ EXPECTED: Final = {
     },
 }
 
-# They assert how much time has passed, or cancel a run after a fifth of a second, which depends on how busy the machine
-# is. Only `python -m tests.upstream` runs them.
+# They assert how much time has passed, or cancel a run after a fifth of a second, which depends on the load of the
+# machine. Only `python -m tests.upstream` runs them.
 TIMED: Final = {
     "langgraph": (
         "tests/test_pregel.py::test_stream_buffering_single_node",

@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.upstream.expected import EXPECTED, TIMED, function_of
-from tests.upstream.sources import download, lay
+from tests.upstream.sources import copy_tests, download
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Suite:
 
 
 SUITES = {
-    # Its tests are anyio's, and pytest-asyncio would run their fixtures in loops of their own.
+    # Its tests use anyio, and pytest-asyncio would run their fixtures in separate loops.
     "langgraph": Suite("langgraph", ("test_*.py",), ("sqlite", "postgres"), ("-p", "no:asyncio")),
     "prebuilt": Suite("langgraph-prebuilt", ("test_react_agent.py", "test_tool_node.py"), ("sqlite", "postgres")),
-    # The other tests of these three are of serializers and of stores. What `test_conformance_delta.py` asks for is not
-    # in the conformance package that goes with it; `tests/conformance` runs all that is in there.
+    # The other tests of these three are about serializers and stores. `test_conformance_delta.py` needs what is not in
+    # the corresponding conformance package; `tests/conformance` runs everything that is in it.
     "checkpoint": Suite("langgraph-checkpoint", ("test_memory.py",), ("sqlite", "postgres")),
     "checkpoint-postgres": Suite(
         "langgraph-checkpoint-postgres",
@@ -46,13 +46,13 @@ SUITES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the tests that made a saver, and what those that failed have said."""
+    """The results of the tests that made a saver, and the errors of those that failed."""
 
     passed: frozenset[str]
     failed: Mapping[str, str]
 
     def surprises(self, name: str) -> dict[str, str]:
-        """What should not be: tests that fail without being expected to, and tests that pass although they are."""
+        """Unexpected results: tests that fail and should pass, and tests that pass and should fail."""
         expected = EXPECTED[name]
         failures = {test: said for test, said in self.failed.items() if function_of(test) not in expected}
         failing = {function_of(test) for test in self.failed}
@@ -61,22 +61,22 @@ class Outcome:
 
 
 def run(name: str, saver: str, folder: Path, *, dsn: str = "", everything: bool = False) -> Outcome:
-    """Download a suite into a folder and run it in a process of its own.
+    """Download a suite into a folder and run it in a separate process.
 
-    What fails and is not expected to is run once more: some wait for what a busy machine does late.
+    An unexpected failure is run again, since some tests do not wait long enough for a busy machine.
 
     Args:
         name: One of `SUITES`.
         saver: "sqlite" or "postgres".
         folder: An empty folder.
         dsn: An empty database, which is filled.
-        everything: With each way to make a saver and not with one, and with the tests that assert on time.
+        everything: With each way to make a saver instead of one, and with the tests that assert on time.
 
     Raises:
-        NoSource: There is no source, or no index to ask.
+        NoSource: There is no source, or no package index can be reached.
     """
     suite = SUITES[name]
-    lay(download(suite.package, folder), folder)
+    copy_tests(download(suite.package, folder), folder)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "LANGGRAPH_"))},
         "UPSTREAM_SAVER": saver,
@@ -105,12 +105,12 @@ def _pytest(folder: Path, environment: Mapping[str, str], arguments: Sequence[st
         cwd=folder,
         env=environment,
     )
-    # 0 and 1 say that the tests ran and whether some failed.
+    # 0 and 1 mean that the tests ran; 1 that some failed.
     assert done.returncode in (0, 1), f"pytest ended with {done.returncode}:\n{(done.stdout + done.stderr)[-5000:]}"
     passed = set()
     failed = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        # A class has its name behind that of the module.
+        # The name of a class follows that of the module.
         test = "::".join([*case.attrib["classname"].removeprefix("tests.").split("."), case.attrib["name"]])
         troubles = [*case.iter("failure"), *case.iter("error")]
         if troubles:

@@ -1,4 +1,4 @@
-"""LangGraph's tests: where they come from, and how the official savers' names in them become ours."""
+"""LangGraph's tests: where they come from, and how the official savers' names in them are replaced by ours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# What a user changes: the module that a saver is imported from. `InMemorySaver` has no counterpart of ours, so a class
-# beside the tests makes one of our savers each time.
+# What a user changes: the module that a saver is imported from. Ours have no counterpart of `InMemorySaver`, so a class
+# next to the tests creates one of our savers each time.
 OURS = {
     ("langgraph.checkpoint.memory", "InMemorySaver"): "tests.replaced",
     ("langgraph.checkpoint.memory", "MemorySaver"): "tests.replaced",
@@ -29,13 +29,13 @@ class NoSource(Exception):
 
 
 def download(package: str, folder: Path) -> Path:
-    """The source of the release of a package that is installed, unpacked below a folder.
+    """The source of the installed release of a package, unpacked below a folder.
 
     Raises:
         NoSource: pip did not get it.
     """
     wanted = f"{package}=={version(package)}"
-    # Its metadata need hatchling, which is here.
+    # Its metadata needs hatchling, which is installed here.
     options = ["--quiet", "--retries=1", "--no-deps", "--no-build-isolation", "--no-binary=:all:", f"--dest={folder}"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", *options, wanted], check=False, capture_output=True, text=True
@@ -48,14 +48,14 @@ def download(package: str, folder: Path) -> Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
-def lay(source: Path, folder: Path) -> None:
-    """Copy a source's tests into a folder, with our savers' imports and fixtures in the place of theirs."""
+def copy_tests(source: Path, folder: Path) -> None:
+    """Copy the tests of a source into a folder, with the imports and fixtures of our savers."""
     tests = folder / "tests"
     shutil.copytree(source / "tests", tests)
     for file in tests.rglob("*.py"):
         file.write_text(with_our_imports(file.read_text()))
-    for ours in (HERE / "laid").glob("[!_]*.py"):
-        # Not called conftest here, where pytest would take it for one of our own tests.
+    for ours in (HERE / "replacements").glob("[!_]*.py"):
+        # It is not called conftest here, because pytest would take it for one of our own tests.
         shutil.copy(ours, tests / ours.name.replace("fixtures.py", "conftest.py"))
     (folder / "pytest.ini").write_text(
         "[pytest]\n"
@@ -67,7 +67,7 @@ def lay(source: Path, folder: Path) -> None:
 
 
 def with_our_imports(program: str) -> str:
-    """A program in which each official saver is imported from ours; nothing else changes."""
+    """A program that imports each official saver from our package; nothing else changes."""
     lines = program.splitlines(keepends=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

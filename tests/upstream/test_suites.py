@@ -1,4 +1,4 @@
-"""LangGraph's own tests pass with our savers, but for those that `expected.py` has a reason for."""
+"""LangGraph's own tests pass with our savers, except those for which `expected.py` has a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import made_database
 from tests.upstream.running import SUITES, run
 from tests.upstream.sources import NoSource
 
-# At least; on Python 3.10 LangGraph skips some.
+# Minimal counts; on Python 3.10, LangGraph skips some.
 PASSED = {
     ("langgraph", "sqlite"): 800,
     ("langgraph", "postgres"): 800,
@@ -26,11 +26,11 @@ PASSED = {
 }
 
 
-# A suite is more than a thousand tests, and each has a time limit of its own.
+# A suite has more than a thousand tests, each with its own time limit.
 @pytest.mark.skipif("CHECKPOINT_UPSTREAM" not in os.environ, reason="LangGraph's suites run with CHECKPOINT_UPSTREAM=1")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("name", "saver"), PASSED, ids=[f"{name} with {saver}" for name, saver in PASSED])
-def test_langgraphs_own_tests_pass_but_for_those_with_a_reason(
+def test_langgraphs_own_tests_pass_except_those_with_a_reason(
     name: str, saver: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     assert saver in SUITES[name].savers

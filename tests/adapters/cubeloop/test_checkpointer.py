@@ -266,7 +266,7 @@ async def test_a_snapshot_has_everything_completed_up_to_a_run(checkpointer: Che
             await checkpointer.snapshot("thread", after_run_id=run_id)
 
 
-async def test_a_fork_is_a_thread_of_its_own(checkpointer: Checkpointer) -> None:
+async def test_a_fork_is_a_separate_thread(checkpointer: Checkpointer) -> None:
     await checkpointer.append("thread", [user("of none")])
     await checkpointer.save_extra("thread", {"a": 1})
     await checkpointer.save_pending_request("thread", request("question"), run_id="open")

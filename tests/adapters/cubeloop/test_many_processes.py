@@ -62,13 +62,13 @@ def names(number: int) -> list[str]:
     return [f"{each}" for each in range(number)]
 
 
-async def test_four_processes_at_once(team: Team) -> None:
+async def test_four_processes_work_concurrently(team: Team) -> None:
     """One test for everything, since processes take longer to start than to work."""
     await runs_are_claimed_once(team)
     await no_key_of_extra_is_lost(team)
-    await batches_are_in_one_piece_and_in_order(team)
+    await batches_are_contiguous_and_in_order(team)
     await runs_are_completed_one_after_the_other(team)
-    await forks_are_never_seen_in_part(team)
+    await forks_are_never_seen_incomplete(team)
     await completed_runs_stay_as_they_are(team)
 
 
@@ -85,7 +85,7 @@ async def no_key_of_extra_is_lost(team: Team) -> None:
     assert (await team.load()).extra == {key: key for each in keys for key in each}
 
 
-async def batches_are_in_one_piece_and_in_order(team: Team) -> None:
+async def batches_are_contiguous_and_in_order(team: Team) -> None:
     def batches(process: int) -> list[list[str]]:
         return [[f"{process} {number} {location}" for location in range(3)] for number in range(50)]
 
@@ -115,7 +115,7 @@ async def runs_are_completed_one_after_the_other(team: Team) -> None:
     assert len((await team.load("runs")).messages) == 60
 
 
-async def forks_are_never_seen_in_part(team: Team) -> None:
+async def forks_are_never_seen_incomplete(team: Team) -> None:
     await team.checkpointer.save_extra("runs", {"a": 1})
     await team.checkpointer.mark_run_complete("thread", "0")
     complete = CheckpointData((await team.load("runs")).messages, {"a": 1}, "runs")

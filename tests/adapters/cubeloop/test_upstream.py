@@ -40,7 +40,7 @@ LOOK_INSIDE = {
         "test_busy_timeout_is_set",
     ],
     "tests/hitl/test_checkpointer_pending_request.py": [
-        "test_sqlite_create_table_idempotent"  # Makes the table again.
+        "test_sqlite_create_table_idempotent"  # Creates the table again.
     ],
 }
 # How many tests make a store and pass with CubeLoop's stores.

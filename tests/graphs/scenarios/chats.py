@@ -9,7 +9,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.parts import AnyGraph
+from tests.graphs.scenarios.nodes import AnyGraph
 
 
 class Chat(TypedDict, total=False):

@@ -16,7 +16,7 @@ from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.chats import agent
 from tests.graphs.scenarios.failures import Broken, Gate, breaks
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Node, chain, parallel, says, sync_and_async
+from tests.graphs.scenarios.nodes import AnyGraph, Node, chain, parallel, says, sync_and_async
 from tests.graphs.scenarios.pasts import before
 from tests.graphs.scenarios.subgraphs import Outer
 

@@ -10,7 +10,7 @@ from langgraph.types import Command, RetryPolicy, Send
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, parallel, says
 from tests.graphs.scenarios.steps import TIMEOUT
 from tests.graphs.scenarios.subgraphs import Outer
 

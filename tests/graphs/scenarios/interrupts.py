@@ -8,7 +8,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, StateSnapshot, interrupt
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, parallel, says
 
 
 def asks(*questions: str, calls: list[str] | None = None) -> Node:

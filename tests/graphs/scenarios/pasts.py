@@ -9,7 +9,7 @@ from langgraph.types import Command, Send, StateSnapshot, StateUpdate
 
 from tests.graphs.running import Thread, past_scenario, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, chain, parallel, says
 from tests.graphs.scenarios.subgraphs import Outer, counts, inner_state, without_id
 
 

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from tests.graphs.running import Thread, scenario
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, says
 
 # Seconds; an event that takes longer is a fault of the scenario.
 TIMEOUT = 20

@@ -9,7 +9,7 @@ from langgraph.types import Command, Send, StateSnapshot
 
 from tests.graphs.running import Thread, scenario
 from tests.graphs.scenarios.interrupts import asks, questions
-from tests.graphs.scenarios.parts import AnyGraph, Log, Node, chain, parallel, says
+from tests.graphs.scenarios.nodes import AnyGraph, Log, Node, chain, parallel, says
 
 
 def counts(name: str) -> Node:

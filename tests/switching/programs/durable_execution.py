@@ -1,4 +1,4 @@
-"""Runs that end in the middle and go on: with each durability, with retries, from another process."""
+"""Runs that are interrupted and continue: with each durability, with retries, from another process."""
 
 import operator
 from typing import Annotated, Any, Literal, TypedDict, get_args

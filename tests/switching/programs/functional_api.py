@@ -1,4 +1,4 @@
-"""The functional API: tasks whose results are kept, what the last run saved, questions, errors, long waits."""
+"""The functional API: stored results of tasks, what the last run saved, interrupts, errors, long waits."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +49,10 @@ async def main(where: str) -> None:
         print(calls)
         async for item in workflow.astream(Command(resume=True), config):
             print(item)
-        # Neither the essay nor the check was made again.
+        # Neither the essay nor the check ran again.
         print(calls)
 
-        # A run that failed goes on: with None, and with the essay that is there.
+        # A failed run continues: with None, and with the stored essay.
         calls.clear()
         failing[:] = ["busy"]
         failed: RunnableConfig = {"configurable": {"thread_id": "failed"}}

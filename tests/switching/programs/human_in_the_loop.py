@@ -1,4 +1,4 @@
-"""Questions to a human: to approve, to edit, until the answer is valid, two at once, from a tool, and static ones."""
+"""Interrupts: to approve, to edit, until the answer is valid, two at the same time, from a tool, and static ones."""
 
 import operator
 from typing import Annotated, Any, Literal, TypedDict
@@ -96,7 +96,7 @@ async def main(where: str) -> None:
         print([asked.value for asked in found["__interrupt__"]])
         found = await graph.ainvoke(Command(resume={"text": "better"}), config)
         print(sorted(asked.value for asked in found["__interrupt__"]))
-        # Each answer is for the question with that id.
+        # Each answer is for the interrupt with that id.
         state = await graph.aget_state(config)
         answers = {asked.id: f"answer to {asked.value}" for asked in state.interrupts}
         found = await graph.ainvoke(Command(resume=answers), config)
@@ -112,7 +112,7 @@ async def main(where: str) -> None:
         found = await agent.ainvoke(Command(resume={"type": "edit", "hotel": "Plaza"}), booked)
         print([message.content for message in found["messages"]])
 
-        # Before and after nodes, whatever they are.
+        # Before and after all nodes.
         stopping = builder.compile(checkpointer=checkpointer, interrupt_before=["cancelled"])
         static: RunnableConfig = {"configurable": {"thread_id": "static"}}
         await stopping.ainvoke({"text": "draft"}, static)

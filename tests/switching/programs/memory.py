@@ -1,4 +1,4 @@
-"""A chat that remembers: messages that are added, trimmed, deleted and summed up."""
+"""A chat that remembers: messages are added, trimmed, deleted and summarised."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def main(where: str) -> None:
 
     config: RunnableConfig = {"configurable": {"thread_id": "1"}}
     for number, said in enumerate(["hi! I am Bob", "what is my name?", "and now?", "still?"]):
-        # The chat goes on in another process.
+        # The chat continues in another process.
         async with AsyncPostgresSaver.from_conn_string(where) as checkpointer:
             await checkpointer.setup()
             graph = builder.compile(checkpointer=checkpointer)
@@ -51,7 +51,7 @@ async def main(where: str) -> None:
 
     async with AsyncPostgresSaver.from_conn_string(where) as checkpointer:
         graph = builder.compile(checkpointer=checkpointer)
-        fresh = [RemoveMessage(id=REMOVE_ALL_MESSAGES), SystemMessage("begin anew", id="anew")]
+        fresh = [RemoveMessage(id=REMOVE_ALL_MESSAGES), SystemMessage("begin again", id="new")]
         await graph.aupdate_state(config, {"messages": fresh, "summary": ""})
         state = await graph.aget_state(config)
         print(state.values)

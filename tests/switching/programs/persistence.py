@@ -1,4 +1,4 @@
-"""Threads, their states and history, changing a state, what a failed superstep leaves."""
+"""Threads, their states and history, a change of the state, and what a failed superstep leaves."""
 
 import operator
 import time
@@ -23,7 +23,7 @@ async def node_a(state: State) -> dict[str, Any]:
 
 async def node_b(state: State) -> dict[str, Any]:
     if "node_b" in broken and state["foo"] == "a":
-        time.sleep(1)  # noqa: ASYNC251  # On OS threads node_c is done before.
+        time.sleep(1)  # noqa: ASYNC251  # On OS threads, node_c is done before.
         raise ValueError("node_b is broken")
     return {"foo": "b", "bar": ["b"]}
 
@@ -48,7 +48,7 @@ async def main(where: str) -> None:
         graph = builder.compile(checkpointer=checkpointer)
         config: RunnableConfig = {"configurable": {"thread_id": "1"}, "metadata": {"user": "Ada"}}
 
-        # node_c's output is stored although node_b fails beside it, and is not made again.
+        # node_c's output is stored although node_b fails in the same step, and node_c does not run again.
         try:
             await graph.ainvoke({"foo": "", "bar": []}, config)
         except ValueError as error:
@@ -62,13 +62,13 @@ async def main(where: str) -> None:
             metadata = snapshot.metadata or {}
             print(metadata["step"], metadata["source"], metadata.get("user"), snapshot.next, snapshot.values)
 
-        # A state is changed through the reducers, and as if a node had said it.
+        # A state is changed through the reducers, and as if a node had written it.
         await graph.aupdate_state(config, {"foo": "changed", "bar": ["changed"]}, as_node="node_a")
         snapshot = await graph.aget_state(config)
         print(snapshot.values, snapshot.next)
         print(await graph.ainvoke(None, config))
 
-        # By an id; with a filter; only so many; before one.
+        # By id; with a filter; with a limit; before a checkpoint.
         first = [found async for found in graph.aget_state_history(config)][-1]
         print((await graph.aget_state(first.config)).next)
         print(
@@ -76,7 +76,7 @@ async def main(where: str) -> None:
         )
         print([found.metadata["step"] async for found in checkpointer.alist(config, before=snapshot.config)])
 
-        # Another thread knows nothing of it; a deleted one is empty.
+        # Another thread does not have it; a deleted one is empty.
         other: RunnableConfig = {"configurable": {"thread_id": "2"}}
         print((await graph.aget_state(other)).values)
         await checkpointer.adelete_thread("1")

@@ -1,4 +1,4 @@
-"""Graphs in graphs: with a state that is shared, with one of their own, with a memory, and asked about from outside."""
+"""Subgraphs: with a shared state, with their own, with a memory, and read from outside."""
 
 import operator
 from typing import Annotated, Any, TypedDict
@@ -31,8 +31,8 @@ async def third(state: Own) -> dict[str, Any]:
     return {"bar": f"{state['bar']} third", "count": 1}
 
 
-def shown(state: StateSnapshot) -> Any:
-    inner = [shown(task.state) for task in state.tasks if isinstance(task.state, StateSnapshot)]
+def as_data(state: StateSnapshot) -> Any:
+    inner = [as_data(task.state) for task in state.tasks if isinstance(task.state, StateSnapshot)]
     return state.next, state.values, [asked.value for asked in state.interrupts], inner
 
 
@@ -73,16 +73,16 @@ async def main(where: str) -> None:
             async for chunk in graph.astream({"foo": turn}, config, subgraphs=True, stream_mode="updates"):
                 namespace, update = chunk
                 print(len(namespace), sorted(update))
-            print(shown(await graph.aget_state(config, subgraphs=True)))
+            print(as_data(await graph.aget_state(config, subgraphs=True)))
             print(await graph.ainvoke(Command(resume=f"answer {turn}"), config))
 
-        # A state inside is changed while its question is open.
+        # A state inside is changed while its interrupt is open.
         await graph.ainvoke({"foo": "three"}, config)
         state = await graph.aget_state(config, subgraphs=True)
         inner = state.tasks[0].state
         if isinstance(inner, StateSnapshot):
             await graph.aupdate_state(inner.config, {"foo": "changed inside"})
-        print(shown(await graph.aget_state(config, subgraphs=True)))
+        print(as_data(await graph.aget_state(config, subgraphs=True)))
         print(await graph.ainvoke(Command(resume="last"), config))
 
         roots = [found async for found in checkpointer.alist({"configurable": {"thread_id": "1", "checkpoint_ns": ""}})]

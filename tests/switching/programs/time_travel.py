@@ -53,7 +53,7 @@ async def main(where: str) -> None:
         before_joke = next(state for state in states if state.next == ("write_joke",))
         before_ask = next(state for state in states if state.next == ("ask",))
 
-        # Replayed: what is before it does not run again.
+        # Replayed: earlier nodes do not run again.
         runs.clear()
         print(await graph.ainvoke(None, before_joke.config), runs)
 
@@ -62,12 +62,12 @@ async def main(where: str) -> None:
         print(await graph.ainvoke(None, fork))
         print((await graph.aget_state(config)).values)
 
-        # The question is asked again, and answered otherwise.
+        # The interrupt is raised again, and answered differently.
         found = await graph.ainvoke(None, before_ask.config)
         print([asked.value for asked in found["__interrupt__"]])
         print(await graph.ainvoke(Command(resume="no"), config))
 
-        # What was there before is still there.
+        # The earlier checkpoints still exist.
         print((await graph.aget_state(states[0].config)).values)
         print(len([state async for state in graph.aget_state_history(config)]))
         kinds = [(state.metadata or {})["source"] async for state in graph.aget_state_history(config)]

@@ -1,6 +1,6 @@
 """A pytest plugin that gives our stores to CubeLoop's own tests, and reports which tests made one and which failed.
 
-It is loaded next to the tests of the framework's source distribution, in a process of their own.
+It is loaded with the tests of the framework's source distribution, in a separate process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The savers of LangGraph's fixtures, made as theirs are but for the import, on one database and not on one each."""
+"""The savers of LangGraph's fixtures, made in the same way with another import, and all on one database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langgraph_checkpoint_custom.aio import AsyncPostgresSaver, AsyncSqliteSaver
 
 from .replaced import DSN, InMemorySaver, empty
 
-# Tests put the name of a database behind it.
+# Tests append the name of a database.
 DEFAULT_POSTGRES_URI = conninfo.make_conninfo(DSN, dbname="") + " dbname="
 SCHEMA = "langgraph_checkpoint"
 

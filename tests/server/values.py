@@ -1,4 +1,4 @@
-"""A value of every kind, and a look at whether one came back as it was; servers import it, so the classes are here."""
+"""Values of every type, and a check whether one was read unchanged. Servers import this module, with its classes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Order(BaseModel):
     api: Colour = Colour.RED
 
 
-KINDS: dict[str, Any] = {
+VALUES: dict[str, Any] = {
     "nothing": None,
     "truth": True,
     "a large number": 2**63 + 1,
@@ -76,8 +76,8 @@ KINDS: dict[str, Any] = {
 
 
 def differences(found: Mapping[str, Any]) -> list[str]:
-    """The names of the values that are not what they were, with what was found."""
-    return [f"{name}: {found.get(name)!r:.200}" for name, value in KINDS.items() if not _same(value, found.get(name))]
+    """The names of the values that have changed, with their current values."""
+    return [f"{name}: {found.get(name)!r:.200}" for name, value in VALUES.items() if not _same(value, found.get(name))]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -85,5 +85,5 @@ def _same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, numpy.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
-    # The text tells -0.0 from 0.0, and NaN is no other.
+    # The text distinguishes -0.0 from 0.0, and makes NaN equal to NaN.
     return (one == other or one != one) and (isinstance(one, (set, frozenset, Point)) or repr(one) == repr(other))

@@ -1,4 +1,4 @@
-"""The `conftest.py` of LangGraph's tests, with our savers; one for all of its packages."""
+"""The `conftest.py` of LangGraph's tests with our savers, the same for all of its packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import conftest_checkpointer
 from .conftest_checkpointer import DEFAULT_POSTGRES_URI as DEFAULT_POSTGRES_URI
 from .replaced import DSN, SAVER, stores
 
-# Tests of PostgreSQL ask whether there is one.
+# Tests of PostgreSQL check whether there is one.
 NO_DOCKER = SAVER != "postgres"
 DEFAULT_URI = DSN
 ALL = os.environ.get("UPSTREAM_ALL") == "1"
@@ -59,14 +59,14 @@ async def async_checkpointer(request: pytest.FixtureRequest) -> AsyncIterator[Ch
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that name no saver: they say nothing about ours."""
-    others = [item for item in items if isinstance(item, pytest.Function) and not names_a_saver(item)]
+    """Deselect the tests that use no saver: they test nothing of ours."""
+    others = [item for item in items if isinstance(item, pytest.Function) and not uses_a_saver(item)]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
 
 
-def names_a_saver(test: pytest.Function) -> bool:
-    """Whether a test is given a saver, or comes to one through the functions and classes of its module."""
+def uses_a_saver(test: pytest.Function) -> bool:
+    """Whether a test gets a saver, or uses one through the functions and classes of its module."""
     parameters = test.callspec.params.values() if hasattr(test, "callspec") else ()
     if {"sync_checkpointer", "async_checkpointer"} & set(test.fixturenames) or any(map(makes_savers, parameters)):
         return True
@@ -88,13 +88,13 @@ def names_a_saver(test: pytest.Function) -> bool:
 
 
 def makes_savers(found: Any) -> bool:
-    """Whether something is a class of ours, or one of the functions that make savers for fixtures."""
+    """Whether something is one of our classes, or one of the functions that make savers for fixtures."""
     ours = isinstance(found, type) and issubclass(found, CheckpointSaver)
     return ours or getattr(found, "__module__", None) == conftest_checkpointer.__name__
 
 
 def codes_of(found: Any) -> list[CodeType]:
-    """What runs in a function, or in the methods of a class."""
+    """The code of a function, or of the methods of a class."""
     if isinstance(found, type):
         return [code for made in vars(found).values() for code in codes_of(made)]
     while hasattr(found, "__wrapped__"):
@@ -105,7 +105,7 @@ def codes_of(found: Any) -> list[CodeType]:
 
 @pytest.fixture(autouse=True)
 def _own_stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test empty stores, and note which tests have made no saver: they say nothing about ours."""
+    """Give each test empty stores, and note which tests have made no saver: they test nothing of ours."""
     made = []
     init = CheckpointSaver.__init__
 

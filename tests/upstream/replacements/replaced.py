@@ -1,4 +1,4 @@
-"""`InMemorySaver` for LangGraph's tests: one of our savers, on an empty store each time that one is made."""
+"""`InMemorySaver` for LangGraph's tests: one of our savers, each on an empty store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from psycopg import sql
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 
-# Set by whoever runs the tests: "sqlite" or "postgres", and an empty database that is theirs alone.
+# Set by the caller of the tests: "sqlite" or "postgres", and an empty database for them alone.
 SAVER = os.environ["UPSTREAM_SAVER"]
 DSN = os.environ.get("UPSTREAM_DSN", "")
 TABLES = ("checkpoints", "blobs", "writes", "claims", "labels")
 
 
 class Stores:
-    """Schemas that test after test finds empty, a schema for each saver of a test: to make one takes much longer."""
+    """Schemas that test after test finds empty, one for each saver of a test: creating one takes much longer."""
 
     def __init__(self) -> None:
         self._ready: list[str] = []
@@ -39,7 +39,7 @@ class Stores:
         self._savers.append(saver)
 
     def empty(self) -> None:
-        """Close the savers of a test and empty what they have stored."""
+        """Close the savers of a test, and delete what they have stored."""
         savers, self._savers = self._savers, []
         for saver in savers:
             saver.close()
@@ -48,7 +48,7 @@ class Stores:
 
 
 def empty(schemas: list[str]) -> None:
-    """Empty the tables of schemas, once nobody uses them any more."""
+    """Empty the tables of schemas, once no test uses them any more."""
     tables = [sql.Identifier(schema, table) for schema in schemas for table in TABLES]
     if not tables:
         return
@@ -64,7 +64,7 @@ stores = Stores()
 Ours: Any = SqliteSaver if SAVER == "sqlite" else PostgresSaver
 
 
-class InMemorySaver(Ours):  # type: ignore[misc]  # Which class it is, is told by the environment.
+class InMemorySaver(Ours):  # type: ignore[misc]  # The environment says which class it is.
     """Takes the arguments of LangGraph's."""
 
     def __init__(self, *, serde: Any = None, factory: Any = None) -> None:
@@ -74,7 +74,7 @@ class InMemorySaver(Ours):  # type: ignore[misc]  # Which class it is, is told b
             super().__init__(DSN, schema=stores.next_schema(), serde=serde)
         stores.opened(self)
 
-    # LangGraph's calls its sync methods in the async ones, so tests override only the former.
+    # LangGraph's class calls its sync methods in the async ones, so tests override only the former.
 
     async def aget_tuple(self, config: Any) -> Any:
         if type(self).get_tuple is InMemorySaver.get_tuple:

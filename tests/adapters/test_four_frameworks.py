@@ -27,7 +27,7 @@ from tests.crash.processes import Process
 from tests.stores import Store
 
 GRAPH: Any = {"configurable": {"thread_id": "a graph"}}
-SHOWN = {
+LISTED = {
     "a graph": None,
     r"\x1ecubeloop/thread": "cubeloop",
     r"\x1ecubeloop/fork": "cubeloop",
@@ -64,7 +64,9 @@ async def alive(saver: CheckpointSaver) -> set[str]:
     return found
 
 
-async def test_they_live_side_by_side(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_four_frameworks_share_a_database(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def cli(*argv: str) -> Any:
         capsys.readouterr()
         assert main([*argv, "--json"]) == 0
@@ -85,21 +87,21 @@ async def test_they_live_side_by_side(store: Store, tmp_path: Path, capsys: pyte
         await sessions.asave(SessionCheckpoint("chat", 1, [{"role": "user", "content": "hello"}]))
         await sessions.asave(SessionCheckpoint("chat", 2, [], interrupt={"tool": "rm"}))
         assert [found.config["configurable"]["thread_id"] async for found in saver.alist(None)] == ["a graph"] * 2
-        assert await alive(saver) == SHOWN.keys()
+        assert await alive(saver) == LISTED.keys()
 
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     cli("export", str(tmp_path / "all.zst"), "--url", store.url)
     cli("import", str(tmp_path / "all.zst"), "--url", url)
     listed = {one["thread_id"]: one["kind"] for one in cli("threads", "--url", url)["threads"]}
-    assert listed == {key.replace(r"\x1e", "\x1e"): kind for key, kind in SHOWN.items()}
+    assert listed == {key.replace(r"\x1e", "\x1e"): kind for key, kind in LISTED.items()}
 
     async with open_saver(url) as saver:
-        assert await alive(saver) == SHOWN.keys()
-        left = set(SHOWN)
+        assert await alive(saver) == LISTED.keys()
+        left = set(LISTED)
         for thread in (r"\x1ecubeloop/thread", r"\x1epydantic-deep/work", r"\x1esession/acme/chat"):
             cli("delete", thread, "--yes", "--url", url)
             left.remove(thread)
             assert await alive(saver) == left
         assert (await graph_on(saver).ainvoke(Command(resume="yes"), GRAPH))["said"] == "yes"
         assert await alive(saver) == {r"\x1ecubeloop/fork"}
-    assert len(cli("threads", "--url", store.url)["threads"]) == len(SHOWN)
+    assert len(cli("threads", "--url", store.url)["threads"]) == len(LISTED)
