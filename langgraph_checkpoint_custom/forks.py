@@ -33,7 +33,7 @@ _HELD: list[Generator[None, None, None]] = []  # Each holds a lock until the for
 _INTERRUPTED: list[int] = []  # SIGINT if it came during `_before`; it is raised after the fork.
 
 
-def tell_of_forks(what: Forked) -> None:
+def register_for_forks(what: Forked) -> None:
     """Call the methods of an object at every fork from now on."""
     with _ONE_AT_A_TIME:
         _ALL.add(what)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from langgraph_checkpoint_custom.engine.operation import Driver, Offload, Operation
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.operations.observing import Counts, OperationEvent, place_of
+from langgraph_checkpoint_custom.operations.observing import Counts, OperationEvent, location_of
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class ObservedDriver:
         return self._driver.stats()
 
     def _report(self, op: Operation[Any], counts: Counts, seconds: float, error: BaseException | None) -> None:
-        thread_id, checkpoint_ns = place_of(op)
+        thread_id, checkpoint_ns = location_of(op)
         event = OperationEvent(
             op.name,
             self._database,

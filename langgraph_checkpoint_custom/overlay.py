@@ -309,28 +309,28 @@ class OverlaySaver(BaseCheckpointSaver[Any]):
 
     def _positions_below(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Path, task and index of the other saver's writes, if memory has writes too and that saver knows them."""
-        ask = getattr(self._base, "_write_places", None)
+        ask = getattr(self._base, "_write_positions", None)
         return ask(config) if ask is not None and key_of(config) in self._writes else None
 
     async def _apositions_below(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Async version of `_positions_below`."""
-        ask = getattr(self._base, "_awrite_places", None)
+        ask = getattr(self._base, "_awrite_positions", None)
         return await ask(config) if ask is not None and key_of(config) in self._writes else None
 
-    def _write_places(self, config: RunnableConfig) -> Sequence[_Position] | None:
+    def _write_positions(self, config: RunnableConfig) -> Sequence[_Position] | None:
         """Path, task and index of each write of a checkpoint, for an overlay over this one."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
             return self._merged_positions(key, [])
-        ask = getattr(self._base, "_write_places", None)
+        ask = getattr(self._base, "_write_positions", None)
         return None if ask is None else self._merged_positions(key, ask(config))
 
-    async def _awrite_places(self, config: RunnableConfig) -> Sequence[_Position] | None:
-        """Async version of `_write_places`."""
+    async def _awrite_positions(self, config: RunnableConfig) -> Sequence[_Position] | None:
+        """Async version of `_write_positions`."""
         key = key_of(config)
         if key in self._held or key.thread_id in self._deleted:
             return self._merged_positions(key, [])
-        ask = getattr(self._base, "_awrite_places", None)
+        ask = getattr(self._base, "_awrite_positions", None)
         return None if ask is None else self._merged_positions(key, await ask(config))
 
     def _merged_positions(self, key: Key, theirs: Sequence[_Position] | None) -> Sequence[_Position] | None:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from langgraph.checkpoint.serde.base import CipherProtocol
 
 from langgraph_checkpoint_custom.encoding.known import KnownValues
-from langgraph_checkpoint_custom.forks import tell_of_forks
+from langgraph_checkpoint_custom.forks import register_for_forks
 from langgraph_checkpoint_custom.model.keys import Key
 
 # Maximum number of chunks whose names, but not objects, are held: about 300 bytes each. Samples count in that unit.
-PARTS = 100_000
+CHUNK_NAMES = 100_000
 # Maximum bytes of the values whose objects are held, to detect changes; the running graph holds them anyway.
 OBJECTS = 64_000_000
 # Bytes that an entry takes in addition.
@@ -37,7 +37,7 @@ class Recent:
 
     def __init__(self) -> None:
         self.after_fork()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def before_fork(self) -> None:
         """Do nothing: there is nothing to close."""
@@ -45,13 +45,13 @@ class Recent:
     def after_fork(self) -> None:
         """Forget everything: an OS thread that does not exist in the child may have been in the middle of a change."""
         self._lock = threading.RLock()  # A signal handler may call the saver while its OS thread holds it.
-        self._whole = _Newest(OBJECTS)
-        self._names = _Newest(PARTS)
+        self._with_objects = _Newest(OBJECTS)
+        self._names = _Newest(CHUNK_NAMES)
 
     def of(self, key: Key, cipher: CipherProtocol | None) -> KnownValues | None:
         """Return what is known about the values of a checkpoint that the same cipher has stored, or None."""
         with self._lock:
-            found = self._whole.get(key) or self._names.get(key)
+            found = self._with_objects.get(key) or self._names.get(key)
         return found.values if found and found.cipher is cipher else None
 
     def note(self, key: Key, cipher: CipherProtocol | None, values: KnownValues, parent: Key | None = None) -> None:
@@ -61,11 +61,11 @@ class Recent:
         """
         entry = _Entry(cipher, values, ENTRY + values.size)
         with self._lock:
-            if parent and (left := self._whole.get(parent)) and left.values.large:
-                self._whole.take(parent)
+            if parent and (left := self._with_objects.get(parent)) and left.values.large:
+                self._with_objects.take(parent)
                 self._forget_objects(parent, left)
             self._names.take(key)
-            if dropped := self._whole.add(key, entry):
+            if dropped := self._with_objects.add(key, entry):
                 for old in dropped:
                     self._forget_objects(*old)
 

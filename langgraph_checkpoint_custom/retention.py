@@ -24,9 +24,15 @@ from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Key, 
 from langgraph_checkpoint_custom.model.records import ThreadPage
 from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.operations.leases import release_claim, renew_claim, take_claim
-from langgraph_checkpoint_custom.operations.list_threads import everybody, threads_page
+from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants, threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
-from langgraph_checkpoint_custom.operations.sweep import KeptPlace, delete_idle, kept_places, staying, time_of
+from langgraph_checkpoint_custom.operations.sweep import (
+    VisibleCheckpoint,
+    delete_idle,
+    time_of,
+    to_keep,
+    visible_checkpoints,
+)
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Threads that one statement returns.
@@ -125,7 +131,7 @@ def sweep_operations(
         )
     flag("dry_run", dry_run)
     all_of_them = Swept()
-    for each in (yield from everybody(d, tenants)):
+    for each in (yield from dialects_of_tenants(d, tenants)):
         all_of_them.add((yield from _sweep(each, codec, keep, now, dry_run=dry_run)))
     return all_of_them
 
@@ -147,7 +153,7 @@ def _sweep(d: SqlDialect, codec: Values, keep: Retention, now: datetime, *, dry_
 def _sweep_thread(
     d: SqlDialect, codec: Values, keep: Retention, now: datetime, thread_id: str, swept: Swept, *, dry_run: bool
 ) -> Generator[Operation[Any], Any, None]:
-    locations: Sequence[KeptPlace] = yield kept_places(d, thread_id)
+    locations: Sequence[VisibleCheckpoint] = yield visible_checkpoints(d, thread_id)
     if not locations:
         return
     newest = max(locations, key=lambda location: location.checkpoint_id)
@@ -157,13 +163,13 @@ def _sweep_thread(
         time = yield time_of(d, codec, Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         idle = time is not None and now - time > keep.older_than
     if pinned or not idle:
-        left = staying(locations, 1 if idle else keep.keep_last)
-        # `staying` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
+        left = to_keep(locations, 1 if idle else keep.keep_last)
+        # `to_keep` counts them by namespace, but a prune may delete a subgraph call with its root checkpoint.
         calls = any(":" in location.checkpoint_ns for location in locations)
         if not dry_run and (len(left) < len(locations) or (calls and keep.keep_last)):
             before = yield from _size(d, thread_id)
             yield prune_thread(d, thread_id, 1 if idle else keep.keep_last or 1)
-            left = yield kept_places(d, thread_id)
+            left = yield visible_checkpoints(d, thread_id)
             swept.freed_bytes += max(0, before - (yield from _size(d, thread_id)))
         swept.deleted_checkpoints += max(0, len(locations) - len(left))
         locations = left
@@ -177,7 +183,7 @@ def _sweep_thread(
         size = yield from _size(d, thread_id)
     if not dry_run:
         yield delete_idle(d, thread_id, newest.checkpoint_id)
-        if (yield kept_places(d, thread_id)):  # A run has continued, or a label was set.
+        if (yield visible_checkpoints(d, thread_id)):  # A run has continued, or a label was set.
             return
     swept.deleted_threads += 1
     swept.deleted_checkpoints += len(locations)

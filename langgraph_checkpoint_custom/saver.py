@@ -145,7 +145,7 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
         on_load: Replacements for stored objects of earlier versions of your code, by the full name that their class had
             when they were stored: `{"my_app.state.Plan": …}`. A class as replacement: the saver restores the object as
             an instance of that class, with the stored fields and without calling the constructor. A function as
-            replacement: the saver calls it with the stored data, and its return value takes the place of the object.
+            replacement: the saver calls it with the stored data, and its return value replaces the object.
             The stored data is what `on_unreadable="raw"` returns, and the function may change it: a `dict[str, Any]` of
             the fields, private and other attributes for a model, dataclass or named tuple; the value for an enum; what
             LangGraph passes to the constructor for other classes. Objects inside it are restored first, by their own

@@ -50,7 +50,7 @@ from langgraph_checkpoint_custom.operations.list_threads import (
     tenants,
     thread_exists,
     threads_page,
-    write_places,
+    write_positions,
 )
 from langgraph_checkpoint_custom.retention import Retention, Swept, now, sweep_operations
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
@@ -282,13 +282,13 @@ class ThreadMethods(ABC):
         """Async version of `labels`."""
         return await self._driver.arun(labels_of_thread(self._dialect, thread_text(thread_id)))
 
-    def _write_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
+    def _write_positions(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
         """Path, task and index of each write of a checkpoint. An overlay needs them to sort its own writes in."""
-        return self._driver.run(write_places(self._dialect, _exact(config)))
+        return self._driver.run(write_positions(self._dialect, _exact(config)))
 
-    async def _awrite_places(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
-        """Async version of `_write_places`."""
-        return await self._driver.arun(write_places(self._dialect, _exact(config)))
+    async def _awrite_positions(self, config: RunnableConfig) -> list[tuple[str, str, int]]:
+        """Async version of `_write_positions`."""
+        return await self._driver.arun(write_positions(self._dialect, _exact(config)))
 
     # Interrupts
 
@@ -336,7 +336,7 @@ class ThreadMethods(ABC):
             CheckpointNotFound: The checkpoint does not exist, or it was pruned.
             ConfigError: Both `checkpoint_id` and `run_id` are given.
 
-        Idempotent: yes, as long as the new thread has not gone on.
+        Idempotent: yes, as long as the new thread has no newer checkpoints.
         """
         return self._driver.run(self._fork(source_thread_id, target_thread_id, checkpoint_id, run_id))
 

@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
 from langgraph_checkpoint_custom.model.records import RECORDS, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.list_threads import history_page, threads_page
-from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS, get_tuple, threads_places
+from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS, checkpoints_of_threads, get_tuple
 from langgraph_checkpoint_custom.operations.write import put, put_writes
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 
@@ -133,7 +133,7 @@ def replaced_document(d: SqlDialect, codec: Values, thread_id: str) -> Steps[Doc
         before = yield from _caught(read_document(d, codec, thread_id))
         return before and before._replace(values={}, versions={})
     except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
-        (locations,) = yield from threads_places(d, [thread_id]).start()
+        (locations,) = yield from checkpoints_of_threads(d, [thread_id]).start()
         ids = [row[1] for row in locations if row[0] == ""]
         newest = first_page(thread_id, "", max(ids), None, {}, 1)
         try:

@@ -52,7 +52,7 @@ def doctor(
         _show(saver.backend.dialect.system, shape, counts, examples, room)
         if fix and not dry_run:
             say(f"{counted(fixed, 'row')} deleted.")
-        elif any(counts[check.name] for check in CHECKS if check.mended):
+        elif any(counts[check.name] for check in CHECKS if check.repairable):
             say("--fix deletes the unused rows.")
     if left:
         raise typer.Exit(1)
@@ -81,7 +81,7 @@ def _look_through(
                     if first:
                         done += page.rows
                         report(done, "doctor")
-                    repairable = [one for one in page.findings if NAMES[one.check].mended]
+                    repairable = [one for one in page.findings if NAMES[one.check].repairable]
                     new = page.findings if first else repairable
                     counts.update(one.check for one in new)
                     for one in new:
@@ -97,8 +97,8 @@ def _look_through(
 
 def _wrong(shape: Verified, counts: Counter[str], fixed: int) -> bool:
     """Return whether something wrong is left."""
-    repairable = sum(counts[check.name] for check in CHECKS if check.mended)
-    rest = any(counts[check.name] for check in CHECKS if check.wrong and not check.mended)
+    repairable = sum(counts[check.name] for check in CHECKS if check.repairable)
+    rest = any(counts[check.name] for check in CHECKS if check.wrong and not check.repairable)
     return rest or repairable > fixed or bool(shape.missing)
 
 

@@ -80,7 +80,7 @@ def sweep(
 
             def run(op: Operation[Any]) -> Any:
                 nonlocal seen, last
-                if op.name == "kept_places" and (thread := op.arguments()["thread_id"]) != last:
+                if op.name == "visible_checkpoints" and (thread := op.arguments()["thread_id"]) != last:
                     seen, last = seen + 1, thread  # The operation runs twice for a thread that is pruned.
                     report(seen, "dry run" if dry_run else "work")
                 return saver.backend.driver.run(op)

@@ -58,7 +58,7 @@ from langgraph_checkpoint_custom.errors import (
     closed,
     no_list_of_names,
 )
-from langgraph_checkpoint_custom.forks import tell_of_forks
+from langgraph_checkpoint_custom.forks import register_for_forks
 
 T = TypeVar("T")
 AnyConnection = Connection[Any] | AsyncConnection[Any]
@@ -150,7 +150,7 @@ class PostgresDriver:
         self._given_up: set[Process] = set()  # To be ended: they may not have read yet what they were sent.
         self._workers: ThreadPoolExecutor | None = None
         self._reset_batching()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def before_fork(self) -> None:
         """Do nothing: the connections stay open in the parent."""
@@ -232,7 +232,7 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work()
         if self._is_batchable(request.batchable):
-            return self._worker_sharing.send(name, request, request.batchable)
+            return self._worker_batching.send(name, request, request.batchable)
         return self._send(name, request.statements, request)
 
     def _send(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
@@ -383,7 +383,7 @@ class PostgresDriver:
         if isinstance(request, Offload):
             return request.work() if request.size < OFFLOAD_BYTES else await self._offload(request)
         if self._is_batchable(request.batchable):
-            return await self._loop_sharing().send(name, request, request.batchable)
+            return await self._loop_batching().send(name, request, request.batchable)
         return await self._asend(name, request.statements, request)
 
     async def _asend(self, name: str, statements: Sequence[Statement], round_trip: RoundTrip) -> Any:
@@ -465,17 +465,17 @@ class PostgresDriver:
     # Shared by sync and async
 
     def _reset_batching(self) -> None:
-        self._worker_sharing = WorkerBatching(self._send)
-        self._loops_sharing: dict[asyncio.AbstractEventLoop, LoopBatching] = {}
+        self._worker_batching = WorkerBatching(self._send)
+        self._loop_batchings: dict[asyncio.AbstractEventLoop, LoopBatching] = {}
 
-    def _loop_sharing(self) -> LoopBatching:
+    def _loop_batching(self) -> LoopBatching:
         loop = asyncio.get_running_loop()
-        found = self._loops_sharing.get(loop)
+        found = self._loop_batchings.get(loop)
         if found is None:
-            for other in list(self._loops_sharing):  # Other OS threads change it concurrently.
+            for other in list(self._loop_batchings):  # Other OS threads change it concurrently.
                 if other.is_closed():
-                    self._loops_sharing.pop(other, None)
-            found = self._loops_sharing[loop] = LoopBatching(self._asend)
+                    self._loop_batchings.pop(other, None)
+            found = self._loop_batchings[loop] = LoopBatching(self._asend)
         return found
 
     def _is_batchable(self, batchable: Batchable | None) -> TypeGuard[Batchable]:
@@ -606,7 +606,7 @@ def _forget_password(error: psycopg.Error) -> None:
 
 def _result(op: Operation[T], result: T, unanswered: bool) -> T:
     """Return the result of an attempt; True if an earlier attempt without a reply may have changed something."""
-    return True if unanswered and op.tells else result  # type: ignore[return-value]  # It is a bool if op.tells.
+    return True if unanswered and op.reports_change else result  # type: ignore[return-value]  # Then it is a bool.
 
 
 def _note_unanswered(op: Operation[Any], error: CheckpointError, unanswered: bool) -> None:

@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, Con
 
 # Seconds that a call waits for others. No round trip takes that long unless it waits for a lock, which may be one that
 # the waiting call does not need.
-PATIENCE = 1.0
+MAX_WAIT = 1.0
 
 # Makes a round trip; errors name the operation and the statements that it gets.
 Perform = Callable[[str, Sequence[Statement], RoundTrip], Any]
@@ -45,7 +45,7 @@ class _Waiter:
         self.batchable = batchable
 
     @property
-    def gone(self) -> bool:
+    def cancelled(self) -> bool:
         """Whether the call no longer waits for an answer."""
         return False
 
@@ -63,7 +63,7 @@ class LoopBatching:
         """Make a round trip, perhaps in a batch."""
         kind = name, batchable.kind
         loop = asyncio.get_running_loop()
-        # After a batch of several calls, this only reserves the place of the next batch, without a key. The call itself
+        # After a batch of several calls, this only reserves the next batch, without a key. The call itself
         # waits for that batch, which includes all calls of this pass of the loop.
         if alone := self._queue.enter(kind, batchable._replace(key=None) if self._crowded else batchable):
             if not self._crowded:
@@ -74,7 +74,7 @@ class LoopBatching:
             loop.call_soon(self._next, name, kind, alone)
         waiter = _LoopWaiter(round_trip, batchable)
         self._queue.wait(kind, waiter)
-        timer = loop.call_later(PATIENCE, self._time_out, kind, waiter)
+        timer = loop.call_later(MAX_WAIT, self._time_out, kind, waiter)
         try:
             answer = await waiter.answer
         finally:
@@ -96,7 +96,7 @@ class LoopBatching:
         waiters = batch.waiters
         answers: Sequence[Any] = [_ALONE] * len(waiters)
         try:
-            merged = waiters[0].batchable.merge([waiter.batchable.part for waiter in waiters])
+            merged = waiters[0].batchable.merge([waiter.batchable.item for waiter in waiters])
             answers = merged.split(await self._perform(name, waiters[0].round_trip.statements, merged.round_trip))
         except Exception as error:
             answers = _failed(waiters, error)
@@ -112,11 +112,11 @@ class _LoopWaiter(_Waiter):
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
-    def gone(self) -> bool:
+    def cancelled(self) -> bool:
         return self.answer.cancelled()
 
     def set_answer(self, answer: Any) -> None:
-        if not self.gone:
+        if not self.cancelled:
             self.answer.set_result(answer)
 
 
@@ -127,7 +127,7 @@ class WorkerBatching:
     """Batches the calls of all OS threads.
 
     An interrupt may come between any two lines, and a call that should wake others then does not. So no call waits
-    longer than `PATIENCE` without checking whether another call still holds its batch.
+    longer than `MAX_WAIT` without checking whether another call still holds its batch.
     """
 
     def __init__(self, perform: Perform) -> None:
@@ -154,7 +154,7 @@ class WorkerBatching:
 
     def _wait(self, kind: Hashable, waiter: _WorkerWaiter) -> None:
         try:
-            while not waiter.ready.acquire(timeout=PATIENCE):
+            while not waiter.ready.acquire(timeout=MAX_WAIT):
                 with self._mutex:
                     self._queue.give_up(kind, waiter)
                     if not waiter.is_led():
@@ -183,7 +183,7 @@ class WorkerBatching:
         waiters = [first, *batch.waiters]
         answers: Sequence[Any] = [_ALONE] * len(waiters)
         try:
-            merged = first.batchable.merge([waiter.batchable.part for waiter in waiters])
+            merged = first.batchable.merge([waiter.batchable.item for waiter in waiters])
             answers = merged.split(self._perform(name, first.round_trip.statements, merged.round_trip))
         except Exception as error:
             answers = _failed(waiters, error)

@@ -57,7 +57,7 @@ from langgraph_checkpoint_custom.errors import (
     closed,
     no_list_of_names,
 )
-from langgraph_checkpoint_custom.forks import hold, tell_of_forks
+from langgraph_checkpoint_custom.forks import hold, register_for_forks
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class SqliteDriver:
         self._finalizer = weakref.finalize(self, _close_in_the_end, self._held, self._lock)
         if not self._given:  # The caller closes what the caller has opened.
             weakref.finalize(self, _warn_if_open, self._held, self.path).atexit = False  # Called before the other one.
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def before_fork(self) -> None:
         """Close the file: SQLite's locks belong to a process and do not survive a fork."""
@@ -441,13 +441,13 @@ class SqliteDriver:
             return request.work()
 
         call.error = None
-        connection.execute("SAVEPOINT member")
+        connection.execute("SAVEPOINT one_write")
         try:
             call.result = drive(call.op, perform)
         except Exception as error:
             call.error = error
-            connection.execute("ROLLBACK TO member")  # Fails if everything is rolled back, as with a full disk.
-        connection.execute("RELEASE member")
+            connection.execute("ROLLBACK TO one_write")  # Fails if everything is rolled back, as with a full disk.
+        connection.execute("RELEASE one_write")
 
     def _send(self, connection: sqlite3.Connection, operation: str, round_trip: RoundTrip) -> Any:
         try:

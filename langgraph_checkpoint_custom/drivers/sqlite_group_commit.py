@@ -29,9 +29,9 @@ MOST = 64
 # Seconds after which no further call is started before the previous ones are committed and answered: other processes
 # wait for the file, and callers for their answers. 64 small reads take 7 ms, 64 small writes 4.
 LONGEST = 0.01
-# Seconds after which a waiting OS thread checks its turn without a wake-up. It needs that only if the thread before it
-# was interrupted, or is this same OS thread, in which a signal handler runs now.
-PATIENCE = 1.0
+# Seconds after which a waiting OS thread checks without a wake-up whether it can lead. That is needed only if the
+# previous leader was interrupted, or is this same OS thread, in which a signal handler runs now.
+MAX_WAIT = 1.0
 
 
 class QueuedOperation(Generic[T]):
@@ -76,7 +76,7 @@ class WriteQueue:
 
     def __init__(self) -> None:
         self._leads = threading.Lock()
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: deque[_Waiter] = deque()
 
     def run(self, calls: Sequence[QueuedOperation[Any]], perform: Perform) -> None:
         """Run calls, here or in another OS thread of the queue, after those before them."""
@@ -87,64 +87,64 @@ class WriteQueue:
             finally:
                 self._wake_next()
             return
-        turn = _Turn(calls)
-        self._waiting.append(turn)
+        waiter = _Waiter(calls)
+        self._waiting.append(waiter)
         try:
             if (
                 self._leads.locked()
-                and not turn.waits.acquire(timeout=PATIENCE)  # Until it is done or has to lead.
+                and not waiter.waits.acquire(timeout=MAX_WAIT)  # Until it is done or has to lead.
                 and self._leads.locked()
                 and calls_of(self, "run") > 1
-                and self._leave(turn)
+                and self._leave(waiter)
             ):
                 raise within()
-            if turn.done:
+            if waiter.done:
                 return
             with self._leads:
-                self._lead(turn, perform)
+                self._lead(waiter, perform)
         except BaseException:
-            self._leave(turn)
+            self._leave(waiter)
             self._wake_next()
             raise
         self._wake_next()
 
-    def _lead(self, turn: _Turn, perform: Perform) -> None:
-        while not turn.done:
-            if turn not in self._waiting:  # A leader took it and was interrupted.
-                self._waiting.appendleft(turn)
+    def _lead(self, waiter: _Waiter, perform: Perform) -> None:
+        while not waiter.done:
+            if waiter not in self._waiting:  # A leader took it and was interrupted.
+                self._waiting.appendleft(waiter)
             group = self._take()
             calls = [call for each in group for call in each.calls if not call.done]
             try:
                 perform(calls)
             except BaseException:
-                self._waiting.extendleft(each for each in reversed(group) if each is not turn)
+                self._waiting.extendleft(each for each in reversed(group) if each is not waiter)
                 raise
             for each in group:
                 each.done = True
             for each in group:
-                if each is not turn:
+                if each is not waiter:
                     each.wake()
 
-    def _take(self) -> Sequence[_Turn]:
-        """Remove and return the next turns, as many as run together."""
-        group: list[_Turn] = []
+    def _take(self) -> Sequence[_Waiter]:
+        """Remove and return the next waiting threads, as many as run together."""
+        group: list[_Waiter] = []
         size = 0
         while self._waiting:
             try:
-                turn = self._waiting.popleft()
+                waiter = self._waiting.popleft()
             except IndexError:  # That thread was interrupted and no longer waits.
                 break
-            size += len(turn.calls)
+            size += len(waiter.calls)
             if group and size > MOST:
-                self._waiting.appendleft(turn)
+                self._waiting.appendleft(waiter)
                 break
-            group.append(turn)
+            group.append(waiter)
         return group
 
-    def _leave(self, turn: _Turn) -> bool:
-        """Remove a turn; returns False if another OS thread has its calls, which may have run."""
+    def _leave(self, waiter: _Waiter) -> bool:
+        """Remove a waiting thread; returns False if another OS thread has its calls, which may have run."""
         try:
-            self._waiting.remove(turn)
+            self._waiting.remove(waiter)
         except ValueError:
             return False
         return True
@@ -174,8 +174,8 @@ def within() -> ConfigError:
     )
 
 
-class _Turn:
-    """The place of an OS thread in the queue."""
+class _Waiter:
+    """A waiting OS thread, with its calls."""
 
     __slots__ = ("calls", "done", "waits")
 

@@ -48,9 +48,9 @@ SPLIT_FROM = 16_384
 # Bytes. The average chunk is a sixth larger. A changed element stores its complete chunk again, so smaller chunks save
 # more, until their names in each version outweigh that. But each chunk is a row to read. Of 200 files of 5 KB each, a
 # step that changes one stores 39 KB, and 23 KB with chunks of 6,000; the larger chunks are read in half the time.
-PART = 16_000
+CHUNK_BYTES = 16_000
 # The largest number of tail chunks; each is a row to read.
-OPEN = 32
+MAX_TAIL_CHUNKS = 32
 # Bytes. A chunk of at least this size is found by its first object, at any position in the next value.
 FINDABLE = 1_000
 # Bytes of a stored value, which may be compressed. A smaller one is not checked for being a large value.
@@ -131,7 +131,7 @@ class ChunkedValue(NamedTuple):
         return self._replace(chunks=[chunk._replace(objects=(), same=None) for chunk in self.chunks])
 
 
-class Whole(NamedTuple):
+class UnchunkedValue(NamedTuple):
     """A large value of a version that is stored in one piece, with samples of its bytes."""
 
     version: str
@@ -147,7 +147,7 @@ class Whole(NamedTuple):
         """Its weight in a cache, in the units of `ChunkedValue.pieces`."""
         return self.size // 300
 
-    def without_objects(self) -> Whole:
+    def without_objects(self) -> UnchunkedValue:
         """Itself, since it holds no objects."""
         return self
 
@@ -156,7 +156,7 @@ class Whole(NamedTuple):
         return any(sample in data for sample in self.samples)
 
 
-Known = ChunkedValue | Whole
+Known = ChunkedValue | UnchunkedValue
 
 
 def is_large(value: Any, size: int) -> bool:
@@ -280,7 +280,7 @@ def join_chunks(
     return JoinedChunks(value, is_dict, tail_chunks, lengths, sizes, digests)
 
 
-def as_whole(version: str, data: bytes) -> Whole:
+def with_samples(version: str, data: bytes) -> UnchunkedValue:
     """Take samples of a large value that is stored in one piece, as these bytes.
 
     Each call takes them from other positions: the changes of a value may always be at the same positions.
@@ -288,7 +288,7 @@ def as_whole(version: str, data: bytes) -> Whole:
     room = len(data) - SAMPLE
     first = random()
     starts = [int(room * (number + first) / SAMPLES) for number in range(SAMPLES)]
-    return Whole(version, [data[start : start + SAMPLE] for start in starts])
+    return UnchunkedValue(version, [data[start : start + SAMPLE] for start in starts])
 
 
 class _Cutting:
@@ -374,9 +374,9 @@ class _Cutting:
             piece = self._pack(self._objects[end - 1]) if self._step == 1 else self._packed(end - 2, end)
             pieces.append(piece)
             size += len(piece)
-            if ends := crc32(piece) * PART**2 < len(piece) * size * 2**32:
+            if ends := crc32(piece) * CHUNK_BYTES**2 < len(piece) * size * 2**32:
                 break
-        if tail and (ends or len(tail) >= OPEN):
+        if tail and (ends or len(tail) >= MAX_TAIL_CHUNKS):
             del self.chunks[-len(tail) :]
             first = self._start - sum(map(_LENGTH, tail))
             pieces.insert(0, self._packed(first, self._start))

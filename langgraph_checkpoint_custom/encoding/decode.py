@@ -67,16 +67,16 @@ class Decoder:
         self._learns = learns
         self._large: dict[str, Known] = {}
         self._document = b""
-        self._is_whole = True
+        self._all_inline = True
 
     @property
     def known(self) -> KnownValues:
         """The values that were read so far, for the next checkpoint to reuse."""
-        return KnownValues(self._document, self._large, is_whole=self._is_whole)
+        return KnownValues(self._document, self._large, all_inline=self._all_inline)
 
     def blob(self, row: StoredBlob, find: Callable[[str, str], StoredBlob | None]) -> Any:
         """Decode the blob of a channel; `find` returns one of its chunks, by channel and name."""
-        self._is_whole = False
+        self._all_inline = False
         channel, version = row.name or "", row.key or ""
         location = location_of_blob(self._location[1], channel, version)
         if row.path is None:
@@ -91,13 +91,13 @@ class Decoder:
                 self._large[channel] = known
             return value
         names = row.path
-        whole = self._stored(channel, row)
+        own_row = self._stored(channel, row)
         # A name can occur more than once: chunks with equal bytes share one.
         chunks = [(name, self._stored(channel, find(channel, name))) for name in self._names(channel, names)]
         try:
-            together = self._codec.loads_chunks(whole, names, chunks, location)
+            together = self._codec.loads_chunks(own_row, names, chunks, location)
         except Exception as error:
-            self._fail(error, channel, *whole, partial(self._codec.loads_chunks, whole, names, chunks, location))
+            self._fail(error, channel, *own_row, partial(self._codec.loads_chunks, own_row, names, chunks, location))
         if self._learns:
             self._large[channel] = together.chunked(version, names)
         return together.value

@@ -84,16 +84,16 @@ class Encoded(NamedTuple):
     Attributes:
         row: The row of the checkpoint.
         blobs: The new values, and their new chunks.
-        kept: The stored blobs that the checkpoint refers to or shares chunks with; see `BlobRef`.
+        references: The stored blobs that the checkpoint refers to or shares chunks with; see `BlobRef`.
         replayed: The `DeltaChannel`s that are rebuilt from the parent and its ancestors.
-        spare: Encodes the values of channels again whose blobs in `kept` turn out to be missing.
+        spare: Encodes the values of channels again whose blobs in `references` turn out to be missing.
         claim: The token of the claim that must be held, if any.
         known: The values of this checkpoint, for the next one to reuse.
     """
 
     row: CheckpointRow
     blobs: Sequence[BlobRow]
-    kept: Sequence[BlobRef]
+    references: Sequence[BlobRef]
     replayed: Sequence[str]
     spare: Callable[[Iterable[str]], list[BlobRow]]
     claim: str | None
@@ -102,13 +102,13 @@ class Encoded(NamedTuple):
     @property
     def is_one_row(self) -> bool:
         """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
-        return not (self.blobs or self.kept or self.claim)
+        return not (self.blobs or self.references or self.claim)
 
     def without(self, lost: Sequence[str]) -> Encoded:
-        """The same checkpoint with the complete values of these channels, because the blobs in `kept` are missing."""
+        """The same checkpoint with the complete values of these channels, because their `references` are missing."""
         return self._replace(
             blobs=[*(blob for blob in self.blobs if blob.channel not in lost), *self.spare(lost)],
-            kept=[ref for ref in self.kept if ref.channel not in lost],
+            references=[ref for ref in self.references if ref.channel not in lost],
             known=self.known.without(lost),
         )
 
@@ -207,7 +207,7 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
     codec, (_, _, parent_id), checkpoint, metadata, claim = head
     values = checkpoint.get("channel_values") or {}
     versions = checkpoint.get("channel_versions") or {}
-    if (before and not before.is_whole) or not _are_plain(versions.values()):
+    if (before and not before.all_inline) or not _are_plain(versions.values()):
         return None
     stored: dict[str, Any] = {**values}
     packed: dict[str, tuple[object, bytes]] = {}
@@ -236,14 +236,14 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
             return None
         room -= len(data)
         packed[channel] = version, data
-    kept = []
+    references = []
     delta = sorted(head.delta()) if "counters_since_delta_snapshot" in metadata else []
     for channel in delta:
         if channel not in values and channel not in new_versions:
             held = held or (before and before.held)
             if held and channel in held.values:
                 return None
-            kept.append(BlobRef(channel, version_key(versions[channel]), required=False))
+            references.append(BlobRef(channel, version_key(versions[channel]), required=False))
     try:
         type_, document = found = codec.dumps_unsealed({**checkpoint, "channel_values": stored})
         if type_ != MSGPACK:
@@ -252,8 +252,8 @@ def _one_row(head: _Head, new_versions: ChannelVersions, before: KnownValues | N
         return None
     row = head.row(list(map(channel_text, values)), delta, found)
     replayed = [channel for channel in delta if channel not in values] if parent_id else ()
-    known = KnownValues(document, {}, is_whole=not kept, packed=packed)
-    return Encoded(row, (), kept, replayed, _nothing, claim, known)
+    known = KnownValues(document, {}, all_inline=not references, packed=packed)
+    return Encoded(row, (), references, replayed, _nothing, claim, known)
 
 
 def _are_plain(versions: Collection[Any]) -> bool:
@@ -303,7 +303,7 @@ class _Rows:
         self._room = SMALL_VALUES if head.codec.packs else 0
         self._inline: dict[str, Any] = {}
         self._large: dict[str, Known] = {}
-        self._kept: list[BlobRef] = []
+        self._references: list[BlobRef] = []
 
     def encoded(self) -> Encoded | Offload:
         """Return the rows, or an `Offload` that seals them and returns them if that takes long."""
@@ -327,17 +327,17 @@ class _Rows:
         replayed = sorted(self._delta.difference(values)) if head.parent.checkpoint_id else []
         delta = self._delta.union([name for name, value in values.items() if isinstance(value, _DeltaSnapshot)])
         named = [blob[:2] for blob in blobs if not blob.version.startswith(NAME_MARK)]
-        named += [ref[:2] for ref in self._kept if ref.required and not ref.begins]
+        named += [ref[:2] for ref in self._references if ref.required and not ref.begins]
         channels, versions = zip(*named, strict=True) if named else ((), ())
         row = head.row([*self._inline], sorted(delta), stored, channels, versions)
-        is_whole = not (blobs or self._kept)
+        all_inline = not (blobs or self._references)
         packed = stored.value if self._codec.packs and stored.type == MSGPACK else b""
-        known = KnownValues(packed, self._large, is_whole=is_whole)
+        known = KnownValues(packed, self._large, all_inline=all_inline)
 
-        def whole(rows: list[BlobRow]) -> Encoded:
-            return Encoded(row, rows, self._kept, replayed, self._spare, head.claim, known)
+        def complete(rows: list[BlobRow]) -> Encoded:
+            return Encoded(row, rows, self._references, replayed, self._spare, head.claim, known)
 
-        return _sealed(self._codec, blobs, unsealed, whole)
+        return _sealed(self._codec, blobs, unsealed, complete)
 
     def _add(self, blobs: list[BlobRow], unsealed: list[_Unsealed], channel: str) -> None:
         """Decide where the value of a channel is stored, and add its rows if they are new."""
@@ -347,15 +347,15 @@ class _Rows:
             if channel in values:
                 self._store(blobs, unsealed, channel, self._encode(channel, shared))
                 if isinstance(shared, ChunkedValue) and isinstance(self._large.get(channel), ChunkedValue):
-                    self._kept.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
+                    self._references.append(BlobRef(channel, shared.version, required=True, begins=shared.begins))
         elif self._held and self._held.has(channel, version) and not _is_inline(held := self._held.values[channel]):
             if channel in values or channel in self._delta:
                 self._store(blobs, unsealed, channel, Stored(MSGPACK, pack(held)), held)
         elif self._before is None and self._room and channel in values and self._is_small(channel):
             self._inline[channel] = values[channel]  # It may be in a blob already, but it is small now.
         elif channel in values or channel in self._delta:
-            self._kept.append(BlobRef(channel, version_key(version), required=channel in values))
-            if shared and shared.version == self._kept[-1].version:
+            self._references.append(BlobRef(channel, version_key(version), required=channel in values))
+            if shared and shared.version == self._references[-1].version:
                 self._large[channel] = shared
 
     def _encode(self, channel: str, shared: Known | None = None) -> Stored | Large:
@@ -391,21 +391,21 @@ class _Rows:
     ) -> None:
         version = version_key(self._versions[channel])
         location = location_of_blob(self._namespace, channel, version)
-        stored = found if isinstance(found, Stored) else found.whole
+        stored = found if isinstance(found, Stored) else found.own_row
         names = None
         if isinstance(found, Large):
             self._large[channel] = found.known
             names = found.names
-            for name, part in found.new.items():
-                if self._codec.is_unsealed(part):
+            for name, chunk in found.new.items():
+                if self._codec.is_unsealed(chunk):
                     unsealed.append(_Unsealed(len(blobs), (*location[:-1], name)))
-                blobs.append(BlobRow(channel, name, *part))
+                blobs.append(BlobRow(channel, name, *chunk))
         if names or self._codec.is_unsealed(stored):
             unsealed.append(_Unsealed(len(blobs), location, names))
         blobs.append(BlobRow(channel, version, *stored, names))
 
     def _spare(self, channels: Iterable[str]) -> list[BlobRow]:
-        """Encode the values of channels whose blobs in `kept` are missing."""
+        """Encode the values of channels whose blobs in `references` are missing."""
         blobs: list[BlobRow] = []
         unsealed: list[_Unsealed] = []
         for channel in channels:

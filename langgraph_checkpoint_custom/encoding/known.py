@@ -40,13 +40,13 @@ class KnownValues(NamedTuple):
     Attributes:
         document: The document in msgpack with the inline values; empty if it has another format.
         large: The chunks or samples of large values, by channel.
-        is_whole: Whether all values are in the document and none is in a blob.
+        all_inline: Whether all values are in the document and none is in a blob.
         packed: The versions and bytes of some inline values, by channel, to compare them without decoding the document.
     """
 
     document: bytes
     large: Mapping[str, Known]
-    is_whole: bool
+    all_inline: bool
     packed: Mapping[str, tuple[object, bytes]] = {}
 
     def is_still(self, channel: str, version: object, packed: bytes) -> bool:
@@ -86,4 +86,4 @@ class KnownValues(NamedTuple):
         return self._replace(large={channel: value for channel, value in self.large.items() if channel not in channels})
 
 
-NOTHING_KNOWN = KnownValues(b"", {}, is_whole=False)
+NOTHING_KNOWN = KnownValues(b"", {}, all_inline=False)

@@ -149,7 +149,7 @@ def forget_interruption() -> None:
 
 
 class _Blocked(Exception):
-    """LangGraph's allowlist forbids the class: the stored data takes the place of the object, as in LangGraph."""
+    """LangGraph's allowlist forbids the class: the stored data replaces the object, as in LangGraph."""
 
 
 class ExactSerializer(SerializerProtocol):

@@ -36,12 +36,12 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     ChunkedValue,
     JoinedChunks,
     Known,
-    Whole,
-    as_whole,
+    UnchunkedValue,
     chunk_value,
     contents,
     is_large,
     join_chunks,
+    with_samples,
 )
 from langgraph_checkpoint_custom.encoding.objects import UnreadableValue, pack
 from langgraph_checkpoint_custom.encoding.serde import MSGPACK, ExactSerializer, OnInexact, OnLoad, exact_serializer
@@ -79,13 +79,13 @@ class Large(NamedTuple):
     """A large value, in chunks or in one piece.
 
     Attributes:
-        whole: The bytes of the version's own row.
+        own_row: The bytes of the version's own row.
         names: The names of the chunks as JSON; None if the value is in one piece.
         new: The chunks that are not stored yet, by name.
         known: Its chunks or samples, for the next version to reuse.
     """
 
-    whole: Stored
+    own_row: Stored
     names: str | None
     new: Mapping[str, Stored]
     known: Known
@@ -213,12 +213,16 @@ class Values:
         """
         if isinstance(before, ChunkedValue) and (found := self._chunk(value, location, before)):
             return found
-        whole = self.dumps_unsealed(value)
-        if not is_large(value, len(whole.value)):
-            return whole
-        if isinstance(before, Whole) and before.is_like(whole.value) and (found := self._chunk(value, location)):
+        stored = self.dumps_unsealed(value)
+        if not is_large(value, len(stored.value)):
+            return stored
+        if (
+            isinstance(before, UnchunkedValue)
+            and before.is_like(stored.value)
+            and (found := self._chunk(value, location))
+        ):
             return found
-        return Large(whole, None, {}, as_whole(location[-1], whole.value))
+        return Large(stored, None, {}, with_samples(location[-1], stored.value))
 
     def loads(self, type_: str, data: bytes, location: Location) -> Any:
         """Unseal and decode a value.
@@ -241,13 +245,13 @@ class Values:
         """Decode the type and bytes that `unsealed` returned; errors of the serializer pass through."""
         return self._serde.loads_typed((type_, data))
 
-    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, Whole | None]:
+    def loads_blob(self, type_: str, data: bytes, location: Location) -> tuple[Any, UnchunkedValue | None]:
         """Unseal and decode a channel value in one piece, and sample it if it is large; raises as `loads` does."""
         if len(data) < LEAST:
             return self.loads(type_, data, location), None
         own, plain = self._unseal(type_, data, location)
         value = self._serde.loads_typed((own, plain))
-        return value, as_whole(location[-1], plain) if is_large(value, len(plain)) else None
+        return value, with_samples(location[-1], plain) if is_large(value, len(plain)) else None
 
     def loads_many(self, stored: Sequence[bytes]) -> list[Any]:
         """Decode many values of the type msgpack without layers; raises as `loads` does, for one that is not named."""
@@ -256,18 +260,18 @@ class Values:
         return [self.loads(MSGPACK, data, ()) for data in stored]
 
     def loads_chunks(
-        self, whole: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
+        self, own_row: Stored, names: str, chunks: Sequence[tuple[str, Stored]], location: Location
     ) -> JoinedChunks:
         """Unseal, join and decode the chunks of a value; raises as `loads` does."""
-        stored = self._unseal(*whole, (*location, names), CHUNKED)[1]
+        stored = self._unseal(*own_row, (*location, names), CHUNKED)[1]
 
         def unsealed(named: tuple[str, Stored]) -> bytes:
-            name, part = named
-            return self._unseal(*part, (*location[:-1], name))[1]
+            name, chunk = named
+            return self._unseal(*chunk, (*location[:-1], name))[1]
 
         return join_chunks(stored, chunks, unsealed, lambda data: self._serde.loads_typed((MSGPACK, data)))
 
-    def unsealed_if_closed(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
+    def unsealed_unless_chunked(self, type_: str, data: bytes, location: Location) -> tuple[str, bytes] | None:
         """Unseal bytes like `unsealed`, but return None for a row that only joins chunks.
 
         Raises:

@@ -31,7 +31,7 @@ class Waiter(Protocol):
     @property
     def batchable(self) -> Batchable: ...
     @property
-    def gone(self) -> bool: ...
+    def cancelled(self) -> bool: ...
 
 
 M = TypeVar("M", bound=Waiter)
@@ -57,7 +57,7 @@ class _Queue(Generic[M]):
         self.waiting: list[M] = []
 
     @property
-    def away(self) -> list[Batch[M]]:
+    def in_flight(self) -> list[Batch[M]]:
         """The batches in flight."""
         return [batch for ref in self._refs if (batch := ref())]
 
@@ -80,10 +80,10 @@ class _Queue(Generic[M]):
         """
         waiters: list[M] = []
         left: list[M] = []
-        keys = {key for batch in self.away for key in batch.keys}
+        keys = {key for batch in self.in_flight for key in batch.keys}
         size = 0
         for waiter in self.waiting:
-            if waiter.gone:
+            if waiter.cancelled:
                 continue
             batchable = waiter.batchable
             if len(waiters) == CALLS or batchable.key in keys or (waiters and size + batchable.size > BATCH_BYTES):
@@ -108,7 +108,9 @@ class BatchQueue(Generic[M]):
         queue = self._queues.get(kind)
         if queue is None:
             queue = self._queues[kind] = _Queue()
-        elif (away := queue.away) and (len(away) == BATCHES or any(batchable.key in batch.keys for batch in away)):
+        elif (in_flight := queue.in_flight) and (
+            len(in_flight) == BATCHES or any(batchable.key in batch.keys for batch in in_flight)
+        ):
             return None
         return queue.begin(Batch(() if batchable.key is None else (batchable.key,)))
 

@@ -75,13 +75,13 @@ class Batchable(NamedTuple):
 
     Round trips of one `kind` can be merged unless two have the same `key`, because a statement cannot change a row
     twice. A `key` of None means that two of them never change the same row. `size` is in bytes. `merge` takes the
-    `part` of each round trip.
+    `item` of each round trip.
     """
 
     kind: Hashable
     key: Hashable | None
     size: int
-    part: Any
+    item: Any
     merge: Callable[[Sequence[Any]], Combined]
 
 
@@ -123,7 +123,7 @@ class Operation(Generic[T]):
     start: Callable[[], Steps[T]]
     arguments: Callable[[], Mapping[str, Any]] = dict
     """Returns the arguments that it was created with, by name."""
-    tells: bool = False
+    reports_change: bool = False
     """Whether the result says if something was changed.
 
     It is then also True if an earlier attempt may have changed something and its reply was lost.
@@ -145,7 +145,7 @@ class Driver(Protocol):
 
 
 def operation(
-    access: Access, *, locks: Sequence[str] = (), tells: bool = False
+    access: Access, *, locks: Sequence[str] = (), reports_change: bool = False
 ) -> Callable[[Callable[P, Steps[T]]], Callable[P, Operation[T]]]:
     """Turn a generator function into a function that creates an `Operation`.
 
@@ -153,7 +153,7 @@ def operation(
         access: What it does to the database.
         locks: For an "exclusive" operation, the arguments that name the threads to lock. The argument `d` is the
             dialect.
-        tells: Whether its result says if something was changed.
+        reports_change: Whether its result says if something was changed.
     """
 
     def decorate(function: Callable[P, Steps[T]]) -> Callable[P, Operation[T]]:
@@ -173,7 +173,9 @@ def operation(
 
         @wraps(function)
         def make(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            return Operation(name, access, partial(steps, *args, **kwargs), partial(arguments, args, kwargs), tells)
+            return Operation(
+                name, access, partial(steps, *args, **kwargs), partial(arguments, args, kwargs), reports_change
+            )
 
         return make
 

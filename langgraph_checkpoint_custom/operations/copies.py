@@ -41,7 +41,7 @@ def fork_thread(
         to store it. The second one is one transaction, and one read snapshot of the source. Two more each time that
         another checkpoint becomes the newest between them, or another caller creates the target.
     Rows: the checkpoint and what it needs; of the source's other rows, index entries and the names of delta channels.
-    Idempotent: yes, as long as no run has gone on in the target.
+    Idempotent: yes, as long as no run has continued in the target.
     Raises: ThreadExists, CheckpointNotFound, CorruptCheckpoint.
     """
     config = None

@@ -68,7 +68,7 @@ def prune_thread(d: SqlDialect, thread_id: str, keep: int = 1) -> Steps[None]:
     yield d.delete_superseded(thread_id, keep)
 
 
-@operation("write", tells=True)
+@operation("write", reports_change=True)
 def delete_checkpoint(d: SqlDialect, key: Key) -> Steps[bool]:
     """Delete a checkpoint with the subgraph calls that it started, or hide it if a descendant needs it.
 

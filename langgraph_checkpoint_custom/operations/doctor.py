@@ -29,14 +29,14 @@ class Check(NamedTuple):
         title: Its name in tables.
         means: What it means, and what to do.
         wrong: Whether it is certainly wrong. Otherwise it is a notice.
-        mended: Whether `repair` deletes it.
+        repairable: Whether `repair` deletes it.
     """
 
     name: str
     title: str
     means: str
     wrong: bool = True
-    mended: bool = False
+    repairable: bool = False
 
 
 CHECKS = (
@@ -65,10 +65,13 @@ CHECKS = (
         "id before its parent",
         "an id sorts before its parent's: the newest checkpoint may be another one",
     ),
-    Check("value of nobody", "unused value", "a value that no checkpoint refers to; --fix deletes it", mended=True),
-    Check("part of nobody", "unused chunk", "a chunk that no value refers to; --fix deletes it", mended=True),
+    Check("value of nobody", "unused value", "a value that no checkpoint refers to; --fix deletes it", repairable=True),
+    Check("part of nobody", "unused chunk", "a chunk that no value refers to; --fix deletes it", repairable=True),
     Check(
-        "label of nothing", "dangling label", "a label whose checkpoint does not exist; --fix deletes it", mended=True
+        "label of nothing",
+        "dangling label",
+        "a label whose checkpoint does not exist; --fix deletes it",
+        repairable=True,
     ),
     Check(
         "write without a thread",
@@ -166,7 +169,7 @@ def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
     Idempotent: yes.
     """
     deleted = 0
-    for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].mended}):
+    for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].repairable}):
         own = [one for one in findings if one.thread_id == thread_id]
         blobs = [
             [one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("value of nobody", "part of nobody")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.errors import ThreadExists
 from langgraph_checkpoint_custom.operations.leases import take_claim
-from langgraph_checkpoint_custom.operations.read import threads_places
+from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a round trip. Their values are in memory at the same time.
@@ -175,7 +175,7 @@ def import_thread(
     token = "import"  # No other transaction sees it: this transaction also deletes it.
     yield from take_claim(d, thread_id, token, token, 1).start()
     if there != sha256().hexdigest():
-        (locations,) = yield from threads_places(d, [thread_id]).start()
+        (locations,) = yield from checkpoints_of_threads(d, [thread_id]).start()
         if {(row[0], row[1]) for row in locations}.difference(row.checkpoint for row in rows()):
             raise ThreadExists(f"thread {thread_id!r} was not imported: it has checkpoints of its own")
         if not replace:

@@ -37,7 +37,7 @@ def label(d: SqlDialect, key: Key, name: str) -> Steps[RunnableConfig]:
     return config_of(key.thread_id, checkpoint_ns, checkpoint_id)
 
 
-@operation("write", tells=True)
+@operation("write", reports_change=True)
 def unlabel(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
     """Remove a label; returns whether the thread had a label of this name.
 

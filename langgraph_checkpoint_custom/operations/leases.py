@@ -44,7 +44,7 @@ def renew_claim(d: SqlDialect, thread_id: str, token: str, ttl_seconds: float) -
         raise claim_lost(thread_id)
 
 
-@operation("write", tells=True)
+@operation("write", reports_change=True)
 def release_claim(d: SqlDialect, thread_id: str, token: str) -> Steps[bool]:
     """End a claim; returns whether it was still held.
 

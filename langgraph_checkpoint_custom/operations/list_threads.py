@@ -158,7 +158,7 @@ def _say_that_tenants_are_hidden(d: SqlDialect) -> None:
     )
 
 
-def everybody(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
+def dialects_of_tenants(d: SqlDialect, tenants_too: bool) -> Generator[Operation[Any], Any, list[SqlDialect]]:
     """Return a dialect for each owner of threads: one for those without a tenant, and, if asked, one for each tenant.
 
     For a tenant's saver, it is only that tenant's.
@@ -235,7 +235,7 @@ def runs_of_thread(d: SqlDialect, codec: Values, thread_id: str) -> Steps[list[R
 
 
 @operation("read")
-def write_places(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
+def write_positions(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]]:
     """Return path, task and index of each pending write of a checkpoint, in their order.
 
     Round trips: 1.

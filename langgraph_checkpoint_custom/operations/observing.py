@@ -75,7 +75,7 @@ class Counts:
         return reply
 
 
-def place_of(op: Operation[Any]) -> tuple[str | None, str | None]:
+def location_of(op: Operation[Any]) -> tuple[str | None, str | None]:
     """Return the thread and the namespace that an operation is about."""
     arguments: Mapping[str, Any] = op.arguments()
     for what in arguments.values():

@@ -137,7 +137,7 @@ def list_page(
 
 
 @operation("read")
-def threads_places(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
+def checkpoints_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[Sequence[Sequence[Row]]]:
     """Return for each thread the namespace, id and number of writes of each checkpoint, including hidden ones.
 
     Round trips: 1.

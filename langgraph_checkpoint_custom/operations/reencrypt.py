@@ -27,7 +27,7 @@ from langgraph_checkpoint_custom.model.keys import (
     location_of_metadata,
     location_of_write,
 )
-from langgraph_checkpoint_custom.operations.list_threads import everybody
+from langgraph_checkpoint_custom.operations.list_threads import dialects_of_tenants
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a page. Their values are in memory twice.
@@ -149,7 +149,7 @@ def reencryption(
     """Yield the operations of `reencrypt`, page after page. The caller runs each one and sends its result back."""
     flag("dry_run", dry_run)
     done = Renewal(0, 0, [])
-    for each in (yield from everybody(d, tenants)):
+    for each in (yield from dialects_of_tenants(d, tenants)):
         before = done.rows
         found = yield from _reencryption(each, codec, dry_run, progress, before)
         unreadable = [*done.unreadable, *found.unreadable][:UNREADABLE]

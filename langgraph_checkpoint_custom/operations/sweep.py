@@ -17,7 +17,7 @@ from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 
-class KeptPlace(NamedTuple):
+class VisibleCheckpoint(NamedTuple):
     """A checkpoint that is not hidden."""
 
     checkpoint_ns: str
@@ -26,13 +26,13 @@ class KeptPlace(NamedTuple):
 
 
 @operation("read")
-def kept_places(d: SqlDialect, thread_id: str) -> Steps[list[KeptPlace]]:
+def visible_checkpoints(d: SqlDialect, thread_id: str) -> Steps[list[VisibleCheckpoint]]:
     """Return the checkpoints of a thread that are not hidden.
 
     Round trips: 1.
     """
     (rows,) = yield d.select_kept_places(thread_id)
-    return [KeptPlace(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
+    return [VisibleCheckpoint(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
 
 
 @operation("read")
@@ -63,7 +63,7 @@ def delete_idle(d: SqlDialect, thread_id: str, newest: str) -> Steps[None]:
     yield d.delete_idle(thread_id, newest)
 
 
-def staying(locations: Sequence[KeptPlace], keep: int | None) -> list[KeptPlace]:
+def to_keep(locations: Sequence[VisibleCheckpoint], keep: int | None) -> list[VisibleCheckpoint]:
     """Return the checkpoints that have a label or are among the `keep` newest of their namespace; all if it is None."""
     counts: Counter[str] = Counter()
     found = []

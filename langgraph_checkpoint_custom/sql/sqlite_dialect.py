@@ -85,7 +85,7 @@ class SqliteDialect(SqlDialect):
             "checkpoint_ns": row.checkpoint_ns,
             "checkpoint_id": row.checkpoint_id,
             "parent_id": row.parent_id,
-            "kept": _ENCODE(encoded.kept),
+            "kept": _ENCODE(encoded.references),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
@@ -97,7 +97,7 @@ class SqliteDialect(SqlDialect):
         """Store the blobs and the checkpoint."""
         row = encoded.row
         if optional:
-            found = [ref for ref in encoded.kept if ref.channel in optional and not ref.required]
+            found = [ref for ref in encoded.references if ref.channel in optional and not ref.required]
             row = row._replace(
                 blob_channels=[*row.blob_channels, *(ref.channel for ref in found)],
                 blob_versions=[*row.blob_versions, *(ref.version for ref in found)],

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import CheckpointError, ClosedError, ConfigError, StorageError
 from langgraph_checkpoint_custom.model.keys import MAX_THREAD_ID, Key, config_of, key_of, texts, thread_text
-from langgraph_checkpoint_custom.operations.read import threads_places
+from langgraph_checkpoint_custom.operations.read import checkpoints_of_threads
 from langgraph_checkpoint_custom.operations.write import put_writes
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.foreign import (
@@ -305,7 +305,11 @@ class _Move:
 
     def _ours(self, thread_ids: Sequence[str]) -> Mapping[str, _Ours]:
         can_be = [thread_id for thread_id in thread_ids if _is_key(thread_id)]
-        found = self._target.backend.driver.run(threads_places(self._target.backend.dialect, can_be)) if can_be else []
+        found = (
+            self._target.backend.driver.run(checkpoints_of_threads(self._target.backend.dialect, can_be))
+            if can_be
+            else []
+        )
         return {
             thread_id: {(ns, checkpoint_id): writes for ns, checkpoint_id, writes in rows}
             for thread_id, rows in zip(can_be, found, strict=True)

@@ -62,7 +62,7 @@ def _look(codec: Values, table: Table, rows: Sequence[Row]) -> tuple[Counter[tup
     for row in rows:
         for type_, data, location in _values(table, row):
             try:
-                unsealed = codec.unsealed_if_closed(type_, bytes(data), location)
+                unsealed = codec.unsealed_unless_chunked(type_, bytes(data), location)
             except UnreadableValue:
                 unseen["unreadable"] += 1
                 continue

@@ -12,7 +12,7 @@ from langgraph_checkpoint_custom.engine.operation import Batchable
 @dataclass(eq=False)
 class Call:
     batchable: Batchable
-    gone: bool = False
+    cancelled: bool = False
 
 
 def call(key: str | None = None, size: int = 1) -> Call:
@@ -114,7 +114,7 @@ def test_a_call_that_does_not_fit_is_not_overtaken_by_a_later_one_with_its_key()
 def test_a_call_that_was_interrupted_or_gave_up_is_not_sent() -> None:
     interrupted, timed_out, waiting_call = call("1"), call("2"), call("3")
     traffic = waiting(interrupted, timed_out, waiting_call)
-    interrupted.gone = True
+    interrupted.cancelled = True
     assert traffic.queue.give_up("kind", timed_out)
     assert traffic.batch_returns() == [waiting_call]
     assert not traffic.queue.give_up("kind", waiting_call)

@@ -20,7 +20,7 @@ from langgraph_checkpoint_custom.encoding.chunks import (
     ChunkedValue,
     JoinedChunks,
     Known,
-    Whole,
+    UnchunkedValue,
     chunk_value,
     contents,
     join_chunks,
@@ -78,7 +78,7 @@ class History:
         self.known = found.known
         if found.names is None:
             assert not found.new
-            assert pack(SERDE.loads_typed(found.whole)) == pack(value)
+            assert pack(SERDE.loads_typed(found.own_row)) == pack(value)
             return self.store(value) if first else 0
         assert not self.chunks.keys() & found.new.keys()
         self.chunks |= {name: chunk.value for name, chunk in found.new.items()}
@@ -140,7 +140,7 @@ def test_adding_the_same_object_repeatedly_makes_few_chunks() -> None:
     history.store(values[:1_000])
     for length in range(1_001, 2_001):
         assert history.store(values[:length]) <= 2
-    assert len(history.last.chunks) < 2 * sum(map(len, values)) / cutting.PART + cutting.OPEN
+    assert len(history.last.chunks) < 2 * sum(map(len, values)) / cutting.CHUNK_BYTES + cutting.MAX_TAIL_CHUNKS
 
 
 def test_a_list_that_grows_by_small_elements_has_few_chunks_after_the_last_cut(forget: bool) -> None:
@@ -150,8 +150,8 @@ def test_a_list_that_grows_by_small_elements_has_few_chunks_after_the_last_cut(f
     history.store(values[:400])
     for length in range(401, 1_001):
         assert history.store(values[:length], forget=forget) <= 2
-        assert sum(not chunk.ends for chunk in history.last.chunks) <= cutting.OPEN
-        assert all(chunk.ends for chunk in history.last.chunks[: -cutting.OPEN])
+        assert sum(not chunk.ends for chunk in history.last.chunks) <= cutting.MAX_TAIL_CHUNKS
+        assert all(chunk.ends for chunk in history.last.chunks[: -cutting.MAX_TAIL_CHUNKS])
     assert sum(map(len, history.chunks.values())) < 20 * len(pack(values))
 
 
@@ -210,7 +210,7 @@ def test_a_value_that_shares_nothing_stays_in_one_piece_until_a_later_version_sh
     assert history.store(messages(100, seed=1)) > 5
     for seed in (2, 3):
         assert history.store(messages(100, seed=seed), forget=forget) == 0
-        assert isinstance(history.known, Whole)
+        assert isinstance(history.known, UnchunkedValue)
     values = [*messages(100, seed=3), *messages(10, seed=4)]
     assert history.store(values, forget=forget) > 5
     assert 1 <= history.store([*values, *messages(2, seed=5)], forget=forget) <= 2
@@ -356,8 +356,8 @@ def test_the_joined_chunks_are_the_value(versions: list[Any], size: int, most: i
         patch.setattr(cutting, "SPLIT_FROM", 0)
         patch.setattr(cutting, "ELEMENT", 0)
         patch.setattr(cutting, "SAMPLE", 1)
-        patch.setattr(cutting, "PART", size)
-        patch.setattr(cutting, "OPEN", most)
+        patch.setattr(cutting, "CHUNK_BYTES", size)
+        patch.setattr(cutting, "MAX_TAIL_CHUNKS", most)
         history = History()
         for version in versions:
             history.store(version)
@@ -374,7 +374,7 @@ def test_any_number_of_elements(count: int, kind: type) -> None:
     value = [["x" * 20]] * count if kind is list else {f"{n:06}": ["x" * 20] for n in range(count)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "SPLIT_FROM", 0)
-        patch.setattr(cutting, "PART", 20)
+        patch.setattr(cutting, "CHUNK_BYTES", 20)
         chunked, new = in_chunks(value)
     assert join_chunks(contents(chunked), chunked.chunks, lambda chunk: new[chunk.name], loads).value == value
 
@@ -423,16 +423,16 @@ def test_values_that_stay_in_one_piece(value: Any) -> None:
 def test_the_cache_forgets_the_objects_first_and_then_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     value, _ = in_chunks(messages(100))
     monkeypatch.setattr("langgraph_checkpoint_custom.recent.OBJECTS", 2 * (value.size + ENTRY))
-    monkeypatch.setattr("langgraph_checkpoint_custom.recent.PARTS", 3 * (len(value.chunks) + 2))
+    monkeypatch.setattr("langgraph_checkpoint_custom.recent.CHUNK_NAMES", 3 * (len(value.chunks) + 2))
     recent = Recent()
     keys = [Key("thread", "", str(number)) for number in range(9)]
     for key in keys:
-        recent.note(key, None, KnownValues(b"", {"messages": value}, is_whole=False))
+        recent.note(key, None, KnownValues(b"", {"messages": value}, all_inline=False))
     known = [(recent.of(key, None) or NOTHING_KNOWN).large.get("messages") for key in keys]
     assert known[:4] == [None] * 4
     assert known[4:7] == [value.without_objects()] * 3
     assert known[7:] == [value] * 2
-    recent.note(Key("thread", "", "next"), None, KnownValues(b"", {"messages": value}, is_whole=False), keys[8])
+    recent.note(Key("thread", "", "next"), None, KnownValues(b"", {"messages": value}, all_inline=False), keys[8])
     # Another run may continue from there.
-    assert recent.of(keys[8], None) == KnownValues(b"", {"messages": value.without_objects()}, is_whole=False)
+    assert recent.of(keys[8], None) == KnownValues(b"", {"messages": value.without_objects()}, all_inline=False)
     assert recent.of(keys[7], EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef").cipher) is None

@@ -234,14 +234,14 @@ def test_deleting_copying_and_claiming_take_the_exclusive_lock(make: Callable[[S
 def test_put_stores_a_deleted_value_again(d: SqlDialect) -> None:
     """The value was stored with an earlier checkpoint that a prune removed. The new checkpoint has it, too."""
     encoded = done(
-        encode_checkpoint(CODEC, *HERE, a_checkpoint(kept=[LARGE], fresh=[2]), generate_metadata(), {"fresh": "1"})
+        encode_checkpoint(CODEC, *HERE, a_checkpoint(old=[LARGE], fresh=[2]), generate_metadata(), {"fresh": "1"})
     )
-    assert [ref.channel for ref in encoded.kept] == ["kept"]
-    script = Script([[("value", "kept")]])
+    assert [ref.channel for ref in encoded.references] == ["old"]
+    script = Script([[("value", "old")]])
     stored = drive(put(d, encoded), script)
     assert len(script.round_trips) == (2 if d.system == "postgresql" else 3)
-    assert [blob.channel for blob in stored.blobs] == ["kept"]
-    assert not stored.kept
+    assert [blob.channel for blob in stored.blobs] == ["old"]
+    assert not stored.references
 
 
 def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None:

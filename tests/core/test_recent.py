@@ -31,7 +31,7 @@ class Calling(dict[str, Any]):
 def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> None:
     recent = Recent()
     large = Calling(recent=recent)
-    known = KnownValues(b"", cast("Mapping[str, Any]", large), is_whole=False)
+    known = KnownValues(b"", cast("Mapping[str, Any]", large), all_inline=False)
     recent.note(KEY, None, known)
     recent.note(NEXT, None, NOTHING_KNOWN, KEY)
     assert large["found"] is known
@@ -40,11 +40,11 @@ def test_a_signal_handler_may_use_the_cache_while_its_os_thread_uses_it() -> Non
 
 def test_interrupts_between_removing_an_entry_and_subtracting_its_size_do_not_add_up() -> None:
     recent = Recent()
-    large = KnownValues(b"x" * (OBJECTS - ENTRY), {}, is_whole=True)
+    large = KnownValues(b"x" * (OBJECTS - ENTRY), {}, all_inline=True)
     for _ in range(3):
         recent.note(KEY, None, large)
-        recent._whole._sum += OBJECTS  # The state after an interrupt that comes when the entry is removed.
-        recent._whole._entries.clear()
+        recent._with_objects._sum += OBJECTS  # The state after an interrupt that comes when the entry is removed.
+        recent._with_objects._entries.clear()
     recent.note(KEY, None, large)
     assert recent.of(KEY, None) is large
     recent.note(NEXT, None, NOTHING_KNOWN)

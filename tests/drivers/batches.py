@@ -47,7 +47,7 @@ def driver_of(saver: Any) -> PostgresDriver:
 def waiting(saver: Any) -> int:
     """The number of calls that wait for their batch."""
     driver = driver_of(saver)
-    batching: list[Any] = [driver._worker_sharing, *driver._loops_sharing.values()]
+    batching: list[Any] = [driver._worker_batching, *driver._loop_batchings.values()]
     return sum(len(queue.waiting) for each in batching for queue in list(each._queue._queues.values()))
 
 

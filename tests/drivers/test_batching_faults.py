@@ -163,7 +163,7 @@ def test_a_loop_that_ends_with_waiting_calls_leaves_no_queue(postgres_url: str) 
 
         asyncio.run(cut_short())
         asyncio.run(complete())
-        assert len(driver_of(saver)._loops_sharing) == 1
+        assert len(driver_of(saver)._loop_batchings) == 1
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -171,7 +171,7 @@ async def test_a_call_that_has_waited_too_long_is_sent_separately(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock on the rows of one thread does not delay calls of other threads."""
-    monkeypatch.setattr(postgres_batching, "PATIENCE", 0.05)
+    monkeypatch.setattr(postgres_batching, "MAX_WAIT", 0.05)
     async with PostgresSaver(postgres_url) as saver:
         client = Client(saver, api)
         again = a_checkpoint(1)
@@ -197,7 +197,7 @@ async def test_calls_of_a_batch_without_an_answer_are_sent_separately(
     postgres_url: str, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One call waits for a lock on its row, and nothing blocks the others."""
-    monkeypatch.setattr(postgres_batching, "PATIENCE", 60)
+    monkeypatch.setattr(postgres_batching, "MAX_WAIT", 60)
     async with PostgresSaver(postgres_url, answer_timeout=4) as saver:
         client = Client(saver, api)
         again = a_checkpoint(1)
@@ -232,7 +232,7 @@ def test_an_interrupt_of_a_waiting_worker_does_not_affect_the_others(
     leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like Ctrl-C in the main thread: while it waits, or when it is to make the round trip for all."""
-    monkeypatch.setattr(postgres_batching, "PATIENCE", 10 if leads else 0.2)
+    monkeypatch.setattr(postgres_batching, "MAX_WAIT", 10 if leads else 0.2)
     gate = threading.Event()
     made: list[int] = []
 
@@ -259,7 +259,7 @@ def test_an_interrupt_of_a_waiting_worker_does_not_affect_the_others(
     for number in range(BATCHES + 3):
         threads.append(threading.Thread(target=call, args=[number]))
         threads[-1].start()
-        while not queues or len(queues["name", "kind"].away) + len(queues["name", "kind"].waiting) <= number:
+        while not queues or len(queues["name", "kind"].in_flight) + len(queues["name", "kind"].waiting) <= number:
             time.sleep(0.001)  # No event is raised when another OS thread begins to wait.
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(threads[BATCHES].ident or 0), ctypes.py_object(KeyboardInterrupt)
@@ -276,7 +276,7 @@ def test_an_interrupt_of_a_waiting_worker_does_not_affect_the_others(
 
 def test_many_interrupts_leave_no_call_waiting_and_no_queue_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """At any line, in any of eight OS threads."""
-    monkeypatch.setattr(postgres_batching, "PATIENCE", 0.02)
+    monkeypatch.setattr(postgres_batching, "MAX_WAIT", 0.02)
     # An interrupt may arrive where nothing can be raised, or after the last line.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
@@ -327,4 +327,4 @@ def test_many_interrupts_leave_no_call_waiting_and_no_queue_full(monkeypatch: py
     assert interrupted.total() > 300
     assert answered.total() > 300
     gc.collect()  # An interrupted error may be part of a reference cycle.
-    assert not [batch for queue in batching._queue._queues.values() for batch in queue.away]
+    assert not [batch for queue in batching._queue._queues.values() for batch in queue.in_flight]

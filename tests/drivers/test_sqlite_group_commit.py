@@ -419,7 +419,7 @@ def store(name: str) -> Steps[str]:
 class InterruptedDeque(deque[Any]):
     """Is interrupted while waiting calls are put back into it."""
 
-    def extendleft(self, turns: Any) -> None:
+    def extendleft(self, waiters: Any) -> None:
         raise KeyboardInterrupt
 
 
@@ -427,7 +427,7 @@ class InterruptedDeque(deque[Any]):
 def test_the_other_writes_run_if_their_leader_is_interrupted(
     waiting: type[deque[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.05)
     queue = WriteQueue()
     queue._waiting = waiting()
     begun, go_on = threading.Event(), threading.Event()
@@ -468,7 +468,7 @@ def test_a_waiting_thread_leads_if_the_leader_was_interrupted_before_waking_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Even while the error references the interrupted frames, whose `with` waits for the other workers."""
-    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.05)
     queue = WriteQueue()
     wake_next = queue._wake_next
     done: list[QueuedOperation[Any]] = []
@@ -560,13 +560,13 @@ def test_each_call_takes_effect_once_wherever_its_leader_is_interrupted(
         names = [f"{point} {number}" for number in range(count)]
         perform([QueuedOperation(Op(partial(store, name)).op) for name in before])
         calls = [QueuedOperation(Op(partial(replace, *each)).op) for each in zip(before, names, strict=True)]
-        turn = sqlite_group_commit._Turn(calls)
-        queue._waiting.append(turn)
+        waiter = sqlite_group_commit._Waiter(calls)
+        queue._waiting.append(waiter)
         interrupted = True
         with suppress(Interrupted), interrupt_at(point):
-            queue._lead(sqlite_group_commit._Turn(()), perform)  # By another thread.
+            queue._lead(sqlite_group_commit._Waiter(()), perform)  # By another thread.
             interrupted = False
-        queue._lead(turn, perform)
+        queue._lead(waiter, perform)
         assert [call.outcome() for call in calls] == [(True, name) for name in names], point
         there += names
         if point and not interrupted:
@@ -623,7 +623,7 @@ def within(saver: SqliteSaver, call: Callable[[], Any], access: Access = "write"
 def test_a_call_inside_another_one_raises_instead_of_waiting_for_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str, access: Access, where: str
 ) -> None:
-    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.05)
     with SqliteSaver(path if where == "file" else ":memory:") as saver:
         first = put("first").run_here(saver)
         calls: dict[str, Callable[[], Any]] = {
@@ -664,18 +664,18 @@ def test_a_call_inside_another_one_does_not_affect_waiting_calls(saver: SqliteSa
 
 def test_a_call_inside_a_waiting_one_runs(saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread leads or wakes it then: the next leader is itself interrupted."""
-    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.05)
     queue = queue_of(saver)
     inner: list[Any] = []
 
-    class Stopped(sqlite_group_commit._Turn):
+    class Stopped(sqlite_group_commit._Waiter):
         def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
 
         def acquire(self, timeout: float) -> bool:
             monkeypatch.undo()
-            monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.05)
+            monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.05)
             queue._leads.release()
             inner.append(put("inner").run_here(saver))
             return True
@@ -683,7 +683,7 @@ def test_a_call_inside_a_waiting_one_runs(saver: SqliteSaver, monkeypatch: pytes
         def wake(self) -> None:
             """No thread is awake."""
 
-    monkeypatch.setattr(sqlite_group_commit, "_Turn", Stopped)
+    monkeypatch.setattr(sqlite_group_commit, "_Waiter", Stopped)
     queue._leads.acquire()
     assert isinstance(put("outer").run_here(saver), dict)
     assert isinstance(inner[0], dict)
@@ -694,7 +694,7 @@ def test_the_leader_does_not_wait_for_an_interrupted_call(monkeypatch: pytest.Mo
     queue = WriteQueue()
     led: list[int] = []
 
-    class Interrupted(sqlite_group_commit._Turn):
+    class Interrupted(sqlite_group_commit._Waiter):
         def __init__(self, calls: Sequence[QueuedOperation[Any]]) -> None:
             super().__init__(calls)
             self.waits = self  # type: ignore[assignment]
@@ -704,7 +704,7 @@ def test_the_leader_does_not_wait_for_an_interrupted_call(monkeypatch: pytest.Mo
 
     def perform(calls: Sequence[QueuedOperation[Any]]) -> None:
         if not led:
-            monkeypatch.setattr(sqlite_group_commit, "_Turn", Interrupted)
+            monkeypatch.setattr(sqlite_group_commit, "_Waiter", Interrupted)
             with ThreadPoolExecutor(1) as worker, pytest.raises(KeyboardInterrupt):
                 worker.submit(queue.run, [QueuedOperation(nothing())], perform).result(20)
             monkeypatch.undo()
@@ -719,7 +719,7 @@ def test_the_leader_does_not_wait_for_an_interrupted_call(monkeypatch: pytest.Mo
 def test_a_waiting_thread_checks_again_after_a_slow_signal_handler(
     saver: SqliteSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_group_commit, "PATIENCE", 0.2)
+    monkeypatch.setattr(sqlite_group_commit, "MAX_WAIT", 0.2)
     queue = queue_of(saver)
 
     def handle(*_: Any) -> None:

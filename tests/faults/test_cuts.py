@@ -188,7 +188,7 @@ async def test_a_run_continues_when_its_connections_are_cut(postgres_url: str, c
 async def test_an_operation_that_returns_whether_it_changed_something_counts_a_lost_reply(
     postgres_url: str, cut: Cut, api: str
 ) -> None:
-    @operation("write", tells=True)
+    @operation("write", reports_change=True)
     def unlabels(d: SqlDialect, thread_id: str, name: str) -> Steps[bool]:
         (rows,) = yield d.delete_label(thread_id, name)
         return bool(rows)

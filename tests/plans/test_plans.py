@@ -75,7 +75,7 @@ def test_postgres_reads_by_index_for_many(postgres_store: str, case: str, size: 
         round_trip.batchable for n in range(1, size + 1) if (round_trip := make(d, f"t{n}")) and round_trip.batchable
     ]
     assert len(shares) == size
-    (statement,) = shares[0].merge([batchable.part for batchable in shares]).round_trip.statements
+    (statement,) = shares[0].merge([batchable.item for batchable in shares]).round_trip.statements
     with psycopg.connect(postgres_store) as connection:
         plan = explain(connection, statement, generic=generic)
         scans, rows = table_reads(plan)
