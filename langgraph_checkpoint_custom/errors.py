@@ -43,6 +43,11 @@ def closed() -> ClosedError:
     return ClosedError("this saver was closed; open a new one")
 
 
+def is_read_only(operation: str) -> ConfigError:
+    """The error for a write with a saver that only reads."""
+    return ConfigError(f"{operation}: this saver was opened with read_only=True; open another one to change something")
+
+
 class CheckpointEncodeError(CheckpointError, TypeError):
     """A value cannot be serialized; nothing was written. The serializer's own error is the `__cause__`."""
 

@@ -45,6 +45,7 @@ class SqliteOptions(SaverOptions, total=False):
     serde: SerializerProtocol | None
     busy_timeout: float
     synchronous: Synchronous
+    read_only: bool
 
 
 class PostgresOptions(SaverOptions, total=False):
@@ -58,6 +59,7 @@ class PostgresOptions(SaverOptions, total=False):
     connect_timeout: float
     answer_timeout: float
     prepare: bool | None
+    read_only: bool
 
 
 class Options(PostgresOptions, total=False):
@@ -88,6 +90,8 @@ def check_options(saver: str, options: Mapping[str, Any]) -> None:
             # A key may have been passed as the serializer by mistake.
             given = f"a {type(value).__name__}" if "serde" in name else repr(value)
             raise ConfigError(f"{name} must be {what}, not {given}")
+    if options.get("read_only") and options.get("retention"):
+        raise ConfigError("a saver with read_only=True deletes nothing; leave out retention")
 
 
 def check_strategy(strategy: object) -> None:
@@ -168,4 +172,5 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "connect_timeout": _FINITE,
     "answer_timeout": _FINITE,
     "prepare": _YES_OR_NONE,
+    "read_only": _YES,
 }

@@ -51,6 +51,9 @@ class PostgresSaver(CheckpointSaver):
             `setup()`, or to connections and pools of yours.
         prepare: Whether to prepare statements. By default the saver prepares them on direct connections, and not behind
             a pooler such as PgBouncer, where one client could run the statement of another.
+        read_only: Whether to change nothing: in all sessions of the saver, PostgreSQL refuses to write
+            (`default_transaction_read_only`), and every method that would change something raises `ConfigError`. Needs
+            a connection string.
         options: The options of every saver; see `CheckpointSaver`.
 
     Example:
@@ -74,6 +77,7 @@ class PostgresSaver(CheckpointSaver):
         connect_timeout: float = 10.0,
         answer_timeout: float = 60.0,
         prepare: bool | None = None,
+        read_only: bool = False,
         **options: Unpack[SaverOptions],
     ) -> None:
         own = {
@@ -85,6 +89,7 @@ class PostgresSaver(CheckpointSaver):
             "connect_timeout": connect_timeout,
             "answer_timeout": answer_timeout,
             "prepare": prepare,
+            "read_only": read_only,
         }
         check_options("PostgresSaver", {**own, **options})
         if not isinstance(pipe, (Pipeline, AsyncPipeline, type(None))):
@@ -101,6 +106,10 @@ class PostgresSaver(CheckpointSaver):
             raise ConfigError(f"{schema!r} cannot be the name of a schema: it is empty or starts with pg_")
         if not connect_timeout > 0:
             raise ConfigError(f"connect_timeout must be more than 0 seconds, not {connect_timeout!r}")
+        if read_only and not (isinstance(conn, str) or callable(conn)):
+            raise ConfigError(
+                "read_only needs a connection string: the sessions of a connection or pool of yours are yours to set up"
+            )
         connections = connections_from(
             conn,
             min_size=min_size,
@@ -110,7 +119,9 @@ class PostgresSaver(CheckpointSaver):
             answer_timeout=answer_timeout,
         )
         dialect = PostgresDialect(schema)
-        driver = PostgresDriver(connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare)
+        driver = PostgresDriver(
+            connections, check=check_schema(dialect), setup=setup(dialect), prepare=prepare, read_only=read_only
+        )
         super().__init__(dialect, driver, serde=serde, **options)
         self._given = None if isinstance(conn, str) or callable(conn) else conn
         self._postgres = dialect, driver

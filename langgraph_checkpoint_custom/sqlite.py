@@ -31,6 +31,8 @@ class SqliteSaver(CheckpointSaver):
         busy_timeout: Seconds to wait while another process writes.
         synchronous: SQLite's setting. "FULL" keeps every acknowledged step through a power cut. "NORMAL" is faster and
             may lose the last steps then, but never damages the file.
+        read_only: Whether to open the file for reading only (`mode=ro`). The saver then creates no file and no tables,
+            and every method that would change something raises `ConfigError`.
         serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
         options: The options of every saver; see `CheckpointSaver`.
 
@@ -47,10 +49,11 @@ class SqliteSaver(CheckpointSaver):
         *,
         busy_timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
+        read_only: bool = False,
         serde: SerializerProtocol | None = None,
         **options: Unpack[SaverOptions],
     ) -> None:
-        own = {"busy_timeout": busy_timeout, "synchronous": synchronous, "serde": serde}
+        own = {"busy_timeout": busy_timeout, "synchronous": synchronous, "read_only": read_only, "serde": serde}
         check_options("SqliteSaver", {**own, **options})
         given = None
         if is_connection(conn):
@@ -74,6 +77,7 @@ class SqliteSaver(CheckpointSaver):
             setup=setup(dialect),
             busy_timeout=busy_timeout,
             synchronous=synchronous,
+            read_only=read_only,
             given=given,
         )
         super().__init__(dialect, driver, serde=serde, **options)

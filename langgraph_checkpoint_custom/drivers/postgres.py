@@ -34,6 +34,7 @@ from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
 from langgraph_checkpoint_custom.engine.batching import BATCH_BYTES
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
+    READS,
     Batchable,
     Offload,
     Operation,
@@ -56,6 +57,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaMissing,
     StorageError,
     closed,
+    is_read_only,
     no_list_of_names,
 )
 from langgraph_checkpoint_custom.forks import register_for_forks
@@ -73,6 +75,7 @@ AnyConnection = Connection[Any] | AsyncConnection[Any]
 # - jit: off. PostgreSQL compiles statements that seem expensive because of estimated rows. Where it has LLVM, as in
 #   Debian, a history of 200 steps took 70 ms instead of 3, and 1.5 s with partitions.
 # - array_nulls: on, so that NULL in the text of an array means NULL.
+# - default_transaction_read_only: on for a saver that only reads, see `_BEGIN_READ_ONLY` for other sessions.
 # - default_transaction_isolation: read committed, so that each statement sees what was committed before it. At a higher
 #   level, a statement that has waited for a lock sees the state before the wait.
 _INSPECT = """
@@ -81,7 +84,8 @@ SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
     || set_config('random_page_cost', '1', false)
     || set_config('jit', 'off', false)
     || set_config('array_nulls', 'on', false)
-    || set_config('default_transaction_isolation', 'read committed', false) END,
+    || set_config('default_transaction_isolation', 'read committed', false)
+    || CASE WHEN %(read_only)s THEN set_config('default_transaction_read_only', 'on', false) ELSE '' END END,
     current_setting('array_nulls'),
     (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_get_activity(pid))
 FROM pg_backend_pid() AS pid
@@ -101,6 +105,7 @@ _HOLDS_ALL_TEXT = ("UTF8", "SQL_ASCII", None)
 
 # In a session that others use as well, only settings of the transaction may be changed.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_READ_ONLY = f"{_BEGIN}, READ ONLY"
 _COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_COMPILER = "SET LOCAL jit = off"
 
@@ -134,15 +139,23 @@ class PostgresDriver:
         check: The operation that checks whether the tables are current; it runs once, before the first other operation.
         setup: The operation that creates or migrates the tables.
         prepare: Whether to prepare statements; None finds out for each connection whether it is direct.
+        read_only: Whether to refuse everything that is not a read, here and in the database.
     """
 
     def __init__(
-        self, connections: Connections, *, check: Operation[None], setup: Operation[None], prepare: bool | None
+        self,
+        connections: Connections,
+        *,
+        check: Operation[None],
+        setup: Operation[None],
+        prepare: bool | None,
+        read_only: bool = False,
     ) -> None:
         self._connections = connections
         self._check = check
         self._setup = setup
         self._prepare = prepare
+        self._read_only = read_only
         self._retry = RetryPolicy()
         self._ready = False
         self._closed = False
@@ -165,6 +178,7 @@ class PostgresDriver:
 
     def setup(self, op: Operation[None] | None = None) -> None:
         """Create or migrate the tables; `op` replaces the usual operation for that."""
+        self._check_reads(op or self._setup)
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self.asetup(op))
         self._retrying(op or self._setup)
@@ -172,6 +186,7 @@ class PostgresDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
+        self._check_reads(op)
         if self._connections.loop:
             return on_loop(self._connections.loop(), lambda: self.arun(op))
         if not self._ready:
@@ -282,7 +297,7 @@ class PostgresDriver:
                     connection.close()
                 raise
         cursors = [_cursor(connection) for _ in statements]
-        opening = _opening(statements, session)
+        opening = _opening(statements, session, self._read_only)
         if not opening:
             cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
@@ -321,6 +336,7 @@ class PostgresDriver:
 
     async def asetup(self, op: Operation[None] | None = None) -> None:
         """Async version of `setup`."""
+        self._check_reads(op or self._setup)
         if self._connections.by_worker:
             return await asyncio.to_thread(self.setup, op)
         await self._aretrying(op or self._setup)
@@ -328,6 +344,7 @@ class PostgresDriver:
 
     async def arun(self, op: Operation[T]) -> T:
         """Async version of `run`."""
+        self._check_reads(op)
         if self._connections.by_worker:
             return await asyncio.to_thread(self.run, op)
         if not self._ready:
@@ -430,7 +447,7 @@ class PostgresDriver:
                     await connection.close()
                 raise
         cursors = [_acursor(connection) for _ in statements]
-        opening = _opening(statements, session)
+        opening = _opening(statements, session, self._read_only)
         if not opening:
             await cursors[0].execute(statements[0].sql, statements[0].values(), prepare=session.how(statements[0]))
         else:
@@ -486,6 +503,11 @@ class PostgresDriver:
         if self._closed:
             raise closed()
 
+    def _check_reads(self, op: Operation[Any]) -> None:
+        """Raise an error for a write with a saver that only reads."""
+        if self._read_only and op.access not in READS:
+            raise is_read_only(op.name)
+
     def _rechecks(self, op: Operation[Any]) -> bool:
         """Whether to check the tables again after an operation has failed to find the ones that it needs."""
         return op is not self._check and op.access != "migrate" and self._connections.replaceable
@@ -497,7 +519,8 @@ class PostgresDriver:
         return self._retry.pause(failed, time.monotonic() - started)
 
     def _expected(self, connection: AnyConnection) -> dict[str, Any]:
-        return {"expected": connection.info.backend_pid, "own": self._connections.own}
+        own = self._connections.own
+        return {"expected": connection.info.backend_pid, "own": own, "read_only": self._read_only}
 
     def _note_session(self, connection: AnyConnection, answer: Row | None) -> None:
         """Remember what `_INSPECT` has found out about the session of a connection.
@@ -690,8 +713,10 @@ def _has_rows(cursor: Cursor[Any] | AsyncCursor[Any]) -> bool:
     return cursor.pgresult is not None and cursor.pgresult.status == pq.ExecStatus.TUPLES_OK
 
 
-def _opening(statements: Sequence[Statement], session: Session) -> Sequence[str]:
+def _opening(statements: Sequence[Statement], session: Session, read_only: bool) -> Sequence[str]:
     """Return what to send before the statements of a round trip; nothing for one that needs no transaction."""
+    if read_only and not session.own:
+        return (_BEGIN_READ_ONLY, _NO_COMPILER)
     if not session.own and not _NEVER_COMPILED.issuperset(statement.name for statement in statements):
         return (_BEGIN, _NO_COMPILER)
     return (_BEGIN,) if len(statements) > 1 else ()

@@ -38,6 +38,7 @@ from langgraph_checkpoint_custom.drivers.sqlite_group_commit import (
 from langgraph_checkpoint_custom.drivers.workers import aside, warn_unclosed
 from langgraph_checkpoint_custom.engine.operation import (
     OFFLOAD_BYTES,
+    READS,
     Access,
     Offload,
     Operation,
@@ -55,6 +56,7 @@ from langgraph_checkpoint_custom.errors import (
     SchemaOutdated,
     StorageError,
     closed,
+    is_read_only,
     no_list_of_names,
 )
 from langgraph_checkpoint_custom.forks import hold, register_for_forks
@@ -110,6 +112,7 @@ class SqliteDriver:
             needed.
         busy_timeout: Seconds to wait for the end of another process's write.
         synchronous: SQLite's setting of that name, for every connection.
+        read_only: Whether to open the file for reading only, and to create and migrate nothing.
         given: The caller's connection to `path`. For ":memory:" the driver uses this connection itself.
     """
 
@@ -121,6 +124,7 @@ class SqliteDriver:
         setup: Operation[None],
         busy_timeout: float,
         synchronous: str,
+        read_only: bool = False,
         given: CallersConnection | None = None,
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
@@ -135,7 +139,10 @@ class SqliteDriver:
             raise ConfigError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         if not busy_timeout >= 0:
             raise ConfigError(f"busy_timeout must be 0 or more seconds, not {busy_timeout!r}")
+        if read_only and path == ":memory:":
+            raise ConfigError("read_only needs a file: a store in memory is empty at first, and would stay so")
         self.path = path
+        self._read_only = read_only
         self._shared = path == ":memory:"
         with suppress(OSError):  # The process may have changed its directory when the file is opened.
             if not self._shared and not os.path.isabs(path):
@@ -186,6 +193,7 @@ class SqliteDriver:
 
     def setup(self) -> None:
         """Create or migrate the tables now; otherwise the first operation does."""
+        self._check_reads(self._setup)
         if self._lock.locked():
             self._check_not_within()
         with self._lock:
@@ -197,6 +205,7 @@ class SqliteDriver:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result."""
+        self._check_reads(op)
         if op.access == "read" and not self._shared:
             return drive(op, partial(self._read, op.name, None))
         if self._lock.locked():
@@ -217,6 +226,7 @@ class SqliteDriver:
 
     async def arun(self, op: Operation[T]) -> T:
         """Run an operation on a worker."""
+        self._check_reads(op)
         return await self._worker(op.access).run(op, self._store if op.access in _QUEUED else self._each)
 
     async def aoffload(self, request: Offload) -> Any:
@@ -537,9 +547,10 @@ class SqliteDriver:
         if self._given:
             return cast("sqlite3.Connection", self._given)  # It has the methods that are used here.
         # Reading creates no file: it may have been moved or deleted.
-        existing = read_only and not self._shared
+        existing = (read_only or self._read_only) and not self._shared
+        mode = "ro" if self._read_only else "rw"
         connection = sqlite3.connect(
-            f"file:{quote(os.fsencode(self.path))}?mode=rw" if existing else self.path,
+            f"file:{quote(os.fsencode(self.path))}?mode={mode}" if existing else self.path,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
@@ -561,6 +572,8 @@ class SqliteDriver:
 
         WAL mode is set after that, because the file may be another program's.
         """
+        if self._read_only:
+            return self._open_to_read()
         if not self._shared:
             # Only this user may read the conversations; the WAL files get the same mode. For a bad path, SQLite has the
             # better error message.
@@ -579,6 +592,23 @@ class SqliteDriver:
             connection.close()
             raise
         return connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        """Open the first connection of a saver that only reads."""
+        connection = self._connect()
+        try:
+            connection.execute("BEGIN")  # One read snapshot for the check.
+            drive(self._check, lambda request: _reply(connection, request))
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_reads(self, op: Operation[Any]) -> None:
+        """Raise an error for a write with a saver that only reads."""
+        if self._read_only and op.access not in READS:
+            raise is_read_only(op.name)
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         """Whether no setup is needed; this check takes no lock, so the first read waits for no other process."""

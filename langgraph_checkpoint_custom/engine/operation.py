@@ -26,6 +26,9 @@ P = ParamSpec("P")
 # rolls it back. An "exclusive" operation takes the locks of its threads: no other operation with one of these locks
 # runs at the same time.
 Access = Literal["read", "snapshot", "write", "exclusive", "dry_run", "migrate"]
+READS = frozenset({"read", "snapshot"})
+"""The accesses of operations that change nothing."""
+
 Row = Sequence[Any]
 Params = Mapping[str, Any]
 

@@ -1,0 +1,109 @@
+"""`read_only=True`: a saver that changes nothing, which the database enforces as well."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_checkpoint_custom import (
+    CheckpointSaver,
+    ConfigError,
+    PostgresSaver,
+    Retention,
+    SchemaMissing,
+    SqliteSaver,
+    StorageError,
+    open_saver,
+)
+from tests.behaviour.helpers import config, put_chain
+from tests.conftest import APIS
+from tests.stores import Client, Store
+
+NOWHERE = "postgresql://nobody@localhost:1/nothing"
+
+
+@pytest.fixture(params=APIS)
+def reader(request: pytest.FixtureRequest, saver: CheckpointSaver, store: Store) -> Any:
+    """The methods of a saver that only reads, on a store with tables."""
+    saver.setup()
+    with store.open(read_only=True) as opened:
+        yield Client(opened, request.param)
+
+
+async def test_it_reads_what_others_store(reader: Client, saver: CheckpointSaver, next_id: Any) -> None:
+    chain = await put_chain(Client(saver, reader.api), next_id, 3)
+    found = await reader.get_tuple(config("thread"))
+    assert found is not None
+    assert found.config == chain[-1]
+    assert len(await reader.all(config("thread"))) == 3
+    assert [one.thread_id for one in await reader.collect("threads")] == ["thread"]
+
+
+async def test_every_write_is_refused_and_named(reader: Client, saver: CheckpointSaver, next_id: Any) -> None:
+    chain = await put_chain(Client(saver, reader.api), next_id, 1)
+    for call in (
+        reader.do("setup"),
+        reader.put_writes(chain[0], [("a", 1)], "task"),
+        reader.delete_thread("thread"),
+        reader.prune(["thread"]),
+        reader.copy_thread("thread", "other"),
+        reader.delete_for_runs(["run"]),
+        reader.do("label", chain[0], "name"),
+        reader.do("rollback", "thread", chain[0]["configurable"]["checkpoint_id"]),
+    ):
+        with pytest.raises(ConfigError, match="read_only=True"):
+            await call
+    with pytest.raises(ConfigError, match=r"^put: "):
+        await put_chain(reader, next_id, 1)
+    assert await reader.do("sweep", Retention(older_than=timedelta(days=1)), dry_run=True)
+    with saver.claim("thread"), pytest.raises(ConfigError, match="read_only"), reader.saver.claim("thread"):  # type: ignore[attr-defined]
+        pass
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_the_database_refuses_writes_too(
+    reader: Client, saver: CheckpointSaver, next_id: Any, monkeypatch: pytest.MonkeyPatch, pooled: bool
+) -> None:
+    """Without the saver's own check. Behind a pooler, whose sessions are not the saver's, each transaction says it."""
+    chain = await put_chain(Client(saver, reader.api), next_id, 1)
+    driver = reader.saver._driver  # type: ignore[attr-defined]
+    monkeypatch.setattr(driver, "_check_reads", lambda op: None)
+    if pooled:
+        if not hasattr(driver, "_connections"):
+            pytest.skip("SQLite has no pooler")
+        monkeypatch.setattr(driver._connections, "own", False)
+    with pytest.raises(StorageError) as refused:
+        await reader.put_writes(chain[0], [("a", 1)], "task")
+    assert refused.value.sqlstate in ("25006", "SQLITE_READONLY", None)
+    assert "read-only" in str(refused.value) or "readonly" in str(refused.value) or "not writable" in str(refused.value)
+    with pytest.raises(StorageError):
+        await reader.delete_thread("thread")
+    found = await reader.get_tuple(config("thread"))
+    assert found is not None
+    assert found.pending_writes == []
+
+
+def test_it_creates_no_file_and_no_tables(tmp_path: Path, empty_postgres_url: str) -> None:
+    path = tmp_path / "none.db"
+    with SqliteSaver(str(path), read_only=True) as saver, pytest.raises(StorageError, match="cannot be opened"):
+        list(saver.threads())
+    assert not path.exists()
+    path.touch()
+    for url in (f"sqlite:///{path}", empty_postgres_url):
+        with open_saver(url, read_only=True) as saver, pytest.raises(SchemaMissing):
+            list(saver.threads())
+    assert path.stat().st_size == 0
+
+
+def test_what_it_cannot_be_combined_with() -> None:
+    with pytest.raises(ConfigError, match="read_only needs a file"):
+        SqliteSaver(":memory:", read_only=True)
+    with pytest.raises(ConfigError, match="leave out retention"):
+        open_saver(NOWHERE, read_only=True, retention=Retention(keep_last=1))
+    from psycopg_pool import ConnectionPool
+
+    with pytest.raises(ConfigError, match="read_only needs a connection string"):
+        PostgresSaver(ConnectionPool(NOWHERE, open=False), read_only=True)
