@@ -6,21 +6,20 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
 import typer
 
 from langgraph_checkpoint_custom.cli.output import ask, counted, note
-from langgraph_checkpoint_custom.encoding.raw import raw_reader
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, SchemaOutdated
 from langgraph_checkpoint_custom.model.keys import KIND_MARK
 from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.schema import check_schema
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.settings import URL, settings_of
+from langgraph_checkpoint_custom.tools.raw import without_classes as without_classes
 from langgraph_checkpoint_custom.url import open_saver
 
 # The name of the script. `python -m langgraph_checkpoint_custom` is the same program.
@@ -90,9 +89,6 @@ class NotPossible(CheckpointError):
 
 class Declined(CheckpointError):
     """The answer to the question was no. That is not an error, but the exit code is 1."""
-
-
-S = TypeVar("S", bound=CheckpointSaver)
 
 
 def given(url: str | None) -> str:
@@ -180,13 +176,6 @@ def mention_tenants(saver: CheckpointSaver, tenant: str | None, *, are_in: bool 
     if tenant is None and not are_in and (names := saver.tenants()):
         named = ", ".join(names[:TENANTS]) + (", …" if len(names) > TENANTS else "")
         note(f"{counted(len(names), 'tenant')} not included: {named}; --tenant NAME selects one")
-
-
-def without_classes(saver: S) -> S:
-    """Return a copy of the saver that reads values without importing classes or making objects."""
-    clone = copy(saver)
-    clone.serde = raw_reader(saver.serde)
-    return clone
 
 
 def everybody(saver: CheckpointSaver, tenants: bool) -> list[CheckpointSaver]:

@@ -8,7 +8,7 @@ import typer
 
 from langgraph_checkpoint_custom.cli.common import Json, Tenant, Url, mention_tenants, opened, thread_as_typed
 from langgraph_checkpoint_custom.cli.output import size, table, tell
-from langgraph_checkpoint_custom.cli.reading import Limit, time_of, when
+from langgraph_checkpoint_custom.cli.reading import Limit, when
 from langgraph_checkpoint_custom.model.keys import thread_text
 from langgraph_checkpoint_custom.operations.sizes import (
     ChannelSize,
@@ -19,6 +19,7 @@ from langgraph_checkpoint_custom.operations.sizes import (
     sizes_of_store,
     sizes_of_thread,
 )
+from langgraph_checkpoint_custom.tools.display import time_of
 
 commands = typer.Typer()
 

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from langgraph_checkpoint_custom.tools.display import counted as counted
+from langgraph_checkpoint_custom.tools.display import size as size
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -126,23 +129,6 @@ def _cell(cell: object) -> str:
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}"
     return safe(str(cell))
-
-
-def size(number: int) -> str:
-    """Format a number of bytes for people."""
-    if number < 1000:
-        return f"{number} B"
-    amount = float(number)
-    for unit in ("kB", "MB", "GB", "TB"):
-        amount /= 1000
-        if amount < 999.5 or unit == "TB":
-            break
-    return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
-
-
-def counted(number: int, thing: str) -> str:
-    """Format a number of things: "1 thread", "2 threads"."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
 def _console() -> Console:

@@ -9,10 +9,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from langgraph.checkpoint.base import CheckpointTuple
@@ -34,7 +32,16 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import NOTHING, brief, differences, json_of, kind, object_of, tasks
+from langgraph_checkpoint_custom.tools.display import (
+    NOTHING,
+    brief,
+    differences,
+    json_of,
+    kind,
+    object_of,
+    tasks,
+    time_of,
+)
 
 commands = typer.Typer()
 
@@ -476,31 +483,6 @@ def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json
     else:
         rows = ((name, location["checkpoint_id"], location["checkpoint_ns"]) for name, location in found.items())
         table(("label", "checkpoint", "namespace"), rows)
-
-
-# Times in ids. They are only displayed: nothing in the package depends on them.
-
-_GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-
-def time_of(checkpoint_id: str) -> datetime | None:
-    """Return when a checkpoint was made, if its id is a UUIDv6, a UUIDv7 or a ULID; otherwise None."""
-    try:
-        if len(checkpoint_id) == 26:
-            milliseconds = 0
-            for char in checkpoint_id[:10].upper():
-                milliseconds = milliseconds * 32 + _CROCKFORD.index(char)
-            return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-        number = UUID(checkpoint_id)
-        if number.version == 6:
-            ticks = (number.int >> 80) << 12 | (number.int >> 64) & 0xFFF
-            return _GREGORIAN + timedelta(microseconds=ticks // 10)
-        if number.version == 7:
-            return datetime.fromtimestamp((number.int >> 80) / 1000, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        pass
-    return None
 
 
 def when(checkpoint_id: str | None) -> str:

@@ -9,8 +9,10 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import ormsgpack
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -292,3 +294,45 @@ def _classes_of(code: int, data: bytes) -> Iterator[tuple[str, str]]:
     if code != METHOD:  # Only a few classes are stored with a method; those are always allowed.
         yield str(module), str(name)
     yield from classes(data)
+
+
+def size(number: int) -> str:
+    """Format a number of bytes for people."""
+    if number < 1000:
+        return f"{number} B"
+    amount = float(number)
+    for unit in ("kB", "MB", "GB", "TB"):
+        amount /= 1000
+        if amount < 999.5 or unit == "TB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+
+
+def counted(number: int, thing: str) -> str:
+    """Format a number of things: "1 thread", "2 threads"."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+# Times in ids. They are only displayed: nothing in the package depends on them.
+
+_GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def time_of(checkpoint_id: str) -> datetime | None:
+    """Return when a checkpoint was made, if its id is a UUIDv6, a UUIDv7 or a ULID; otherwise None."""
+    try:
+        if len(checkpoint_id) == 26:
+            milliseconds = 0
+            for char in checkpoint_id[:10].upper():
+                milliseconds = milliseconds * 32 + _CROCKFORD.index(char)
+            return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+        number = UUID(checkpoint_id)
+        if number.version == 6:
+            ticks = (number.int >> 80) << 12 | (number.int >> 64) & 0xFFF
+            return _GREGORIAN + timedelta(microseconds=ticks // 10)
+        if number.version == 7:
+            return datetime.fromtimestamp((number.int >> 80) / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

@@ -6,12 +6,15 @@ import random
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.tools.raw import without_classes
 from tests.behaviour.helpers import (
     LONG,
     CountingSerializer,
@@ -246,3 +249,14 @@ async def test_what_is_stored_inline_beside_the_seed_costs_one_document(store: S
     assert history == {channel: DeltaChannelHistory(writes=[], seed="small") for channel in "ab"}
     assert serde.loaded == 1
     assert id_of(second) == "2"
+
+
+async def test_a_raw_reader_makes_no_object_of_a_write(client: Client) -> None:
+    """Many writes are decoded together elsewhere; here each stays what was stored."""
+    clone = Client(without_classes(client.saver), client.api)  # type: ignore[type-var]
+    first = await put(client, "0")
+    await client.put_writes(first, [("a", [HumanMessage("hello")]), ("a", 7)], "task")
+    second = await put(client, "1", parent=first)
+    (message, number) = [value for _, _, value in (await clone.history(second, ["a"]))["a"]["writes"]]
+    assert isinstance(message[0], Extension)
+    assert number == 7

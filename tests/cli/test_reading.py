@@ -18,8 +18,7 @@ from langgraph.types import Interrupt, Send
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import reading
-from langgraph_checkpoint_custom.cli.reading import time_of
-from langgraph_checkpoint_custom.tools.display import brief, classes, json_of
+from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
 
