@@ -35,6 +35,7 @@ Exchanges = Generator[Exchange, Sequence[PGresult], T]
 HOT = frozenset(
     {
         "insert_checkpoint",
+        "insert_checkpoint_on_parent",
         "put_checkpoint",
         "delete_all_but_newest",
         "share_thread",

@@ -81,7 +81,7 @@ _LOCKED = ("_writer", "_transaction", "_together", "_close")
 # Operations that return their connection before they decode; the round trips of all others are one transaction.
 _RETURNS_CONNECTION = frozenset({"read", "write"})
 # Statements that store everything that an operation stores, or nothing.
-_ATOMIC = frozenset({"insert_checkpoint", "insert_writes"})
+_ATOMIC = frozenset({"insert_checkpoint", "insert_checkpoint_on_parent", "insert_writes"})
 # Primary result codes: https://www.sqlite.org/rescode.html
 _BUSY = {5: "SQLITE_BUSY", 6: "SQLITE_LOCKED"}
 # For a missing table or column SQLite reports only SQLITE_ERROR, and Python 3.10 does not report even that.

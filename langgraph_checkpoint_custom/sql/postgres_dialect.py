@@ -129,8 +129,11 @@ class PostgresDialect(SqlDialect):
         return _same_reply(super().schema_numbers())
 
     def insert_checkpoint(self, encoded: Encoded) -> RoundTrip:
-        """Store a checkpoint that is one row, in one statement that can be part of a batch."""
+        """Store a checkpoint that is one row, in one statement; it can be part of a batch if it needs no parent."""
         row = encoded.row
+        if encoded.replayed:
+            statement = self._later("insert_checkpoint_on_parent", lambda: _columns(row))
+            return self._send(statement, locks=self._share(row.thread_id))
         statement = self._later("insert_checkpoint", lambda: _columns(row))
         batchable = Batchable(
             ("insert_checkpoints", self.tenant),

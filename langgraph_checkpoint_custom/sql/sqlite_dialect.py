@@ -113,7 +113,8 @@ class SqliteDialect(SqlDialect):
         values = *location, *row[2:7], *map(self.array, row[7:11]), *row[11:]
         if parent is None:
             return Statement("insert_checkpoint", self._texts["insert_checkpoint"], values)
-        return Statement("insert_checkpoint", self._texts["insert_checkpoint_on_parent"], (*values, *location, parent))
+        name = "insert_checkpoint_on_parent"
+        return Statement(name, self._texts[name], (*values, *location, parent))
 
     def select_checkpoint(self, key: Key) -> RoundTrip:
         """Read the rows of a checkpoint that refers to no other rows; for others, `select_referring` is needed."""

@@ -177,21 +177,20 @@ def deltas_alone() -> Encoded:
     return encoded
 
 
-def test_a_put_of_deltas_alone_checks_its_parent_in_the_statement_that_stores_it_on_sqlite(d: SqlDialect) -> None:
+def test_a_put_of_deltas_alone_checks_its_parent_in_the_statement_that_stores_it(d: SqlDialect) -> None:
     encoded = deltas_alone()
     assert encoded.is_one_row
-    if d.system == "postgresql":  # The parent cannot be deleted while the lock is held.
-        script = Script()
-        drive(put(d, encoded), script)
-        assert script.names == [["put_checkpoint"]]
-        assert locks(script.round_trips[0]) == ["share_thread"]
-        return
     script = Script([[(True,)]])
     drive(put(d, encoded), script)
-    assert script.names == [["insert_checkpoint"]]
+    assert script.names == [["insert_checkpoint_on_parent"]]
+    if d.system == "postgresql":  # The parent cannot be deleted while the lock is held.
+        assert locks(script.round_trips[0]) == ["share_thread"]
     script = Script([[]])
-    drive(put(d, encoded), script)  # If the parent is not found, a second statement finds out why.
-    assert script.names == [["insert_checkpoint"], ["put_gone"], ["insert_checkpoint"]]
+    drive(put(d, encoded), script)  # If the parent is not found, another statement finds out why.
+    if d.system == "postgresql":
+        assert script.names == [["insert_checkpoint_on_parent"], ["put_checkpoint"]]
+    else:
+        assert script.names == [["insert_checkpoint_on_parent"], ["put_gone"], ["insert_checkpoint"]]
 
 
 def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
@@ -248,7 +247,7 @@ def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None
     encoded = deltas_alone()
     gone = [[("parent", None)]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
-        drive(put(d, encoded), Script(gone) if d.system == "postgresql" else Script([[]], gone))
+        drive(put(d, encoded), Script([[]], gone))
 
 
 def test_copy_refuses_a_thread_with_its_own_checkpoints(d: SqlDialect) -> None:

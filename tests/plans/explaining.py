@@ -28,6 +28,7 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
     return {
         "latest": (d.select_checkpoint(Key("t0", "", None)), 20),
         "by id": (d.select_checkpoint(Key("t0", "", "000123")), 20),
+        "put on a parent": (d.insert_checkpoint(a_checkpoint("t7")._replace(replayed=["log"])), 1),
         "list page": (d.select_page(page), 300),
         "list page, filtered": (d.select_page(page._replace(filter={"source": '"loop"'})), 300),
         "list page of all threads": (d.select_page(first_page(None, None, None, "000050", {}, 20)), 6_000),

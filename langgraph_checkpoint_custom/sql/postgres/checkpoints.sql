@@ -19,6 +19,22 @@ VALUES (
 ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
 RETURNING true
 
+-- name: insert_checkpoint_on_parent
+-- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
+-- differs: the transaction shares the thread's lock, so that the parent is not deleted.
+-- include: into_checkpoints
+SELECT
+    %(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(parent_id)s, %(root_id)s, %(run_id)s, %(format)s,
+    %(inline_channels)s::text[], %(delta_channels)s::text[], '{}', '{}',
+    %(checkpoint_type)s, %(checkpoint)b, %(metadata_type)s, %(metadata)b, %(metadata_filter)s::jsonb, %(tenant)s
+WHERE EXISTS (
+    SELECT FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(parent_id)s
+    AND NOT hidden
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+RETURNING true
+
 -- name: insert_checkpoints
 -- differs: insert_checkpoint for a batch. The lists of each checkpoint are array literals. The rows are the keys of
 -- those that were stored.

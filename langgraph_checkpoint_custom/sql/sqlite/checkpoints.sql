@@ -25,8 +25,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- include: replace_checkpoint
 
 -- name: insert_checkpoint_on_parent
--- differs: insert_checkpoint for one whose parent has to exist and not to be hidden; on PostgreSQL, put_checkpoint
--- stores these. A row says that it was stored.
+-- insert_checkpoint for one whose parent has to exist and not to be hidden. A row says that it was stored.
+-- differs: one that exists is replaced.
 -- include: into_checkpoints
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 WHERE EXISTS (
