@@ -95,7 +95,7 @@ def ancestor_rows(
     for row in rows:
         if row.kind == "target":
             last = row
-        elif row.kind == "run":
+        elif row.kind == "range":
             twin = id_ranges.get(row.key)  # A parent chain that loops has a second row, with fewer channels.
             if twin is None or (twin.idx or 0) < (row.idx or 0):
                 id_ranges[row.key] = row
@@ -136,7 +136,7 @@ def _collect(
         writes = [by_order[order] for order in sorted(by_order)]
         checkpoint_ids = [row[1] for row in writes]
 
-    ids_of_ranges = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "line"}
+    ids_of_ranges = {(row.checkpoint_id, row.key): row.channels for row in heads if row.kind == "ids"}
     taken = [{row.checkpoint_id} for row in heads if row.kind == "target"]
     # For each id range, nearest first: its writes, and the channels that take them.
     found: list[tuple[Sequence[Row], set[str]]] = []
@@ -210,7 +210,7 @@ def _seeds(
 ) -> dict[str, Any]:
     """Decode the values at the ends of the id ranges."""
     blobs = {(row.checkpoint_id, row.name): row for row in heads if row.kind == "blob"}
-    chunks = {(row.name, row.key): row for row in heads if row.kind == "part"}
+    chunks = {(row.name, row.key): row for row in heads if row.kind == "chunk"}
     seeds: dict[str, Any] = {}
     for id_range in id_ranges:
         decoder = Decoder(codec, key.thread_id, key.checkpoint_ns, id_range.checkpoint_id)

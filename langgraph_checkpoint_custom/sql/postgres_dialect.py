@@ -324,10 +324,10 @@ def _columns(row: CheckpointRow) -> dict[str, Any]:
 def _blobs(encoded: Encoded) -> dict[str, Any]:
     """The parameters for the blobs that a checkpoint refers to, and for its new blobs, as arrays."""
     return {
-        "kept_channels": _texts([ref.channel for ref in encoded.references]),
-        "kept_versions": _texts([ref.version for ref in encoded.references]),
-        "kept_begins": _texts([ref.begins for ref in encoded.references]),
-        "kept_required": _texts(["t" if ref.required else "f" for ref in encoded.references]),
+        "ref_channels": _texts([ref.channel for ref in encoded.references]),
+        "ref_versions": _texts([ref.version for ref in encoded.references]),
+        "ref_begins": _texts([ref.begins for ref in encoded.references]),
+        "ref_required": _texts(["t" if ref.required else "f" for ref in encoded.references]),
         "channels": _texts([blob.channel for blob in encoded.blobs]),
         "versions": _texts([blob.version for blob in encoded.blobs]),
         "types": _texts([blob.type for blob in encoded.blobs]),

@@ -85,13 +85,13 @@ class SqliteDialect(SqlDialect):
             "checkpoint_ns": row.checkpoint_ns,
             "checkpoint_id": row.checkpoint_id,
             "parent_id": row.parent_id,
-            "kept": _ENCODE(encoded.references),
+            "refs": _ENCODE(encoded.references),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
             "only_newest": only_newest,
             "claim": encoded.claim,
         }
-        return self._send(self.statement("put_gone", **params))
+        return self._send(self.statement("put_problems", **params))
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint."""

@@ -72,9 +72,10 @@ class StoreStatements(Statements):
 
     def sizes_of_thread(self, thread_id: str, limit: int) -> RoundTrip:
         """Read the largest namespaces of a thread, and its largest channels."""
+        thread_ids = self.array([self.stored_thread(thread_id)])
         return self._send(
-            self.statement("sizes_of_namespaces", thread_id=thread_id, limit=limit),
-            self.statement("sizes_of_channels", thread_id=thread_id, limit=limit),
+            self.statement("sizes_of_namespaces", thread_ids=thread_ids, limit=limit),
+            self.statement("sizes_of_channels", thread_ids=thread_ids, limit=limit),
         )
 
     def sizes_of_store(self, limit: int) -> RoundTrip:
@@ -95,7 +96,7 @@ class StoreStatements(Statements):
 
     def repair(self, thread_id: str, keys: str, labels: str) -> RoundTrip:
         """Delete those of these blobs and labels of a thread that are unused; the replies have the deleted rows."""
-        names = "repair_values", "repair_chunks", "repair_labels"
+        names = "repair_blobs", "repair_labels"
         return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, keys=keys, labels=labels)
 
     # Moving

@@ -72,7 +72,7 @@ class ThreadStatements(Statements):
         If there may be more checkpoints than these, the last row has no thread.
         """
         params = page._asdict() | {"filter": json.dumps(page.filter), "reach": reach}
-        return self._send(self.statement("threads_recent", **params), self._searchable_there(page.filter))
+        return self._send(self.statement("threads_recent", **params), self._searchable_indexes(page.filter))
 
     def select_searched_threads(self, page: ThreadPage, key: str) -> RoundTrip:
         """Do as `select_threads`, for the threads that an index finds by a key of the filter."""
@@ -89,10 +89,10 @@ class ThreadStatements(Statements):
 
     def select_searchable(self, keys: Iterable[str]) -> RoundTrip:
         """Read a row for each key that has an index: its name, whether it is valid, whether this role can use it."""
-        return self._send(self._searchable_there(keys))
+        return self._send(self._searchable_indexes(keys))
 
-    def _searchable_there(self, keys: Iterable[str]) -> Statement:
-        return self.statement("searchable_there", schema=self._schema, names=self.array(list(map(index_of, keys))))
+    def _searchable_indexes(self, keys: Iterable[str]) -> Statement:
+        return self.statement("searchable_indexes", schema=self._schema, names=self.array(list(map(index_of, keys))))
 
     def lock_searchable(self) -> RoundTrip:
         """Wait until no other process creates an index of a key."""

@@ -190,7 +190,7 @@ def test_a_put_of_deltas_alone_checks_its_parent_in_the_statement_that_stores_it
     if d.system == "postgresql":
         assert script.names == [["insert_checkpoint_on_parent"], ["put_checkpoint"]]
     else:
-        assert script.names == [["insert_checkpoint_on_parent"], ["put_gone"], ["insert_checkpoint"]]
+        assert script.names == [["insert_checkpoint_on_parent"], ["put_problems"], ["insert_checkpoint"]]
 
 
 def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
@@ -208,7 +208,7 @@ def test_a_put_with_blobs_shares_the_threads_lock(d: SqlDialect) -> None:
         drive(put(d, encoded, only_newest=True), script)
         assert locks(script.round_trips[1]) == ["lock_thread"]
     else:  # There is one writer at a time, so what was checked stays true.
-        assert script.names == [["put_gone"], ["put_blobs", "insert_checkpoint"]]
+        assert script.names == [["put_problems"], ["put_blobs", "insert_checkpoint"]]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_threads_are_read_by_age_and_a_filter_switches_to_ids_if_too_few_of_the_
     assert found.newest.metadata == {"source": "loop", "thread_id": "a"}
     assert reply.after == page._replace(before="1", thread_below="a")
     row = ("a", "", "1", None, None, *metadata)
-    recent = ["threads_recent", "searchable_there"]
+    recent = ["threads_recent", "searchable_indexes"]
     more = (None,) * 7
     for given, ways in (
         ([[[]], [[row], []]], [["threads_newest"], recent]),
@@ -295,7 +295,7 @@ def test_filters_that_the_database_cannot_count_are_decided_in_python(d: SqlDial
     for there, name in (([], "threads_counted"), ([("searchable_user", True, True)], "threads_searched_counted")):
         script = Script([there], [rows])
         assert drive(count_threads(d, CODEC, "", {"user": '"a"'}), script) == 4
-        assert script.names == [["searchable_there"], [name]]
+        assert script.names == [["searchable_indexes"], [name]]
     script = Script([rows])
     assert drive(count_threads(d, CODEC, "t", {"user": '"a"'}), script) == 4
     assert script.names == [["threads_counted"]]
@@ -307,7 +307,7 @@ def test_encrypted_keys_are_not_looked_up_in_the_index(d: SqlDialect) -> None:
     for filter, name in (({"user": "1"}, "threads_counted"), ({"user": "1", "team": "2"}, "threads_searched_counted")):
         script = Script([there], [[]])
         assert drive(count_threads(d, hiding, "", filter), script) == 0
-        assert script.names == [["searchable_there"], [name]]
+        assert script.names == [["searchable_indexes"], [name]]
         (statement,) = script.round_trips[-1].statements
         assert isinstance(statement.params, dict)
         assert statement.params.get("shown") == filter.get("team")

@@ -1,11 +1,11 @@
 -- The history of a `DeltaChannel`.
 
--- fragment: with_delta_runs
+-- fragment: with_id_ranges
 -- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
--- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
--- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
--- and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its parent may be
--- deleted.
+-- A range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
+-- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
+-- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
+-- parent may be deleted.
 -- differs: lead() makes a parent chain cost one scan for each range, and not one lookup for each parent. `start` is
 -- separate from `target`. A policy is checked before a condition that contains a query, and in a generic plan that
 -- would read all rows of the thread.
@@ -23,16 +23,16 @@ WITH RECURSIVE start AS MATERIALIZED (
         AND c.checkpoint_id = s.checkpoint_id
         OFFSET 0
     ) AS c
-), walk (top, bottom, parent_id, replayed, open, left_open) AS (
+), walk (top, bottom, parent_id, replayed, unseeded, unseeded_after) AS (
     SELECT NULL COLLATE "C", checkpoint_id, parent_id, replayed, %(asked)s::text[] COLLATE "C",
         %(asked)s::text[] COLLATE "C"
     FROM target
     UNION
-    SELECT child.parent_id, r.checkpoint_id, r.parent_id, r.replayed, child.left_open, CASE
-        WHEN r.populated && child.left_open THEN ARRAY(
-            SELECT o FROM unnest(child.left_open) AS o WHERE o <> ALL (r.populated)
+    SELECT child.parent_id, r.checkpoint_id, r.parent_id, r.replayed, child.unseeded_after, CASE
+        WHEN r.populated && child.unseeded_after THEN ARRAY(
+            SELECT o FROM unnest(child.unseeded_after) AS o WHERE o <> ALL (r.populated)
         )
-        ELSE child.left_open END
+        ELSE child.unseeded_after END
     FROM walk child
     CROSS JOIN LATERAL (
         SELECT c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END AS replayed,
@@ -46,21 +46,21 @@ WITH RECURSIVE start AS MATERIALIZED (
             ORDER BY c.checkpoint_id DESC
         ) AS c
         WHERE c.below IS NULL OR c.parent_id IS DISTINCT FROM c.below
-        OR c.inline_channels && child.left_open OR c.blob_channels && child.left_open
+        OR c.inline_channels && child.unseeded_after OR c.blob_channels && child.unseeded_after
         LIMIT 1
     ) AS r
-    WHERE child.left_open <> '{}' AND EXISTS (
+    WHERE child.unseeded_after <> '{}' AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints p
         WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = %(checkpoint_ns)s AND p.checkpoint_id = child.parent_id
         OFFSET 0
     )
-), runs AS MATERIALIZED (
+), ranges AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
 )
 
 -- name: select_delta_history
 -- What a checkpoint is rebuilt from.
--- include: with_delta_runs
+-- include: with_id_ranges
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL::integer AS idx, NULL AS type, NULL::bytea AS value, NULL AS type2, NULL::bytea AS value2,
@@ -68,31 +68,26 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'run', NULL, NULL, bottom, parent_id, top, NULL, cardinality(open), NULL, NULL, NULL, NULL,
-    ARRAY(SELECT o FROM unnest(open) AS o WHERE o <> ALL (left_open)), replayed
-FROM runs
+    'range', NULL, NULL, bottom, parent_id, top, NULL, cardinality(unseeded), NULL, NULL, NULL, NULL,
+    ARRAY(SELECT o FROM unnest(unseeded) AS o WHERE o <> ALL (unseeded_after)), replayed
+FROM ranges
 
 -- name: select_delta_values
 -- The same with the values. The columns that would be empty are left out, because there may be many thousands of
--- writes. Some writes may have no checkpoint; its id is not in `line` then.
--- include: with_delta_runs
+-- writes. Some writes may have no checkpoint; its id is not in `ids` then.
+-- include: with_id_ranges
 , seeds AS MATERIALIZED (
-    SELECT r.bottom, b.channel, b.version, b.type, b.value, b.chunks
-    FROM runs r
+    SELECT i.bottom, r.*, b.*
+    FROM ranges i
     CROSS JOIN LATERAL (
-        SELECT u.channel, u.version FROM langgraph_checkpoint.checkpoints c
+        SELECT c.checkpoint_ns, u.channel, u.version FROM langgraph_checkpoint.checkpoints c
         CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
-        AND u.channel = ANY (r.open)
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = i.bottom
+        AND u.channel = ANY (i.unseeded)
         OFFSET 0
-    ) AS u
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
-        AND b.channel = u.channel AND b.version = u.version
-        LIMIT 1
-    ) AS b
-    WHERE r.open <> r.left_open
+    ) AS r
+    -- include: blob_of_reference
+    WHERE i.unseeded <> i.unseeded_after
 )
 SELECT
     'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL::integer AS idx, NULL AS type,
@@ -100,45 +95,42 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'run', r.bottom, r.parent_id, r.top, NULL, cardinality(r.open), c.checkpoint_type, c.checkpoint,
-    ARRAY(SELECT o FROM unnest(r.open) AS o WHERE o <> ALL (r.left_open)), r.replayed
-FROM runs r
+    'range', r.bottom, r.parent_id, r.top, NULL, cardinality(r.unseeded), c.checkpoint_type, c.checkpoint,
+    ARRAY(SELECT o FROM unnest(r.unseeded) AS o WHERE o <> ALL (r.unseeded_after)), r.replayed
+FROM ranges r
 LEFT JOIN LATERAL (
     SELECT c.checkpoint_type, c.checkpoint FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s AND c.checkpoint_id = r.bottom
-    AND c.inline_channels && r.open
+    AND c.inline_channels && r.unseeded
     OFFSET 0
-) AS c ON r.open <> r.left_open
+) AS c ON r.unseeded <> r.unseeded_after
 UNION ALL
 SELECT
-    'line', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, ARRAY(
+    'ids', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, ARRAY(
         SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
         WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = %(checkpoint_ns)s
         AND c.checkpoint_id BETWEEN r.bottom AND r.top
     ), NULL
-FROM runs r
+FROM ranges r
 UNION ALL
 SELECT
     'blob', bottom, channel, version, chunks, NULL, type, value, NULL, NULL
 FROM seeds
 UNION ALL
 SELECT
-    'part', NULL, s.channel, n.name, NULL, NULL, b.type, b.value, NULL, NULL
-FROM seeds s
-CROSS JOIN LATERAL json_array_elements_text(s.chunks::json) AS n (name)
-CROSS JOIN LATERAL (
-    SELECT b.type, b.value FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
-    AND b.channel = s.channel AND b.version = n.name
-    LIMIT 1
-) AS b
+    'chunk', NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL
+FROM (
+    SELECT s.checkpoint_ns, s.channel, n.name AS version
+    FROM seeds s CROSS JOIN LATERAL json_array_elements_text(s.chunks::json) AS n (name)
+) AS r
+-- include: blob_of_reference
 UNION ALL
 SELECT
     NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
-FROM runs r
+FROM ranges r
 CROSS JOIN LATERAL (
     SELECT * FROM langgraph_checkpoint.writes w
     WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = %(checkpoint_ns)s
-    AND w.checkpoint_id BETWEEN r.bottom AND r.top AND w.channel = ANY (r.open)
+    AND w.checkpoint_id BETWEEN r.bottom AND r.top AND w.channel = ANY (r.unseeded)
     OFFSET 0
 ) AS w

@@ -93,50 +93,70 @@ FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
 
 -- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
+-- fragment: checkpoint_sizes
+SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+    checkpoint_id, octet_length(checkpoint) + octet_length(metadata) AS bytes
+FROM langgraph_checkpoint.checkpoints
+
+-- fragment: blob_sizes
+SELECT thread_id, checkpoint_ns, channel, CASE WHEN starts_with(version, '#/') THEN 'chunk' ELSE 'value' END,
+    NULL, octet_length(value)
+FROM langgraph_checkpoint.blobs
+
+-- fragment: write_sizes
+SELECT thread_id, checkpoint_ns, channel, 'write', NULL, octet_length(value) FROM langgraph_checkpoint.writes
+
+-- fragment: with_rows_of_threads
+WITH stored AS (
+    -- include: checkpoint_sizes
+    WHERE thread_id = ANY (%(thread_ids)s::text[])
+    UNION ALL
+    -- include: blob_sizes
+    WHERE thread_id = ANY (%(thread_ids)s::text[])
+    UNION ALL
+    -- include: write_sizes
+    WHERE thread_id = ANY (%(thread_ids)s::text[])
+)
+
+-- fragment: with_rows_of_tenant
+WITH stored AS (
+    -- include: checkpoint_sizes
+    WHERE tenant = %(tenant)s
+    UNION ALL
+    -- include: blob_sizes
+    WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+    UNION ALL
+    -- include: write_sizes
+    WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+)
+
+-- fragment: size_with_checkpoints
+count(*) FILTER (WHERE kind = 'checkpoint'), count(*), sum(bytes)::bigint, min(checkpoint_id), max(checkpoint_id)
+
+-- fragment: size_of_channel
+count(*) FILTER (WHERE kind = 'value'), count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'),
+sum(bytes)::bigint
+
 -- name: sizes_of_threads
-SELECT t.thread_id, c.visible, c.hidden, w.rows, b.rows, c.bytes + w.bytes + b.bytes
-FROM unnest(%(thread_ids)s::text[]) AS t (thread_id)
-CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE NOT k.hidden) AS visible, count(*) FILTER (WHERE k.hidden) AS hidden,
-        coalesce(sum(octet_length(k.checkpoint) + octet_length(k.metadata)), 0)::bigint AS bytes
-    FROM langgraph_checkpoint.checkpoints k WHERE k.thread_id = t.thread_id COLLATE "C"
-) AS c
-CROSS JOIN LATERAL (
-    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
-    FROM langgraph_checkpoint.writes k WHERE k.thread_id = t.thread_id COLLATE "C"
-) AS w
-CROSS JOIN LATERAL (
-    SELECT count(*) AS rows, coalesce(sum(octet_length(k.value)), 0)::bigint AS bytes
-    FROM langgraph_checkpoint.blobs k WHERE k.thread_id = t.thread_id COLLATE "C"
-) AS b
+-- include: with_rows_of_threads
+SELECT t.thread_id,
+    count(*) FILTER (WHERE s.kind = 'checkpoint'), count(*) FILTER (WHERE s.kind = 'hidden'),
+    count(*) FILTER (WHERE s.kind = 'write'), count(*) FILTER (WHERE s.kind IN ('value', 'chunk')),
+    coalesce(sum(s.bytes), 0)::bigint
+FROM unnest(%(thread_ids)s::text[]) AS t (thread_id) LEFT JOIN stored s ON s.thread_id = t.thread_id
+GROUP BY t.thread_id
 
 -- name: sizes_of_namespaces
-SELECT p.checkpoint_ns, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
-FROM (
-    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
-        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
-        min(checkpoint_id) AS first, max(checkpoint_id) AS last
-    FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
-    UNION ALL
-    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
-    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
-    UNION ALL
-    SELECT checkpoint_ns, 0, count(*), sum(octet_length(value)), NULL, NULL
-    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns
-) AS p
-GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT %(limit)s
+-- include: with_rows_of_threads
+SELECT checkpoint_ns,
+    -- include: size_with_checkpoints
+FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
 -- name: sizes_of_channels
-SELECT p.checkpoint_ns, p.channel, sum(p.versions)::bigint, sum(p.chunks)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
-FROM (
-    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
-        count(*) FILTER (WHERE starts_with(version, '#/')) AS chunks, 0 AS writes, sum(octet_length(value)) AS bytes
-    FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
-    UNION ALL
-    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(octet_length(value))
-    FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s GROUP BY checkpoint_ns, channel
-) AS p
-GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
+-- include: with_rows_of_threads
+SELECT checkpoint_ns, channel,
+    -- include: size_of_channel
+FROM stored WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
 
 -- name: sizes_of_tables
 SELECT 'checkpoints', count(*), coalesce(sum(octet_length(checkpoint) + octet_length(metadata)), 0)::bigint
@@ -149,32 +169,16 @@ SELECT 'writes', count(*), coalesce(sum(octet_length(value)), 0)::bigint
 FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
 
 -- name: sizes_of_largest
-SELECT p.thread_id, sum(p.checkpoints)::bigint, sum(p.rows)::bigint, sum(p.bytes)::bigint, min(p.first), max(p.last)
-FROM (
-    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
-        sum(octet_length(checkpoint) + octet_length(metadata)) AS bytes,
-        min(checkpoint_id) AS first, max(checkpoint_id) AS last
-    FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s GROUP BY thread_id
-    UNION ALL
-    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
-    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
-    UNION ALL
-    SELECT thread_id, 0, count(*), sum(octet_length(value)), NULL, NULL
-    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY thread_id
-) AS p
-GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT %(limit)s
+-- include: with_rows_of_tenant
+SELECT thread_id,
+    -- include: size_with_checkpoints
+FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
 -- name: sizes_of_all_channels
-SELECT p.channel, sum(p.versions)::bigint, sum(p.chunks)::bigint, sum(p.writes)::bigint, sum(p.bytes)::bigint
-FROM (
-    SELECT channel, count(*) FILTER (WHERE NOT starts_with(version, '#/')) AS versions,
-        count(*) FILTER (WHERE starts_with(version, '#/')) AS chunks, 0 AS writes, sum(octet_length(value)) AS bytes
-    FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
-    UNION ALL
-    SELECT channel, 0, 0, count(*), sum(octet_length(value))
-    FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s GROUP BY channel
-) AS p
-GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT %(limit)s
+-- include: with_rows_of_tenant
+SELECT channel,
+    -- include: size_of_channel
+FROM stored WHERE channel IS NOT NULL GROUP BY 1 ORDER BY 5 DESC, 1 LIMIT %(limit)s
 
 -- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
 -- the page's last row and the number of its rows.
@@ -307,26 +311,19 @@ UNION ALL
 SELECT relname::text, n_live_tup, n_dead_tup FROM pg_catalog.pg_stat_all_tables
 WHERE schemaname = %(schema)s ORDER BY 1
 
--- The repair_ statements delete unused rows of a thread, in this order: values, chunks, labels.
+-- The repair_ statements delete rows of a thread that are still unused.
 
--- name: repair_values
+-- name: repair_blobs
+-- A value that no checkpoint refers to, or a chunk that no value refers to.
 DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
 WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
 AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
-AND NOT starts_with(b.version, '#/')
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
     CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = b.checkpoint_ns
     AND u.channel = b.channel AND u.version = b.version
 )
-RETURNING b.version
-
--- name: repair_chunks
-DELETE FROM langgraph_checkpoint.blobs b USING jsonb_array_elements(%(keys)s::jsonb) AS k (key)
-WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = (k.key ->> 0) COLLATE "C"
-AND b.channel = (k.key ->> 1) COLLATE "C" AND b.version = (k.key ->> 2) COLLATE "C"
-AND starts_with(b.version, '#/')
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.blobs o
     CROSS JOIN LATERAL jsonb_array_elements_text(o.chunks::jsonb) AS u (name)

@@ -52,7 +52,7 @@ INSERT INTO langgraph_checkpoint.langgraph_checkpoint_migrations (number, name) 
 -- differs: SQLite has one writer at a time. CREATE INDEX CONCURRENTLY takes this lock as well.
 LOCK TABLE langgraph_checkpoint.checkpoints IN SHARE UPDATE EXCLUSIVE MODE
 
--- name: searchable_there
+-- name: searchable_indexes
 -- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
 -- differs: CREATE INDEX CONCURRENTLY releases its lock before it commits the transaction that marks the index as valid.
 -- A transaction that has waited for the lock may still see the row from before. The xmax of that row is the other

@@ -3,25 +3,28 @@
 -- Threads and their runs, without values. A thread's newest checkpoint is that of its first namespace, which is the
 -- root graph's if there is one.
 
+-- fragment: newest_of_thread
+-- Whether the checkpoint `r` is the newest one of its thread.
+r.checkpoint_id = (
+    SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
+)
+AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id)
+
 -- name: threads_newest
 -- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
 -- reads `reach` checkpoints at most. The order of the inner query is kept; with one order for both, many more rows
 -- would be read for the last few of a page.
-SELECT c.* FROM (
+SELECT r.* FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, run_id, metadata_type, metadata
     FROM langgraph_checkpoint.checkpoints
     WHERE tenant = %(tenant)s AND checkpoint_id <= %(before)s AND NOT hidden
     AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
     ORDER BY checkpoint_id DESC, thread_id DESC
     LIMIT %(reach)s
-) AS c
-WHERE c.checkpoint_id = (
-    SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
-    WHERE n.thread_id = c.thread_id AND n.checkpoint_ns = c.checkpoint_ns AND NOT n.hidden
-)
-AND c.checkpoint_ns = (
-    SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = c.thread_id
-)
+) AS r
+WHERE
+    -- include: newest_of_thread
 LIMIT %(limit)s
 
 -- Heads are the newest checkpoints of the threads that match. thread_heads finds them among all threads,
@@ -84,13 +87,8 @@ WITH candidates AS MATERIALIZED (
         WHERE c.thread_id = r.thread_id AND c.checkpoint_ns = r.checkpoint_ns AND c.checkpoint_id = r.checkpoint_id
         LIMIT 1
     ) AS h
-    WHERE r.checkpoint_id = (
-        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
-    )
-    AND r.checkpoint_ns = (
-        SELECT min(n.checkpoint_ns) FROM langgraph_checkpoint.checkpoints n WHERE n.thread_id = r.thread_id
-    )
+    WHERE
+    -- include: newest_of_thread
     -- include: matches_filter
 )
 
@@ -100,16 +98,16 @@ WHERE (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT %(limit)s
 
 -- fragment: heads_count
--- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
-, sure AS MATERIALIZED (
+-- The number of heads that match for certain, and a row for each head for which only the metadata itself decides.
+, decided AS MATERIALIZED (
     SELECT heads.*, NOT EXISTS (
         SELECT FROM jsonb_object_keys(%(filter)s::jsonb) AS f (key) WHERE heads.metadata_filter ->> f.key IS NULL
-    ) AS is_sure
+    ) AS is_decided
     FROM heads
 )
-SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM sure WHERE is_sure
+SELECT count(*), NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea FROM decided WHERE is_decided
 UNION ALL
-SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM decided WHERE NOT is_decided
 
 -- name: threads_matching
 -- include: thread_heads
@@ -184,15 +182,14 @@ SELECT
     NULL AS channel, NULL AS version, NULL AS type, NULL::bytea AS value, NULL AS chunks
 FROM last
 UNION ALL
-SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, u.channel, u.version, b.type, b.value, b.chunks
-FROM last l
-CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
-CROSS JOIN LATERAL (
-    SELECT b.type, CASE WHEN b.chunks IS NULL THEN b.value END AS value, b.chunks FROM langgraph_checkpoint.blobs b
-    WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = '' AND b.channel = u.channel AND b.version = u.version
-    LIMIT 1
-) AS b
-WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
+SELECT r.last_id, NULL, NULL, NULL, NULL, NULL, NULL, r.channel, r.version, b.type,
+    CASE WHEN b.chunks IS NULL THEN b.value END, b.chunks
+FROM (
+    SELECT l.last_id, '' AS checkpoint_ns, u.channel, u.version
+    FROM last l CROSS JOIN LATERAL unnest(l.blob_channels, l.blob_versions) AS u (channel, version)
+    WHERE u.channel = '__pregel_tasks' OR starts_with(u.channel, 'join:')
+) AS r
+-- include: blob_of_reference
 UNION ALL
 SELECT l.last_id, NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, l.checkpoint_type, l.checkpoint, NULL
 FROM last l

@@ -35,15 +35,15 @@ WHERE EXISTS (
 -- include: replace_checkpoint
 RETURNING true
 
--- name: put_gone
+-- name: put_problems
 -- differs: the problems that put_checkpoint in postgres/ finds. 'optional' are the blobs that may be missing and are
 -- not.
-SELECT CASE WHEN k.value ->> 2 THEN 'value' ELSE 'optional' END, k.value ->> 0 FROM json_each(:kept) AS k
-WHERE (k.value ->> 2) <> EXISTS (
+SELECT CASE WHEN r.value ->> 2 THEN 'value' ELSE 'optional' END, r.value ->> 0 FROM json_each(:refs) AS r
+WHERE (r.value ->> 2) <> EXISTS (
     SELECT 1 FROM blobs b
     WHERE b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
-    AND b.channel = k.value ->> 0 AND b.version = k.value ->> 1
-    AND (k.value ->> 3 = '' OR substr(b.chunks, 1, length(k.value ->> 3)) = k.value ->> 3)
+    AND b.channel = r.value ->> 0 AND b.version = r.value ->> 1
+    AND (r.value ->> 3 = '' OR substr(b.chunks, 1, length(r.value ->> 3)) = r.value ->> 3)
 )
 UNION ALL
 SELECT 'parent', NULL WHERE :needs_parent AND NOT EXISTS (
@@ -70,7 +70,7 @@ SELECT 'claim', NULL WHERE :claim IS NOT NULL AND NOT EXISTS (
 )
 
 -- name: put_blobs
--- differs: sent before insert_checkpoint if put_gone has found no problem; a part of put_checkpoint in postgres/.
+-- differs: sent before insert_checkpoint if put_problems has found no problem; a part of put_checkpoint in postgres/.
 INSERT INTO blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (thread_id, checkpoint_ns, channel, version)
 DO UPDATE SET type = excluded.type, value = excluded.value, chunks = excluded.chunks

@@ -1,11 +1,11 @@
 -- The history of a `DeltaChannel`.
 
--- fragment: with_delta_runs
+-- fragment: with_id_ranges
 -- One row for each id range: checkpoints that follow one another both by id and by parent, from `top` down to `bottom`.
--- A range ends where the parent is not the next lower id, or where a channel that is still `open`, without a seed, has
--- its seed; `left_open` are the channels that are open after that. A parent chain that loops repeats a row in the end,
--- and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its parent may be
--- deleted.
+-- A range ends where the parent is not the next lower id, or where a channel that is still `unseeded`, without a seed,
+-- has its seed; `unseeded_after` are the channels that have none after that. A parent chain that loops repeats a row in
+-- the end, and UNION drops it. `replayed` are the delta channels of a hidden checkpoint; they are read because its
+-- parent may be deleted.
 -- differs: the next lower id is looked up, because lead() would read the thread to its end. A channel is searched for
 -- in the text of a list before the list is parsed, which takes longer.
 WITH RECURSIVE target AS MATERIALIZED (
@@ -20,13 +20,13 @@ WITH RECURSIVE target AS MATERIALIZED (
     ))
 ), quoted AS MATERIALIZED (
     SELECT json_quote(value) AS channel FROM json_each(:asked)
-), walk (top, bottom, parent_id, replayed, open, left_open) AS (
+), walk (top, bottom, parent_id, replayed, unseeded, unseeded_after) AS (
     SELECT NULL, checkpoint_id, parent_id, replayed, :asked, :asked FROM target
     UNION
     SELECT
-        child.parent_id, c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END, child.left_open,
+        child.parent_id, c.checkpoint_id, c.parent_id, CASE WHEN c.hidden THEN c.delta_channels END, child.unseeded_after,
         (
-            SELECT json_group_array(value) FROM json_each(child.left_open)
+            SELECT json_group_array(value) FROM json_each(child.unseeded_after)
             WHERE value NOT IN (SELECT value FROM json_each(c.inline_channels))
             AND value NOT IN (SELECT value FROM json_each(c.blob_channels))
         )
@@ -46,22 +46,22 @@ WITH RECURSIVE target AS MATERIALIZED (
                 OR EXISTS (
                     SELECT 1 FROM quoted q
                     WHERE (instr(e.inline_channels, q.channel) OR instr(e.blob_channels, q.channel))
-                    AND instr(child.left_open, q.channel)
+                    AND instr(child.unseeded_after, q.channel)
                 )
             )
             ORDER BY e.checkpoint_id DESC LIMIT 1
         )
-    WHERE likelihood(child.left_open <> '[]', 0.00001) AND EXISTS (
+    WHERE likelihood(child.unseeded_after <> '[]', 0.00001) AND EXISTS (
         SELECT 1 FROM checkpoints p
         WHERE p.thread_id = :thread_id AND p.checkpoint_ns = :checkpoint_ns AND p.checkpoint_id = child.parent_id
     )
-), runs AS MATERIALIZED (
+), ranges AS MATERIALIZED (
     SELECT * FROM walk WHERE top IS NOT NULL
 )
 
 -- name: select_delta_history
 -- What a checkpoint is rebuilt from.
--- include: with_delta_runs
+-- include: with_id_ranges
 SELECT
     'target' AS kind, NULL AS thread_id, NULL AS checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key,
     NULL AS path, NULL AS idx, NULL AS type, NULL AS value, NULL AS type2, NULL AS value2,
@@ -69,24 +69,24 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'run', NULL, NULL, bottom, parent_id, top, NULL, json_array_length(open), NULL, NULL, NULL, NULL, (
-        SELECT json_group_array(value) FROM json_each(open) WHERE value NOT IN (SELECT value FROM json_each(left_open))
+    'range', NULL, NULL, bottom, parent_id, top, NULL, json_array_length(unseeded), NULL, NULL, NULL, NULL, (
+        SELECT json_group_array(value) FROM json_each(unseeded) WHERE value NOT IN (SELECT value FROM json_each(unseeded_after))
     ), replayed
-FROM runs
+FROM ranges
 
 -- name: select_delta_values
 -- The same with the values. The columns that would be empty are left out, because there may be many thousands of
--- writes. Some writes may have no checkpoint; its id is not in `line` then.
--- include: with_delta_runs
+-- writes. Some writes may have no checkpoint; its id is not in `ids` then.
+-- include: with_id_ranges
 , seeds AS NOT MATERIALIZED (
     SELECT r.bottom, b.*
-    FROM runs r
+    FROM ranges r
     CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
         AND c.checkpoint_id = r.bottom
-    CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(r.open))
+    CROSS JOIN json_each(c.blob_channels) AS n ON n.value IN (SELECT value FROM json_each(r.unseeded))
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = n.value
         AND b.version = (SELECT v.value FROM json_each(c.blob_versions) AS v WHERE v.key = n.key)
-    WHERE likelihood(r.open <> r.left_open, 0.00001)
+    WHERE likelihood(r.unseeded <> r.unseeded_after, 0.00001)
 )
 SELECT
     'target' AS kind, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path, NULL AS idx, NULL AS type,
@@ -94,31 +94,31 @@ SELECT
 FROM target
 UNION ALL
 SELECT
-    'run', r.bottom, r.parent_id, r.top, NULL, json_array_length(r.open), c.checkpoint_type, c.checkpoint, (
-        SELECT json_group_array(value) FROM json_each(r.open)
-        WHERE value NOT IN (SELECT value FROM json_each(r.left_open))
+    'range', r.bottom, r.parent_id, r.top, NULL, json_array_length(r.unseeded), c.checkpoint_type, c.checkpoint, (
+        SELECT json_group_array(value) FROM json_each(r.unseeded)
+        WHERE value NOT IN (SELECT value FROM json_each(r.unseeded_after))
     ), r.replayed
-FROM runs r
-LEFT JOIN checkpoints c ON r.open <> r.left_open AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
+FROM ranges r
+LEFT JOIN checkpoints c ON r.unseeded <> r.unseeded_after AND c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
     AND c.checkpoint_id = r.bottom
     AND EXISTS (
-        SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(r.open))
+        SELECT 1 FROM json_each(c.inline_channels) AS i WHERE i.value IN (SELECT value FROM json_each(r.unseeded))
     )
 UNION ALL
 SELECT
-    'line', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, (
+    'ids', r.bottom, NULL, r.top, NULL, NULL, NULL, NULL, (
         SELECT json_group_array(c.checkpoint_id) FROM checkpoints c
         WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns
         AND c.checkpoint_id BETWEEN r.bottom AND r.top
     ), NULL
-FROM runs r
+FROM ranges r
 UNION ALL
 SELECT
     'blob', bottom, channel, version, chunks, NULL, type, value, NULL, NULL
 FROM seeds
 UNION ALL
 SELECT
-    'part', NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
+    'chunk', NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL
 FROM seeds s
 CROSS JOIN json_each(s.chunks) AS n
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns AND b.channel = s.channel
@@ -126,8 +126,8 @@ CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint
 UNION ALL
 SELECT
     NULL, w.checkpoint_id, w.channel, w.task_id, w.task_path, w.idx, w.type, w.value, NULL, NULL
-FROM runs r
+FROM ranges r
 CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = :checkpoint_ns
     AND w.checkpoint_id BETWEEN r.bottom AND r.top
 WHERE likelihood(r.top IS NOT NULL, 0.00001)
-AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.open = :asked OR instr(r.open, json_quote(w.channel)))
+AND w.channel IN (SELECT value FROM json_each(:asked)) AND (r.unseeded = :asked OR instr(r.unseeded, json_quote(w.channel)))

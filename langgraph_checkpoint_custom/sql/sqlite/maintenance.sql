@@ -67,44 +67,70 @@ ORDER BY 1
 
 -- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
+-- fragment: checkpoint_sizes
+SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+    checkpoint_id, length(checkpoint) + length(metadata) AS bytes
+FROM checkpoints
+
+-- fragment: blob_sizes
+SELECT thread_id, checkpoint_ns, channel, CASE WHEN substr(version, 1, 2) = '#/' THEN 'chunk' ELSE 'value' END,
+    NULL, length(value)
+FROM blobs
+
+-- fragment: write_sizes
+SELECT thread_id, checkpoint_ns, channel, 'write', NULL, length(value) FROM writes
+
+-- fragment: with_rows_of_threads
+WITH stored AS (
+    -- include: checkpoint_sizes
+    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+    UNION ALL
+    -- include: blob_sizes
+    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+    UNION ALL
+    -- include: write_sizes
+    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+)
+
+-- fragment: with_rows_of_tenant
+WITH stored AS (
+    -- include: checkpoint_sizes
+    WHERE tenant = :tenant
+    UNION ALL
+    -- include: blob_sizes
+    WHERE tenant = :tenant
+    UNION ALL
+    -- include: write_sizes
+    WHERE tenant = :tenant
+)
+
+-- fragment: size_with_checkpoints
+count(*) FILTER (WHERE kind = 'checkpoint'), count(*), sum(bytes), min(checkpoint_id), max(checkpoint_id)
+
+-- fragment: size_of_channel
+count(*) FILTER (WHERE kind = 'value'), count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'),
+sum(bytes)
+
 -- name: sizes_of_threads
+-- include: with_rows_of_threads
 SELECT t.value,
-    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND NOT k.hidden),
-    (SELECT count(*) FROM checkpoints k WHERE k.thread_id = t.value AND k.hidden),
-    (SELECT count(*) FROM writes k WHERE k.thread_id = t.value),
-    (SELECT count(*) FROM blobs k WHERE k.thread_id = t.value),
-    (SELECT coalesce(sum(length(k.checkpoint) + length(k.metadata)), 0) FROM checkpoints k WHERE k.thread_id = t.value)
-    + (SELECT coalesce(sum(length(k.value)), 0) FROM writes k WHERE k.thread_id = t.value)
-    + (SELECT coalesce(sum(length(k.value)), 0) FROM blobs k WHERE k.thread_id = t.value)
-FROM json_each(:thread_ids) AS t
+    count(*) FILTER (WHERE s.kind = 'checkpoint'), count(*) FILTER (WHERE s.kind = 'hidden'),
+    count(*) FILTER (WHERE s.kind = 'write'), count(*) FILTER (WHERE s.kind IN ('value', 'chunk')),
+    coalesce(sum(s.bytes), 0)
+FROM json_each(:thread_ids) AS t LEFT JOIN stored s ON s.thread_id = t.value
+GROUP BY t.value
 
 -- name: sizes_of_namespaces
-SELECT p.checkpoint_ns, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
-FROM (
-    SELECT checkpoint_ns, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
-        sum(length(checkpoint) + length(metadata)) AS bytes,
-        min(checkpoint_id) AS first, max(checkpoint_id) AS last
-    FROM checkpoints WHERE thread_id = :thread_id GROUP BY checkpoint_ns
-    UNION ALL
-    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
-    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns
-    UNION ALL
-    SELECT checkpoint_ns, 0, count(*), sum(length(value)), NULL, NULL
-    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns
-) AS p
-GROUP BY p.checkpoint_ns ORDER BY 4 DESC, 1 LIMIT :limit
+-- include: with_rows_of_threads
+SELECT checkpoint_ns,
+    -- include: size_with_checkpoints
+FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT :limit
 
 -- name: sizes_of_channels
-SELECT p.checkpoint_ns, p.channel, sum(p.versions), sum(p.chunks), sum(p.writes), sum(p.bytes)
-FROM (
-    SELECT checkpoint_ns, channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
-        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS chunks, 0 AS writes, sum(length(value)) AS bytes
-    FROM blobs WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
-    UNION ALL
-    SELECT checkpoint_ns, channel, 0, 0, count(*), sum(length(value))
-    FROM writes WHERE thread_id = :thread_id GROUP BY checkpoint_ns, channel
-) AS p
-GROUP BY p.checkpoint_ns, p.channel ORDER BY 6 DESC, 1, 2 LIMIT :limit
+-- include: with_rows_of_threads
+SELECT checkpoint_ns, channel,
+    -- include: size_of_channel
+FROM stored WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT :limit
 
 -- name: sizes_of_tables
 SELECT 'checkpoints', count(*), coalesce(sum(length(checkpoint) + length(metadata)), 0)
@@ -117,32 +143,16 @@ SELECT 'writes', count(*), coalesce(sum(length(value)), 0)
 FROM writes WHERE tenant = :tenant
 
 -- name: sizes_of_largest
-SELECT p.thread_id, sum(p.checkpoints), sum(p.rows), sum(p.bytes), min(p.first), max(p.last)
-FROM (
-    SELECT thread_id, count(*) FILTER (WHERE NOT hidden) AS checkpoints, count(*) AS rows,
-        sum(length(checkpoint) + length(metadata)) AS bytes,
-        min(checkpoint_id) AS first, max(checkpoint_id) AS last
-    FROM checkpoints WHERE tenant = :tenant GROUP BY thread_id
-    UNION ALL
-    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
-    FROM blobs WHERE tenant = :tenant GROUP BY thread_id
-    UNION ALL
-    SELECT thread_id, 0, count(*), sum(length(value)), NULL, NULL
-    FROM writes WHERE tenant = :tenant GROUP BY thread_id
-) AS p
-GROUP BY p.thread_id ORDER BY 4 DESC, 1 LIMIT :limit
+-- include: with_rows_of_tenant
+SELECT thread_id,
+    -- include: size_with_checkpoints
+FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT :limit
 
 -- name: sizes_of_all_channels
-SELECT p.channel, sum(p.versions), sum(p.chunks), sum(p.writes), sum(p.bytes)
-FROM (
-    SELECT channel, count(*) FILTER (WHERE substr(version, 1, 2) <> '#/') AS versions,
-        count(*) FILTER (WHERE substr(version, 1, 2) = '#/') AS chunks, 0 AS writes, sum(length(value)) AS bytes
-    FROM blobs WHERE tenant = :tenant GROUP BY channel
-    UNION ALL
-    SELECT channel, 0, 0, count(*), sum(length(value))
-    FROM writes WHERE tenant = :tenant GROUP BY channel
-) AS p
-GROUP BY p.channel ORDER BY 5 DESC, 1 LIMIT :limit
+-- include: with_rows_of_tenant
+SELECT channel,
+    -- include: size_of_channel
+FROM stored WHERE channel IS NOT NULL GROUP BY 1 ORDER BY 5 DESC, 1 LIMIT :limit
 
 -- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
 -- the page's last row and the number of its rows.
@@ -260,30 +270,22 @@ SELECT * FROM (
 SELECT 'file', p.page_count - f.freelist_count, f.freelist_count
 FROM pragma_page_count AS p CROSS JOIN pragma_freelist_count AS f
 
--- The repair_ statements delete unused rows of a thread, in this order: values, chunks, labels.
+-- The repair_ statements delete rows of a thread that are still unused.
 
--- name: repair_values
+-- name: repair_blobs
+-- A value that no checkpoint refers to, or a chunk that no value refers to.
 DELETE FROM blobs WHERE rowid IN (
     SELECT b.rowid FROM json_each(:keys) AS k
     CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
         AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
-    WHERE substr(b.version, 1, 2) <> '#/' AND NOT EXISTS (
-        SELECT 1 FROM checkpoints c
-        CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
-        WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns AND n.value = b.channel AND v.value = b.version
-    )
-)
-RETURNING version
-
--- name: repair_chunks
-DELETE FROM blobs WHERE rowid IN (
-    SELECT b.rowid FROM json_each(:keys) AS k
-    CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = k.value ->> 0
-        AND b.channel = k.value ->> 1 AND b.version = k.value ->> 2
-    WHERE substr(b.version, 1, 2) = '#/' AND NOT EXISTS (
-        SELECT 1 FROM blobs o CROSS JOIN json_each(o.chunks) AS n
-        WHERE o.thread_id = b.thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
-        AND n.value = b.version
+    WHERE NOT EXISTS (
+        SELECT 1 FROM checkpoints c CROSS JOIN json_each(c.blob_channels) AS u
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = b.checkpoint_ns
+        AND u.value = b.channel AND c.blob_versions ->> u.key = b.version
+    ) AND NOT EXISTS (
+        SELECT 1 FROM blobs o CROSS JOIN json_each(o.chunks) AS u
+        WHERE o.thread_id = :thread_id AND o.checkpoint_ns = b.checkpoint_ns AND o.channel = b.channel
+        AND u.value = b.version
     )
 )
 RETURNING version

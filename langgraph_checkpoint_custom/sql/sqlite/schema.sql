@@ -32,7 +32,7 @@ INSERT INTO langgraph_checkpoint_migrations (number, name) VALUES (:number, :nam
 
 -- The searchable_ statements create, find and drop the indexes of searchable metadata keys; see sql/searchable.py.
 
--- name: searchable_there
+-- name: searchable_indexes
 -- A row for each of the indexes that exists: its name, whether it is valid, whether this role can use it.
 SELECT name, true, true FROM sqlite_schema WHERE type = 'index' AND name IN (SELECT value FROM json_each(:names))
 

@@ -3,6 +3,14 @@
 -- Threads and their runs, without values. A thread's newest checkpoint is that of its first namespace, which is the
 -- root graph's if there is one.
 
+-- fragment: newest_of_thread
+-- Whether the checkpoint `r` is the newest one of its thread.
+r.checkpoint_id = (
+    SELECT max(n.checkpoint_id) FROM checkpoints n
+    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
+)
+AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
+
 -- name: threads_newest
 -- Walks down from the newest checkpoint of all threads and skips those that are not the newest of their thread. It
 -- reads `reach` checkpoints at most. The order of the inner query is kept; with one order for both, many more rows
@@ -14,11 +22,8 @@ SELECT r.* FROM (
     ORDER BY checkpoint_id DESC, thread_id DESC
     LIMIT :reach
 ) AS r
-WHERE r.checkpoint_id = (
-    SELECT max(n.checkpoint_id) FROM checkpoints n
-    WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
-)
-AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
+WHERE
+    -- include: newest_of_thread
 LIMIT :limit
 
 -- Heads are the newest checkpoints of the threads that match. thread_heads finds them among all threads,
@@ -82,11 +87,8 @@ WITH candidates AS MATERIALIZED (
     FROM candidates r
     CROSS JOIN checkpoints h ON h.thread_id = r.thread_id AND h.checkpoint_ns = r.checkpoint_ns
         AND h.checkpoint_id = r.checkpoint_id
-    WHERE r.checkpoint_id = (
-        SELECT max(n.checkpoint_id) FROM checkpoints n
-        WHERE n.thread_id = r.thread_id AND n.checkpoint_ns = r.checkpoint_ns AND NOT n.hidden
-    )
-    AND r.checkpoint_ns = (SELECT min(n.checkpoint_ns) FROM checkpoints n WHERE n.thread_id = r.thread_id)
+    WHERE
+    -- include: newest_of_thread
     -- include: matches_filter
 )
 
@@ -96,17 +98,17 @@ WHERE (checkpoint_id, thread_id) < (:before, :thread_below)
 ORDER BY checkpoint_id DESC, thread_id DESC LIMIT :limit
 
 -- fragment: heads_count
--- The number of heads that certainly match, and a row for each head for which only the metadata itself decides.
-, sure AS MATERIALIZED (
+-- The number of heads that match for certain, and a row for each head for which only the metadata itself decides.
+, decided AS MATERIALIZED (
     SELECT *, NOT EXISTS (
         SELECT 1 FROM json_each(:filter) AS f LEFT JOIN json_each(heads.metadata_filter) AS m ON m.key = f.key
         WHERE m.value IS NULL
-    ) AS is_sure
+    ) AS is_decided
     FROM heads
 )
-SELECT count(*), NULL, NULL, NULL, NULL, NULL FROM sure WHERE is_sure
+SELECT count(*), NULL, NULL, NULL, NULL, NULL FROM decided WHERE is_decided
 UNION ALL
-SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM sure WHERE NOT is_sure
+SELECT NULL, thread_id, checkpoint_ns, checkpoint_id, metadata_type, metadata FROM decided WHERE NOT is_decided
 
 -- name: threads_matching
 -- include: thread_heads
