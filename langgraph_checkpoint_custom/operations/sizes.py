@@ -87,7 +87,8 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str
     Rows: all rows of these threads are counted.
     """
     (rows,) = yield d.sizes_of_threads(thread_ids)
-    return {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
+    found = {thread_id: ThreadSize(thread_id, 0, 0, 0, 0, 0) for thread_id in thread_ids}
+    return found | {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
 
 
 @operation("read")
@@ -108,10 +109,11 @@ def sizes_of_store(d: SqlDialect, limit: int) -> Steps[Store]:
     Rows: all rows are counted; values are not read.
     """
     tables, threads, channels = yield d.sizes_of_store(limit)
+    sizes = dict.fromkeys(("checkpoints", "blobs", "writes"), (0, 0)) | {row[0]: row[1:] for row in tables}
     return Store(
-        [TableSize(*row) for row in tables],
+        [TableSize(table, *size) for table, size in sizes.items()],
         [LargeThread(d.own_thread_id(row[0]), *row[1:]) for row in threads],
-        [ChannelSize(None, *row) for row in channels],
+        [ChannelSize(*row) for row in channels],
     )
 
 
@@ -122,10 +124,10 @@ def counted_change(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[t
     Round trips: those of the write, and 2.
     Idempotent: as the write is. If the answer to an attempt was lost, the sizes are those before and after the next.
     """
-    ((before,),) = yield d.sizes_of_threads([thread_id])
+    before = yield from sizes_of_threads(d, [thread_id]).start()
     yield from op.start()
-    ((after,),) = yield d.sizes_of_threads([thread_id])
-    return ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:])
+    after = yield from sizes_of_threads(d, [thread_id]).start()
+    return before[thread_id], after[thread_id]
 
 
 class DryRunResult(Exception):  # Not an error: an exception is what rolls a dry run back.
@@ -144,7 +146,7 @@ def dry_run_of(d: SqlDialect, thread_id: str, op: Operation[Any]) -> Steps[None]
     Round trips: those of the write, and 2.
     Raises: DryRunResult, or what the write raises.
     """
-    ((before,),) = yield d.sizes_of_threads([thread_id])
+    before = yield from sizes_of_threads(d, [thread_id]).start()
     yield from op.start()
-    ((after,),) = yield d.sizes_of_threads([thread_id])
-    raise DryRunResult(ThreadSize(thread_id, *before[1:]), ThreadSize(thread_id, *after[1:]))
+    after = yield from sizes_of_threads(d, [thread_id]).start()
+    raise DryRunResult(before[thread_id], after[thread_id])

@@ -11,7 +11,7 @@ from typing import Any
 
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.migrations import Migration
-from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, TENANT_MARK, Range, right_above
 from langgraph_checkpoint_custom.sql.statements import Statements
 
 
@@ -65,26 +65,30 @@ class StoreStatements(Statements):
     # Sizes and problems
 
     def sizes_of_threads(self, thread_ids: Sequence[str]) -> RoundTrip:
-        """Read a row for each thread: its id, visible and hidden checkpoints, writes, blobs, bytes."""
-        return self._send(
-            self.statement("sizes_of_threads", thread_ids=self.array(list(map(self.stored_thread, thread_ids))))
-        )
+        """Read a row for each thread with rows: its id, visible and hidden checkpoints, writes, blobs, bytes."""
+        return self._send(self.statement("sizes_of_threads", **self._within(self._only(thread_ids))))
 
     def sizes_of_thread(self, thread_id: str, limit: int) -> RoundTrip:
         """Read the largest namespaces of a thread, and its largest channels."""
-        thread_ids = self.array([self.stored_thread(thread_id)])
+        within = self._within(self._only([thread_id]))
         return self._send(
-            self.statement("sizes_of_namespaces", thread_ids=thread_ids, limit=limit),
-            self.statement("sizes_of_channels", thread_ids=thread_ids, limit=limit),
+            self.statement("sizes_of_namespaces", **within, limit=limit, merged=False),
+            self.statement("sizes_of_channels", **within, limit=limit, merged=False),
         )
 
     def sizes_of_store(self, limit: int) -> RoundTrip:
-        """Read the sizes of the tables, of the largest threads and of the largest channels."""
+        """Read the sizes of the tables with rows, of the largest threads and of the largest channels."""
+        within = self._within(self.ranges())
         return self._send(
-            self.statement("sizes_of_tables"),
-            self.statement("sizes_of_largest", limit=limit),
-            self.statement("sizes_of_all_channels", limit=limit),
+            self.statement("sizes_of_tables", **within),
+            self.statement("sizes_of_namespaces", **within, limit=limit, merged=True),
+            self.statement("sizes_of_channels", **within, limit=limit, merged=True),
         )
+
+    def _only(self, thread_ids: Sequence[str]) -> list[Range]:
+        """Return a range for each of these threads."""
+        stored = map(self.stored_thread, thread_ids)
+        return [Range(each, right_above(each)) for each in stored]
 
     def doctor_page(self, table: str, after: Mapping[str, Any], limit: int) -> RoundTrip:
         """Read the problems in the page of a table after a key; see `operations/doctor.py`."""

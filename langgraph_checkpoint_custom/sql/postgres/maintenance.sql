@@ -93,92 +93,52 @@ FROM pg_catalog.pg_namespace n WHERE n.nspname = %(schema)s
 
 -- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
--- fragment: checkpoint_sizes
-SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
-    checkpoint_id, octet_length(checkpoint) + octet_length(metadata) AS bytes
-FROM langgraph_checkpoint.checkpoints
-
--- fragment: blob_sizes
-SELECT thread_id, checkpoint_ns, channel, CASE WHEN starts_with(version, '#/') THEN 'chunk' ELSE 'value' END,
-    NULL, octet_length(value)
-FROM langgraph_checkpoint.blobs
-
--- fragment: write_sizes
-SELECT thread_id, checkpoint_ns, channel, 'write', NULL, octet_length(value) FROM langgraph_checkpoint.writes
-
--- fragment: with_rows_of_threads
-WITH stored AS (
-    -- include: checkpoint_sizes
-    WHERE thread_id = ANY (%(thread_ids)s::text[])
-    UNION ALL
-    -- include: blob_sizes
-    WHERE thread_id = ANY (%(thread_ids)s::text[])
-    UNION ALL
-    -- include: write_sizes
-    WHERE thread_id = ANY (%(thread_ids)s::text[])
+-- fragment: with_sizes
+-- A row for each row of the threads in these ranges.
+WITH sizes AS (
+    SELECT s.* FROM unnest(%(bottoms)s::text[], %(tops)s::text[]) AS r (bottom, top)
+    CROSS JOIN LATERAL (
+        SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+            checkpoint_id, octet_length(checkpoint) + octet_length(metadata) AS bytes
+        FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id >= r.bottom COLLATE "C" AND thread_id < r.top COLLATE "C"
+        UNION ALL
+        SELECT thread_id, checkpoint_ns, channel, CASE WHEN starts_with(version, '#/') THEN 'chunk' ELSE 'value' END,
+            NULL, octet_length(value)
+        FROM langgraph_checkpoint.blobs
+        WHERE thread_id >= r.bottom COLLATE "C" AND thread_id < r.top COLLATE "C"
+        UNION ALL
+        SELECT thread_id, checkpoint_ns, channel, 'write', NULL, octet_length(value)
+        FROM langgraph_checkpoint.writes
+        WHERE thread_id >= r.bottom COLLATE "C" AND thread_id < r.top COLLATE "C"
+    ) AS s
 )
-
--- fragment: with_rows_of_tenant
-WITH stored AS (
-    -- include: checkpoint_sizes
-    WHERE tenant = %(tenant)s
-    UNION ALL
-    -- include: blob_sizes
-    WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
-    UNION ALL
-    -- include: write_sizes
-    WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
-)
-
--- fragment: size_with_checkpoints
-count(*) FILTER (WHERE kind = 'checkpoint'), count(*), sum(bytes)::bigint, min(checkpoint_id), max(checkpoint_id)
-
--- fragment: size_of_channel
-count(*) FILTER (WHERE kind = 'value'), count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'),
-sum(bytes)::bigint
 
 -- name: sizes_of_threads
--- include: with_rows_of_threads
-SELECT t.thread_id,
-    count(*) FILTER (WHERE s.kind = 'checkpoint'), count(*) FILTER (WHERE s.kind = 'hidden'),
-    count(*) FILTER (WHERE s.kind = 'write'), count(*) FILTER (WHERE s.kind IN ('value', 'chunk')),
-    coalesce(sum(s.bytes), 0)::bigint
-FROM unnest(%(thread_ids)s::text[]) AS t (thread_id) LEFT JOIN stored s ON s.thread_id = t.thread_id
-GROUP BY t.thread_id
-
--- name: sizes_of_namespaces
--- include: with_rows_of_threads
-SELECT checkpoint_ns,
-    -- include: size_with_checkpoints
-FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
-
--- name: sizes_of_channels
--- include: with_rows_of_threads
-SELECT checkpoint_ns, channel,
-    -- include: size_of_channel
-FROM stored WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
+-- include: with_sizes
+SELECT thread_id, count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (WHERE kind = 'hidden'),
+    count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind IN ('value', 'chunk')), sum(bytes)::bigint
+FROM sizes GROUP BY thread_id
 
 -- name: sizes_of_tables
-SELECT 'checkpoints', count(*), coalesce(sum(octet_length(checkpoint) + octet_length(metadata)), 0)::bigint
-FROM langgraph_checkpoint.checkpoints WHERE tenant = %(tenant)s
-UNION ALL
-SELECT 'blobs', count(*), coalesce(sum(octet_length(value)), 0)::bigint
-FROM langgraph_checkpoint.blobs WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
-UNION ALL
-SELECT 'writes', count(*), coalesce(sum(octet_length(value)), 0)::bigint
-FROM langgraph_checkpoint.writes WHERE langgraph_checkpoint.tenant_of(thread_id) = %(tenant)s
+-- include: with_sizes
+SELECT CASE WHEN kind IN ('checkpoint', 'hidden') THEN 'checkpoints' WHEN kind = 'write' THEN 'writes' ELSE 'blobs' END,
+    count(*), sum(bytes)::bigint
+FROM sizes GROUP BY 1
 
--- name: sizes_of_largest
--- include: with_rows_of_tenant
-SELECT thread_id,
-    -- include: size_with_checkpoints
-FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
+-- name: sizes_of_namespaces
+-- The namespaces of a thread, or with `merged` whole threads.
+-- include: with_sizes
+SELECT CASE WHEN %(merged)s THEN thread_id ELSE checkpoint_ns END, count(*) FILTER (WHERE kind = 'checkpoint'), count(*),
+    sum(bytes)::bigint, min(checkpoint_id), max(checkpoint_id)
+FROM sizes GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT %(limit)s
 
--- name: sizes_of_all_channels
--- include: with_rows_of_tenant
-SELECT channel,
-    -- include: size_of_channel
-FROM stored WHERE channel IS NOT NULL GROUP BY 1 ORDER BY 5 DESC, 1 LIMIT %(limit)s
+-- name: sizes_of_channels
+-- The channels of a thread, or with `merged` those of all threads and namespaces.
+-- include: with_sizes
+SELECT CASE WHEN NOT %(merged)s THEN checkpoint_ns END, channel, count(*) FILTER (WHERE kind = 'value'),
+    count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'), sum(bytes)::bigint
+FROM sizes WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT %(limit)s
 
 -- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
 -- the page's last row and the number of its rows.

@@ -67,92 +67,46 @@ ORDER BY 1
 
 -- The sizes_ statements count rows and bytes. They do not read values, only their lengths.
 
--- fragment: checkpoint_sizes
-SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
-    checkpoint_id, length(checkpoint) + length(metadata) AS bytes
-FROM checkpoints
-
--- fragment: blob_sizes
-SELECT thread_id, checkpoint_ns, channel, CASE WHEN substr(version, 1, 2) = '#/' THEN 'chunk' ELSE 'value' END,
-    NULL, length(value)
-FROM blobs
-
--- fragment: write_sizes
-SELECT thread_id, checkpoint_ns, channel, 'write', NULL, length(value) FROM writes
-
--- fragment: with_rows_of_threads
-WITH stored AS (
-    -- include: checkpoint_sizes
-    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+-- fragment: with_sizes
+-- A row for each row of the threads in these ranges.
+WITH sizes AS (
+    SELECT thread_id, checkpoint_ns, NULL AS channel, CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+        checkpoint_id, length(checkpoint) + length(metadata) AS bytes
+    FROM json_each(:bottoms) AS r CROSS JOIN checkpoints k ON k.thread_id >= r.value AND k.thread_id < :tops ->> r.key
     UNION ALL
-    -- include: blob_sizes
-    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+    SELECT thread_id, checkpoint_ns, channel, CASE WHEN substr(version, 1, 2) = '#/' THEN 'chunk' ELSE 'value' END,
+        NULL, length(k.value)
+    FROM json_each(:bottoms) AS r CROSS JOIN blobs k ON k.thread_id >= r.value AND k.thread_id < :tops ->> r.key
     UNION ALL
-    -- include: write_sizes
-    WHERE thread_id IN (SELECT value FROM json_each(:thread_ids))
+    SELECT thread_id, checkpoint_ns, channel, 'write', NULL, length(k.value)
+    FROM json_each(:bottoms) AS r CROSS JOIN writes k ON k.thread_id >= r.value AND k.thread_id < :tops ->> r.key
 )
-
--- fragment: with_rows_of_tenant
-WITH stored AS (
-    -- include: checkpoint_sizes
-    WHERE tenant = :tenant
-    UNION ALL
-    -- include: blob_sizes
-    WHERE tenant = :tenant
-    UNION ALL
-    -- include: write_sizes
-    WHERE tenant = :tenant
-)
-
--- fragment: size_with_checkpoints
-count(*) FILTER (WHERE kind = 'checkpoint'), count(*), sum(bytes), min(checkpoint_id), max(checkpoint_id)
-
--- fragment: size_of_channel
-count(*) FILTER (WHERE kind = 'value'), count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'),
-sum(bytes)
 
 -- name: sizes_of_threads
--- include: with_rows_of_threads
-SELECT t.value,
-    count(*) FILTER (WHERE s.kind = 'checkpoint'), count(*) FILTER (WHERE s.kind = 'hidden'),
-    count(*) FILTER (WHERE s.kind = 'write'), count(*) FILTER (WHERE s.kind IN ('value', 'chunk')),
-    coalesce(sum(s.bytes), 0)
-FROM json_each(:thread_ids) AS t LEFT JOIN stored s ON s.thread_id = t.value
-GROUP BY t.value
-
--- name: sizes_of_namespaces
--- include: with_rows_of_threads
-SELECT checkpoint_ns,
-    -- include: size_with_checkpoints
-FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT :limit
-
--- name: sizes_of_channels
--- include: with_rows_of_threads
-SELECT checkpoint_ns, channel,
-    -- include: size_of_channel
-FROM stored WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT :limit
+-- include: with_sizes
+SELECT thread_id, count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (WHERE kind = 'hidden'),
+    count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind IN ('value', 'chunk')), sum(bytes)
+FROM sizes GROUP BY thread_id
 
 -- name: sizes_of_tables
-SELECT 'checkpoints', count(*), coalesce(sum(length(checkpoint) + length(metadata)), 0)
-FROM checkpoints WHERE tenant = :tenant
-UNION ALL
-SELECT 'blobs', count(*), coalesce(sum(length(value)), 0)
-FROM blobs WHERE tenant = :tenant
-UNION ALL
-SELECT 'writes', count(*), coalesce(sum(length(value)), 0)
-FROM writes WHERE tenant = :tenant
+-- include: with_sizes
+SELECT CASE WHEN kind IN ('checkpoint', 'hidden') THEN 'checkpoints' WHEN kind = 'write' THEN 'writes' ELSE 'blobs' END,
+    count(*), sum(bytes)
+FROM sizes GROUP BY 1
 
--- name: sizes_of_largest
--- include: with_rows_of_tenant
-SELECT thread_id,
-    -- include: size_with_checkpoints
-FROM stored GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT :limit
+-- name: sizes_of_namespaces
+-- The namespaces of a thread, or with `merged` whole threads.
+-- include: with_sizes
+SELECT CASE WHEN :merged THEN thread_id ELSE checkpoint_ns END, count(*) FILTER (WHERE kind = 'checkpoint'), count(*),
+    sum(bytes), min(checkpoint_id), max(checkpoint_id)
+FROM sizes GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT :limit
 
--- name: sizes_of_all_channels
--- include: with_rows_of_tenant
-SELECT channel,
-    -- include: size_of_channel
-FROM stored WHERE channel IS NOT NULL GROUP BY 1 ORDER BY 5 DESC, 1 LIMIT :limit
+-- name: sizes_of_channels
+-- The channels of a thread, or with `merged` those of all threads and namespaces.
+-- include: with_sizes
+SELECT CASE WHEN NOT :merged THEN checkpoint_ns END, channel, count(*) FILTER (WHERE kind = 'value'),
+    count(*) FILTER (WHERE kind = 'chunk'), count(*) FILTER (WHERE kind = 'write'), sum(bytes)
+FROM sizes WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT :limit
 
 -- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
 -- the page's last row and the number of its rows.
