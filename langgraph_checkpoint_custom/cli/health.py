@@ -90,7 +90,7 @@ def _look_through(
                     if fix and repairable:
                         deleted = saver.backend.driver.run(repair(saver.backend.dialect, repairable))
                         fixed += deleted
-                        again = again or (deleted > 0 and any(one.check == "value of nobody" for one in repairable))
+                        again = again or (deleted > 0 and any(one.check == "unused value" for one in repairable))
                 first = False
     return fixed
 
@@ -146,7 +146,7 @@ def _show(
     styles: list[Style] = []
     for check in CHECKS:
         number = counts[check.name]
-        rows.append((check.title, number, check.means if number else ""))
+        rows.append((check.name, number, check.means if number else ""))
         styles.append("plain" if not number else "bad" if check.wrong else "dim")
     rows.append(
         (
@@ -169,4 +169,4 @@ def _show(
     for name, found in examples.items():
         for finding in found:
             where = f", namespace {finding.checkpoint_ns}" if finding.checkpoint_ns else ""
-            say(f"{NAMES[name].title}: thread {finding.thread_id}{where}: {', '.join(finding.names)}")
+            say(f"{name}: thread {finding.thread_id}{where}: {', '.join(finding.names)}")

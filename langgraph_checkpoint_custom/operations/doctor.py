@@ -25,15 +25,13 @@ class Check(NamedTuple):
     """A problem that a check can find.
 
     Attributes:
-        name: Its name in the statements and in JSON.
-        title: Its name in tables.
+        name: Its name.
         means: What it means, and what to do.
         wrong: Whether it is certainly wrong. Otherwise it is a notice.
         repairable: Whether `repair` deletes it.
     """
 
     name: str
-    title: str
     means: str
     wrong: bool = True
     repairable: bool = False
@@ -41,20 +39,15 @@ class Check(NamedTuple):
 
 CHECKS = (
     Check(
-        "value gone",
         "missing value",
         "a checkpoint refers to a value that does not exist, and cannot be read: restore a backup, or delete it",
     ),
     Check(
-        "part gone",
         "missing chunk",
         "a value refers to a chunk that does not exist, and cannot be read: restore a backup, or delete it",
     ),
+    Check("half deleted", "a checkpoint is marked for deletion, which this package never leaves behind"),
     Check(
-        "half deleted", "half deleted", "a checkpoint is marked for deletion, which this package never leaves behind"
-    ),
-    Check(
-        "parent gone",
         "deleted parent",
         "a checkpoint's parent was deleted while a run continued from it; the checkpoint is complete, and its history "
         "ends there",
@@ -62,19 +55,16 @@ CHECKS = (
     ),
     Check(
         "id before its parent",
-        "id before its parent",
         "an id sorts before its parent's: the newest checkpoint may be another one",
     ),
-    Check("value of nobody", "unused value", "a value that no checkpoint refers to; --fix deletes it", repairable=True),
-    Check("part of nobody", "unused chunk", "a chunk that no value refers to; --fix deletes it", repairable=True),
+    Check("unused value", "a value that no checkpoint refers to; --fix deletes it", repairable=True),
+    Check("unused chunk", "a chunk that no value refers to; --fix deletes it", repairable=True),
     Check(
-        "label of nothing",
         "dangling label",
         "a label whose checkpoint does not exist; --fix deletes it",
         repairable=True,
     ),
     Check(
-        "write without a thread",
         "write without a checkpoint",
         "writes of a thread that has no checkpoint: its run has just started, or died; if it died, delete the thread",
         wrong=False,
@@ -171,10 +161,8 @@ def repair(d: SqlDialect, findings: Sequence[Finding]) -> Steps[int]:
     deleted = 0
     for thread_id in sorted({one.thread_id for one in findings if NAMES[one.check].repairable}):
         own = [one for one in findings if one.thread_id == thread_id]
-        blobs = [
-            [one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("value of nobody", "part of nobody")
-        ]
-        labels = [one.names[1] for one in own if one.check == "label of nothing"]
+        blobs = [[one.checkpoint_ns, *one.names[:2]] for one in own if one.check in ("unused value", "unused chunk")]
+        labels = [one.names[1] for one in own if one.check == "dangling label"]
         replies = yield d.repair(thread_id, json.dumps(blobs), json.dumps(labels))
         deleted += sum(map(len, replies))
     return deleted

@@ -240,7 +240,7 @@ def write_positions(d: SqlDialect, key: Key) -> Steps[list[tuple[str, str, int]]
 
     Round trips: 1.
     """
-    (rows,) = yield d.select_write_places(key)
+    (rows,) = yield d.select_write_keys(key)
     return sorted(
         [(path, task_id, idx) for path, task_id, idx in rows], key=lambda location: writes_sort_key(*location)
     )

@@ -31,7 +31,7 @@ def visible_checkpoints(d: SqlDialect, thread_id: str) -> Steps[list[VisibleChec
 
     Round trips: 1.
     """
-    (rows,) = yield d.select_kept_places(thread_id)
+    (rows,) = yield d.select_visible_checkpoints(thread_id)
     return [VisibleCheckpoint(ns, checkpoint_id, bool(labelled)) for ns, checkpoint_id, labelled in rows]
 
 

@@ -158,9 +158,9 @@ class SqlDialect(StoreStatements, ThreadStatements):
         names = "mark_idle", *PURGE, "delete_idle_writes"
         return self._round_trip(*names, locks=self._lock(thread_id), thread_id=thread_id, newest=newest)
 
-    def select_kept_places(self, thread_id: str) -> RoundTrip:
+    def select_visible_checkpoints(self, thread_id: str) -> RoundTrip:
         """Read for each checkpoint of a thread that is not hidden: its namespace, its id, whether it has a label."""
-        return self._send(self.statement("select_kept_places", thread_id=thread_id))
+        return self._send(self.statement("select_visible_checkpoints", thread_id=thread_id))
 
     def select_document(self, key: Key) -> RoundTrip:
         """Read the document of a checkpoint, without its blobs."""

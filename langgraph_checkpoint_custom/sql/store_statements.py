@@ -105,9 +105,9 @@ class StoreStatements(Statements):
 
     # Moving
 
-    def select_places(self, thread_ids: Sequence[str]) -> RoundTrip:
+    def select_checkpoint_ids(self, thread_ids: Sequence[str]) -> RoundTrip:
         """Read for each thread a row for each checkpoint: its namespace, its id, the number of its writes."""
-        return self._send(*(self.statement("select_places", thread_id=thread_id) for thread_id in thread_ids))
+        return self._send(*(self.statement("select_checkpoint_ids", thread_id=thread_id) for thread_id in thread_ids))
 
     def select_next_thread(self, after: str) -> RoundTrip:
         """Read the stored id of the first thread after one. If several statements have a row, the first one counts."""

@@ -88,7 +88,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
         saver.label(labelled, "mine")
         theirs = put(saver.for_tenant("acme"), "theirs", a=["x"])
     assert id_of(theirs)
-    assert own_cli.json("doctor", code=1)["checks"]["write without a thread"]["wrong"] is False
+    assert own_cli.json("doctor", code=1)["checks"]["write without a checkpoint"]["wrong"] is False
     database.run("DELETE FROM blobs WHERE channel = 'b'")
     database.run("DELETE FROM blobs WHERE channel = 'big' AND substr(version, 1, 2) = '#/'")
     database.run(
@@ -102,14 +102,14 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     )
     parts = sum(len(names) for names in read_tables(own_cli.store).chunks.values())
     expected = {
-        "value gone": 1,
-        "part gone": parts,
+        "missing value": 1,
+        "missing chunk": parts,
         "half deleted": 1,
-        "parent gone": 1,
+        "deleted parent": 1,
         "id before its parent": 1,
-        "value of nobody": 1,
-        "label of nothing": 1,
-        "write without a thread": 2,
+        "unused value": 1,
+        "dangling label": 1,
+        "write without a checkpoint": 2,
     }
     assert found(own_cli) == expected
     for page in (1, 2, 3):
@@ -122,7 +122,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     assert found(own_cli, "--tenant", "acme", code=0) == {}
     report = own_cli.json("doctor", "--fix", "--yes", code=1)
     assert report["fixed"] == 2
-    del expected["value of nobody"], expected["label of nothing"]
+    del expected["unused value"], expected["dangling label"]
     assert found(own_cli) == expected
 
 
@@ -133,8 +133,8 @@ def test_a_missing_parent_is_a_notice_and_not_an_error(own_cli: Cli) -> None:
         first = put(saver, "1", a=["x"])
         put(saver, "1", first, a=["y"])
     Database(own_cli.store).run("DELETE FROM checkpoints WHERE checkpoint_id = :id", id=id_of(first))
-    assert found(own_cli, code=0) == {"parent gone": 1}
-    assert own_cli.json("doctor")["checks"]["parent gone"]["wrong"] is False
+    assert found(own_cli, code=0) == {"deleted parent": 1}
+    assert own_cli.json("doctor")["checks"]["deleted parent"]["wrong"] is False
     assert "deleted parent: thread 1" in own_cli("doctor")
 
 
@@ -143,7 +143,7 @@ def test_unreferenced_values_are_deleted_with_their_chunks(cli: Cli) -> None:
         where = store_again(saver, "1")
         before = saver.get_tuple(where)
         report = found(cli)
-        assert report.keys() == {"value of nobody"}
+        assert report.keys() == {"unused value"}
         tables = read_tables(cli.store)
         assert "--yes" in cli.fail("doctor", "--fix", code=2)
         assert found(cli, "--fix", "--dry-run") == report
@@ -160,12 +160,10 @@ def test_a_value_that_is_referenced_since_the_check_is_not_deleted(cli: Cli) -> 
         saver.label(where, "mine")
         tables = read_tables(cli.store)
         wrong = [
-            Finding(
-                "part of nobody" if blob.version.startswith("#/") else "value of nobody", blob[0], *blob[:2], blob[2:]
-            )
+            Finding("unused chunk" if blob.version.startswith("#/") else "unused value", blob[0], *blob[:2], blob[2:])
             for blob in tables.blobs
         ]
-        wrong.append(Finding("label of nothing", "1", "1", "", [id_of(where), "mine"]))
+        wrong.append(Finding("dangling label", "1", "1", "", [id_of(where), "mine"]))
         assert len(wrong) > 5
         assert saver._driver.run(repair(saver._dialect, wrong)) == 0
         assert read_tables(cli.store) == tables

@@ -21,7 +21,7 @@ def with_an_unreferenced_value(saver: CheckpointSaver, url: str) -> tuple[Runnab
         server.execute("DELETE FROM langgraph_checkpoint.checkpoints WHERE checkpoint_id = ANY(%s)", [deleted])
     blobs = next(table for table in TABLES if table.name == "blobs")
     findings = list(saver._driver.run(look(saver._dialect, blobs, blobs.first)).findings)
-    assert [(one.check, one.names) for one in findings] == [("value of nobody", ["big", "0"])]
+    assert [(one.check, one.names) for one in findings] == [("unused value", ["big", "0"])]
     return configs[1], findings
 
 

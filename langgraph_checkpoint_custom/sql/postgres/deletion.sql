@@ -160,13 +160,13 @@ ORDER BY 1
 -- name: mark_runs
 -- The checkpoints of the runs, with or without labels, and the hidden checkpoints of their namespaces, which may have
 -- been retained only for these.
-WITH places AS MATERIALIZED (
+WITH namespaces AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND run_id = ANY (%(run_ids)s::text[])
 )
 UPDATE langgraph_checkpoint.checkpoints SET deleting = true
 WHERE thread_id = %(thread_id)s AND (hidden OR run_id = ANY (%(run_ids)s::text[]))
-AND checkpoint_ns IN (SELECT checkpoint_ns FROM places)
+AND checkpoint_ns IN (SELECT checkpoint_ns FROM namespaces)
 
 -- The purge_ statements hide or delete what is marked for deletion (`deleting`), in this order. Each one sees what was
 -- committed while the one before waited. Each names its thread; otherwise it would read the index entries of all rows

@@ -1,13 +1,13 @@
 -- Export and import, row by row.
 
--- name: select_places
+-- name: select_checkpoint_ids
 SELECT c.checkpoint_ns, c.checkpoint_id, (
     SELECT count(*) FROM langgraph_checkpoint.writes w
     WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 
--- name: select_kept_places
+-- name: select_visible_checkpoints
 -- What a sweep reads first: the namespace and id of each checkpoint that is not hidden, and whether it has a label.
 SELECT c.checkpoint_ns, c.checkpoint_id, EXISTS (
     SELECT 1 FROM langgraph_checkpoint.labels l

@@ -151,7 +151,7 @@ WITH page AS MATERIALIZED (
     AND texteq(tenant, %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 )
-SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
+SELECT 'missing value', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
 FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
 WHERE NOT EXISTS (
     SELECT FROM langgraph_checkpoint.blobs b
@@ -160,7 +160,7 @@ WHERE NOT EXISTS (
     OFFSET 0
 )
 UNION ALL
-SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+SELECT 'deleted parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
 FROM page p
 WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
@@ -184,39 +184,29 @@ WITH page AS MATERIALIZED (
     WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
     AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
-), named AS MATERIALIZED (
-    SELECT DISTINCT n.* FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+)
+SELECT
+    CASE WHEN starts_with(unused.version, '#/') THEN 'unused chunk' ELSE 'unused value' END, unused.*, NULL::text,
+    NULL::bigint
+FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page
+    EXCEPT
+    SELECT r.*
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
     CROSS JOIN LATERAL (
         SELECT c.thread_id, c.checkpoint_ns, u.channel, u.version
         FROM langgraph_checkpoint.checkpoints c
         CROSS JOIN LATERAL unnest(c.blob_channels, c.blob_versions) AS u (channel, version)
         WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-        OFFSET 0
-    ) AS n
-), named_parts AS MATERIALIZED (
-    SELECT DISTINCT n.* FROM (
-        SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE starts_with(version, '#/')
-    ) AS p
-    CROSS JOIN LATERAL (
-        SELECT b.thread_id, b.checkpoint_ns, b.channel, u.name COLLATE "C" AS version
+        UNION ALL
+        SELECT b.thread_id, b.checkpoint_ns, b.channel, u.name COLLATE "C"
         FROM langgraph_checkpoint.blobs b CROSS JOIN LATERAL jsonb_array_elements_text(b.chunks::jsonb) AS u (name)
-        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
+        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         OFFSET 0
-    ) AS n
-)
-SELECT 'value of nobody', o.*, NULL::bigint FROM (
-    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE NOT starts_with(version, '#/')
-    EXCEPT
-    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named
-) AS o
+    ) AS r
+) AS unused
 UNION ALL
-SELECT 'part of nobody', o.*, NULL FROM (
-    SELECT thread_id, checkpoint_ns, channel, version, NULL::text FROM page WHERE starts_with(version, '#/')
-    EXCEPT
-    SELECT thread_id, checkpoint_ns, channel, version, NULL FROM named_parts
-) AS o
-UNION ALL
-SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name, NULL
+SELECT 'missing chunk', p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name, NULL
 FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.chunks::jsonb) AS u (name)
 WHERE NOT EXISTS (
     SELECT FROM langgraph_checkpoint.blobs b
@@ -238,7 +228,7 @@ WITH page AS MATERIALIZED (
     AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 )
-SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
+SELECT 'write without a checkpoint', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
 FROM page p
 WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
 UNION ALL
@@ -253,7 +243,7 @@ WITH page AS MATERIALIZED (
     WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, name LIMIT %(limit)s
 )
-SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint
+SELECT 'dangling label', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint
 FROM page p
 WHERE NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c

@@ -119,14 +119,15 @@ WITH page AS MATERIALIZED (
     AND +tenant = :tenant
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT :limit
 )
-SELECT 'value gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, n.value, v.value, NULL
-FROM page p CROSS JOIN json_each(p.blob_channels) AS n CROSS JOIN json_each(p.blob_versions) AS v ON v.key = n.key
+SELECT 'missing value', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.value, p.blob_versions ->> u.key, NULL
+FROM page p CROSS JOIN json_each(p.blob_channels) AS u
 WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
-    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = n.value AND b.version = v.value
+    WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = u.value
+    AND b.version = p.blob_versions ->> u.key
 )
 UNION ALL
-SELECT 'parent gone', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
+SELECT 'deleted parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.parent_id, NULL, NULL
 FROM page p
 WHERE p.parent_id IS NOT NULL AND NOT p.hidden AND NOT EXISTS (
     SELECT 1 FROM checkpoints c
@@ -150,27 +151,25 @@ WITH page AS MATERIALIZED (
     AND tenant = :tenant
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT :limit
 )
-SELECT 'value of nobody', lost.*, NULL, NULL FROM (
-    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) <> '#/'
+SELECT
+    CASE WHEN substr(unused.version, 1, 2) = '#/' THEN 'unused chunk' ELSE 'unused value' END, unused.*, NULL, NULL
+FROM (
+    SELECT thread_id, checkpoint_ns, channel, version FROM page
     EXCEPT
-    SELECT c.thread_id, c.checkpoint_ns, n.value, v.value
+    SELECT c.thread_id, c.checkpoint_ns, u.value, c.blob_versions ->> u.key
     FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
     CROSS JOIN checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
-    CROSS JOIN json_each(c.blob_channels) AS n CROSS JOIN json_each(c.blob_versions) AS v ON v.key = n.key
+    CROSS JOIN json_each(c.blob_channels) AS u
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-) AS lost
-UNION ALL
-SELECT 'part of nobody', lost.*, NULL, NULL FROM (
-    SELECT thread_id, checkpoint_ns, channel, version FROM page WHERE substr(version, 1, 2) = '#/'
     EXCEPT
-    SELECT b.thread_id, b.checkpoint_ns, b.channel, n.value
-    FROM (SELECT DISTINCT thread_id, checkpoint_ns, channel FROM page WHERE substr(version, 1, 2) = '#/') AS p
-    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = p.channel
-    CROSS JOIN json_each(b.chunks) AS n
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, u.value
+    FROM (SELECT DISTINCT thread_id, checkpoint_ns FROM page) AS p
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+    CROSS JOIN json_each(b.chunks) AS u
     WHERE likelihood(p.thread_id IS NOT NULL, 0.00001)
-) AS lost
+) AS unused
 UNION ALL
-SELECT 'part gone', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
+SELECT 'missing chunk', p.thread_id, p.checkpoint_ns, p.channel, p.version, n.value, NULL
 FROM page p CROSS JOIN json_each(p.chunks) AS n
 WHERE NOT EXISTS (
     SELECT 1 FROM blobs b
@@ -190,7 +189,7 @@ WITH page AS MATERIALIZED (
     AND tenant = :tenant
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT :limit
 )
-SELECT 'write without a thread', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL, p.idx
+SELECT 'write without a checkpoint', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL, p.idx
 FROM page p
 WHERE (SELECT min(c.checkpoint_ns) FROM checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
 UNION ALL
@@ -207,7 +206,7 @@ WITH page AS MATERIALIZED (
         = :tenant
     ORDER BY thread_id, name LIMIT :limit
 )
-SELECT 'label of nothing', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL, NULL
+SELECT 'dangling label', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL, NULL
 FROM page p
 WHERE NOT EXISTS (
     SELECT 1 FROM checkpoints c
