@@ -19,12 +19,14 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
+from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
 from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
 from langgraph_checkpoint_custom.sql.sqlite_dialect import SqliteDialect
 from langgraph_checkpoint_custom.sql.thread_statements import Fork
+from tests.plans.conftest import FILL_POSTGRES
 from tests.plans.explaining import (
     CASES,
     MAINTENANCE,
@@ -293,6 +295,29 @@ def test_sqlite_plans_do_not_depend_on_statistics(
                 plans.append(sqlite_plan(connection, statement))
             connection.close()
         assert plans[0] == plans[1], statement.name
+
+
+def test_a_prune_that_was_prepared_while_the_tables_were_empty_takes_linear_time(postgres_url: str) -> None:
+    """A session keeps its plan until the tables are analyzed."""
+    round_trip = PostgresDialect("langgraph_checkpoint").delete_all_but_newest("t0")
+    assert round_trip is not None
+    (quick,) = round_trip.statements
+    text, names, _ = text_of(quick.sql)
+    values = [quick.values()[name] for name in names]
+    execute = f"EXECUTE prune({', '.join(['%s'] * len(names))})"
+    with psycopg.connect(postgres_url, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute(b"PREPARE prune AS " + text)
+        connection.execute(execute, values)
+        connection.execute(FILL_POSTGRES, {"threads": 0, "long": 1_000, "short": 0})
+        connection.execute(
+            "DELETE FROM langgraph_checkpoint.labels; UPDATE langgraph_checkpoint.checkpoints SET delta_channels = '{}'"
+        )
+        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {execute}", values).fetchall()
+        assert connection.execute("SELECT count(*) FROM langgraph_checkpoint.checkpoints").fetchone() == (1,)
+    nodes = [node for node, _ in statement_rows(plan[0]["Plan"])]
+    compared = sum(node.get("Actual Loops", 1) * node.get("Rows Removed by Join Filter", 0) for node in nodes)
+    assert compared <= 10_000
 
 
 def test_the_explained_store_is_the_one_the_saver_reads(postgres_store: str, sqlite_store: Path) -> None:
