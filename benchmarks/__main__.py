@@ -47,7 +47,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """What was asked for."""
+    """The command line's options."""
     parser = argparse.ArgumentParser("python -m benchmarks", description="Our savers next to the official ones.")
     parser.add_argument("--quick", action="store_true", help="smaller cases and fewer rounds: three minutes")
     parser.add_argument(
@@ -109,17 +109,17 @@ async def run_group(
                     sizes = {"threads": options.threads, "few": options.few}
                     await case.run(Arena(location, api, entrants, options.quick, results, sizes), case.name)
                     for result in results[before:]:
-                        tell(result, time.monotonic() - started)
+                        print_result(result, time.monotonic() - started)
                     if any(each.error for result in results[before:] for each in result.figures):
-                        # A connection may be in a state that is the next case's affair no more.
+                        # A connection may be in a state that must not affect the next case.
                         await stack.aclose()
                         entrants = await stack.enter_async_context(contestants(location, api))
     finally:
         location.drop()
 
 
-def tell(result: Result, seconds: float) -> None:
-    """A line on the terminal."""
+def print_result(result: Result, seconds: float) -> None:
+    """Print a line about a result."""
     medians = [f"{each.name} {amount(each.median, result.unit)}" for each in result.figures]
     said = " ".join("met" if verdict.met else "NOT MET" for verdict in verdicts(result))
     ratio = result.ratio("official") if result.unit != "×" else None
@@ -166,7 +166,7 @@ def _processor() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what was asked for; whatever ends it, the server is stopped."""
+    """Run the chosen cases; the server is stopped in any case."""
     options = arguments(argv)
     cases = chosen(options)
     if options.list or not cases:

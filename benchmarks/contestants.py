@@ -45,7 +45,7 @@ from langgraph_checkpoint_custom.options import Synchronous
 
 # Connections of each pool, ours, the official savers' and the floor's: our default.
 CONNECTIONS = 20
-# Seconds; no single call here takes that long.
+# Seconds; a call that takes longer hangs.
 HANGS = 5
 
 
@@ -56,7 +56,7 @@ def config(thread_id: str, checkpoint_id: str | None = None) -> RunnableConfig:
 
 
 class Contestant:
-    """A saver in one api."""
+    """A saver with one api."""
 
     def __init__(self, name: str, role: Role, api: str, saver: BaseCheckpointSaver[Any]) -> None:
         self.name = name
@@ -70,13 +70,13 @@ class Contestant:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Give up what hangs: the connection is ended from outside, which ends a sync call, too."""
+        """Give up a call that hangs: its connection is ended from outside, which ends a sync call, too."""
         call = object()
         self.going_on.add(call)
         self.since = time.monotonic()
         try:
             yield
-        except Exception:  # Whatever a call says whose connection was ended under it.
+        except Exception:  # Whatever a call raises when its connection is ended.
             if self.hung:
                 raise TimeoutError(f"it hangs: nothing came for {HANGS} s") from None
             raise
@@ -96,11 +96,11 @@ class Contestant:
         await self._call("put", where, put.checkpoint, put.metadata, put.new_versions)
 
     async def put_writes(self, thread_id: str, writes: Writes) -> None:
-        """Store what a task wrote."""
+        """Store the writes of a task."""
         await self._call("put_writes", config(thread_id, writes.checkpoint_id), writes.writes, writes.task_id)
 
     async def get(self, thread_id: str, checkpoint_id: str | None = None) -> CheckpointTuple:
-        """A checkpoint, which must be there."""
+        """A checkpoint, which must exist."""
         found: CheckpointTuple | None = await self._call("get_tuple", config(thread_id, checkpoint_id))
         assert found is not None, f"there is no checkpoint in {thread_id}"
         return found
@@ -117,7 +117,7 @@ class Contestant:
                     yield found
 
     async def count(self, thread_id: str | None, **narrowing: Any) -> int:
-        """How many checkpoints a list gives; none is retained."""
+        """How many checkpoints a list returns, without holding any."""
         number = 0
         async for _ in self.tuples(thread_id, **narrowing):
             number += 1
@@ -135,11 +135,11 @@ class Contestant:
         await self._call("delete_thread", thread_id)
 
     async def delete_for_runs(self, run_ids: Sequence[str], thread_id: str) -> None:
-        """Delete what runs stored; the thread is where that is, which only the fallback has to know."""
+        """Delete what runs stored; `thread_id` says where, which only the fallback needs."""
         if self._has("delete_for_runs"):
             return await self._call("delete_for_runs", run_ids)  # type: ignore[no-any-return]
-        gone = set(run_ids)
-        found = [each async for each in self.tuples(thread_id) if each.metadata.get("run_id") not in gone]
+        deleted = set(run_ids)
+        found = [each async for each in self.tuples(thread_id) if each.metadata.get("run_id") not in deleted]
         await self.delete_thread(thread_id)
         await self._put_again(thread_id, reversed(found))
 
@@ -183,7 +183,7 @@ _WATCHED: weakref.WeakSet[Contestant] = weakref.WeakSet()
 
 def _watch() -> None:
     while True:
-        time.sleep(0.5)  # Often enough for what is given up after seconds.
+        time.sleep(0.5)  # Often enough for calls that are given up after seconds.
         for each in list(_WATCHED):
             connection = getattr(each.saver, "conn", None)
             if (
@@ -201,7 +201,7 @@ threading.Thread(target=_watch, daemon=True).start()
 
 
 class Location:
-    """Fresh databases for ours, the official savers and the floor; filled once, for both apis."""
+    """New databases for ours, the official savers and the floor; filled once, for both APIs."""
 
     def __init__(self, database: str, where: Path, server: Server | None) -> None:
         self.database = database
@@ -224,7 +224,7 @@ class Location:
         return f"{self.where.name}_{whose}"
 
     def make(self) -> None:
-        """Make the databases and their tables."""
+        """Create the databases and their tables."""
         if self.database == "sqlite":
             with closing(sqlite3.connect(self.path("floor"))) as connection:
                 connection.execute(TABLE.format(bytes="blob"))
@@ -245,7 +245,7 @@ class Location:
 
     @asynccontextmanager
     async def fillers(self) -> AsyncIterator[list[Contestant]]:
-        """A saver of ours and an official one that do not wait for the disk."""
+        """One of our savers and an official one that do not wait for the disk."""
         async with AsyncExitStack() as stack:
             ours: BaseCheckpointSaver[Any]
             official: BaseCheckpointSaver[Any]
@@ -256,15 +256,15 @@ class Location:
                 theirs.conn.execute("PRAGMA synchronous = OFF")
                 official = theirs
             else:
-                ours = stack.enter_context(PostgresSaver(self.server.of(self.name("ours"), hurried=True)))
-                url = self.server.of(self.name("official"), hurried=True)
+                ours = stack.enter_context(PostgresSaver(self.server.of(self.name("ours"), asynchronous=True)))
+                url = self.server.of(self.name("official"), asynchronous=True)
                 official = stack.enter_context(OfficialPostgresSaver.from_conn_string(url))
             yield [Contestant("ours", "ours", "sync", ours), Contestant("official", "official", "sync", official)]
 
 
 @dataclass
 class Field:
-    """All contestants on one place in one api."""
+    """All contestants on one location with one api."""
 
     savers: list[Contestant]
     floor: Floor
@@ -273,7 +273,7 @@ class Field:
 
 @asynccontextmanager
 async def contestants(location: Location, api: str, *, through: dict[str, str] | None = None) -> AsyncIterator[Field]:
-    """Open them; `through` has other URLs for the databases of ours, the official savers and the floor."""
+    """Open all contestants; `through` has other URLs for the databases of ours, the official savers and the floor."""
     async with AsyncExitStack() as stack:
         if location.database == "sqlite":
             savers = await _sqlite(location, api, stack)

@@ -1,4 +1,4 @@
-"""A network that takes time: forwards a local port to a Unix socket, each byte so many seconds later.
+"""A slow network: forwards a local port to a Unix socket, each byte some seconds later.
 
 `python -m benchmarks.delay SOCKET SECONDS` prints its port and runs until it is killed.
 """
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 async def forward(source: asyncio.StreamReader, sink: asyncio.StreamWriter, seconds: float) -> None:
-    """Carry bytes in one direction; what follows does not wait for what is on its way."""
+    """Forward bytes in one direction, without waiting until earlier ones are delivered."""
     loop = asyncio.get_running_loop()
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
@@ -37,7 +37,7 @@ async def forward(source: asyncio.StreamReader, sink: asyncio.StreamWriter, seco
 
 
 async def main(target: str, seconds: float) -> None:
-    """Listen for ever."""
+    """Listen forever."""
 
     async def connected(client: asyncio.StreamReader, client_end: asyncio.StreamWriter) -> None:
         client_end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

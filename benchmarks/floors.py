@@ -1,7 +1,7 @@
 """The least that any saver must do: LangGraph's serializer and one bare prepared statement, in one round trip.
 
-A floor holds what it is given under a thread and a name, in one table with one key. It has no versions, no writes and
-no rules, and so it is not a saver; it shows what the serializer, the driver and the database take by themselves. The
+A floor stores values by thread and name, in one table with one key. It has no versions, no writes and
+no rules, so it is not a saver. It shows the time of the serializer, the driver and the database alone. The
 floor `serde` has no database either.
 """
 
@@ -32,7 +32,7 @@ Row = Sequence[Any]
 
 
 class Backend(Protocol):
-    """What runs one statement in a transaction of its own."""
+    """Runs one statement in its own transaction."""
 
     async def run(self, sql: str, params: Sequence[Any]) -> list[Row]: ...
     async def run_all(self, rows: Sequence[Row]) -> None: ...
@@ -51,7 +51,7 @@ class Floor:
         await self._backend.run(INSERT, (thread, name, *self._serde.dumps_typed(value)))
 
     async def store_all(self, thread: str, values: Sequence[tuple[str, Any]]) -> None:
-        """Store values in one go."""
+        """Store several values with one call."""
         await self._backend.run_all([(thread, name, *self._serde.dumps_typed(value)) for name, value in values])
 
     async def load(self, thread: str, name: str) -> Any:
@@ -78,7 +78,7 @@ class Floor:
 
 
 class Postgres:
-    """Connections that are taken in turn."""
+    """Connections that are used in turn."""
 
     def __init__(self, url: str, size: int) -> None:
         self._idle: queue.Queue[Connection[Any]] = queue.LifoQueue()
@@ -131,7 +131,7 @@ class AsyncPostgres:
 
 
 class Sqlite:
-    """One connection, called in place or, for tasks, on one worker."""
+    """One connection, called directly or, for tasks, on one worker."""
 
     def __init__(self, path: Path, api: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)

@@ -1,7 +1,7 @@
-"""Interleaved rounds and what is made of them.
+"""Interleaved rounds and their evaluation.
 
-In each round every contestant does the same once, and the one that begins changes from round to round. So what else
-the machine does meets all of them, and a ratio between two of them is the median of the ratios of their rounds.
+In each round, every contestant does the same once, and a different one begins in each round. So other load of the
+machine affects all of them, and a ratio between two of them is the median of the ratios of their rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-# `same` is ours with the setting of the official saver where that is not our default.
+# `same` is our saver with the setting of the official saver, if that is not our default.
 Role = Literal["ours", "same", "official", "floor", "serde"]
 Lap = Callable[[int], Awaitable[Any]]
 
@@ -27,7 +27,7 @@ FEWEST = 5
 
 @dataclass
 class Figures:
-    """What one contestant took in one case, in seconds unless the result says otherwise."""
+    """The measurements of one contestant in one case, in seconds unless the result says otherwise."""
 
     name: str
     role: Role
@@ -49,13 +49,13 @@ class Figures:
         return sorted(self.samples)[min(len(self.samples) - 1, int(len(self.samples) * 0.99))]
 
     def fail(self, error: Exception) -> None:
-        """Note that the contestant could not do it, or did it wrong."""
+        """Note that the contestant has failed, or returned something wrong."""
         self.error = "".join(traceback.format_exception_only(error)).strip()[:300]
 
 
 @dataclass
 class Result:
-    """A case on one database in one api."""
+    """A case on one database with one api."""
 
     case: str
     database: str
@@ -65,7 +65,7 @@ class Result:
     note: str = ""
 
     def of(self, role: Role) -> list[Figures]:
-        """The contestants of a role that did it, the best first."""
+        """The contestants of a role that succeeded, the best first."""
         found = [(each.median, each) for each in self.figures if each.role == role]
         return [each for _, each in sorted(((m, each) for m, each in found if m is not None), key=lambda pair: pair[0])]
 
@@ -74,7 +74,7 @@ class Result:
         return next(iter(self.of(role)), None)
 
     def ratio(self, role: Role, of: str | None = None) -> float | None:
-        """What ours takes for each unit that the best of a role takes; `of` one of the further figures."""
+        """The time of ours relative to the best of a role; `of` names one of the further figures."""
         if of is not None:
             mine = [each.extras[of] for each in self.of("ours") if of in each.extras]
             theirs = [each.extras[of] for each in self.of(role) if of in each.extras]
@@ -89,7 +89,7 @@ class Result:
 
 
 class Entry(NamedTuple):
-    """A contestant in a race; `lap` makes ready what the clock is to see, and returns it to be awaited."""
+    """A contestant in a race; `lap` prepares what is measured, and returns it to be awaited."""
 
     name: str
     role: Role
@@ -119,14 +119,14 @@ async def race(
                 continue
             if number >= warm:
                 mine.samples.append(taken)
-        await asyncio.sleep(0)  # Pools and the loop have work of their own, which is no lap's.
+        await asyncio.sleep(0)  # Pools and the loop have work of their own, which belongs to no lap.
         if time.perf_counter() > ends and number + 1 >= warm + fewest:
             break
     return list(figures.values())
 
 
 async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitable[None]]) -> None:
-    """Look whether each contestant has really done it."""
+    """Check whether each contestant has really done it."""
     for each in figures:
         if not each.error:
             try:
@@ -136,7 +136,7 @@ async def check(figures: Iterable[Figures], checks: Callable[[Figures], Awaitabl
 
 
 def run_here(work: Awaitable[Any]) -> Any:
-    """Run a coroutine that never waits, as those of the sync contestants, on this OS thread."""
+    """Run a coroutine that never waits, as those of sync contestants, on this OS thread."""
     steps = work.__await__()
     try:
         next(steps)

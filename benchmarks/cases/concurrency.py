@@ -1,4 +1,4 @@
-"""Many threads at a time: a step is `put`, `put_writes` and, in every fifth, `get_tuple`."""
+"""Many concurrent threads: a step is `put`, `put_writes` and, in every fifth step, `get_tuple`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Script = list[tuple[Put, Writes]]
 
 
 def script(steps: int) -> Script:
-    """What each task does, on a thread of its own."""
+    """The calls of each task, on its own thread."""
     return [
         (put, Writes(put.checkpoint["id"], [("count", 1), ("log", {"text": prose(200)})], f"task {number}"))
         for number, put in enumerate(islice(small(), steps))
@@ -49,7 +49,7 @@ def of_saver(saver: Contestant, calls: Script) -> Steps:
 
 
 def of_floor(floor: Floor, calls: Script) -> Steps:
-    """The same of the floor."""
+    """The same steps of the floor."""
 
     async def steps(thread: str, taken: list[float]) -> None:
         for number, (put, writes) in enumerate(calls):
@@ -64,8 +64,8 @@ def of_floor(floor: Floor, calls: Script) -> Steps:
     return steps
 
 
-async def together(steps: Steps, api: str, number: int, thread: str) -> list[float]:
-    """Do the steps on that many threads at a time; returns how long each took."""
+async def concurrently(steps: Steps, api: str, number: int, thread: str) -> list[float]:
+    """Do the steps on `number` threads concurrently; returns how long each took."""
     taken: list[float] = []
     if api == "async":
         await asyncio.gather(*(steps(f"{thread}, {each}", taken) for each in range(number)))
@@ -76,7 +76,7 @@ async def together(steps: Steps, api: str, number: int, thread: str) -> list[flo
 
 
 async def concurrent(arena: Arena, name: str, *, number: int, delay: float = 0) -> None:
-    """Steps on `number` threads at once, over a network that takes `delay` milliseconds more."""
+    """Steps on `number` concurrent threads, over a network that takes `delay` milliseconds more."""
     if not delay:
         return await measure(arena, name, arena.entrants, number, delay)
     with ExitStack() as stack:
@@ -109,10 +109,10 @@ async def measure(arena: Arena, name: str, field: Field, number: int, delay: flo
         for mine, work in entries:
             if mine.error:
                 continue
-            gc.collect()  # A full collection takes 0.1 s, and would meet whoever is at it when it is due.
+            gc.collect()  # A full collection takes 0.1 s, and would burden whichever contestant runs when it is due.
             cpu, server_cpu, started = time.process_time(), server.cpu() if server else 0, time.perf_counter()
             try:
-                taken = await together(work, arena.api, number, f"{arena.thread(name, mine.name)}, {turn}")
+                taken = await concurrently(work, arena.api, number, f"{arena.thread(name, mine.name)}, {turn}")
             except Exception as error:
                 mine.fail(error)
                 continue

@@ -1,4 +1,4 @@
-"""A real graph: what a superstep costs more than in memory, and what it costs to go on with a long thread."""
+"""A real graph: what a superstep costs more than in memory, and what it costs to continue a long thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.states import prose
 
 
 class State(TypedDict, total=False):
-    """A conversation of which each step adds a message."""
+    """A conversation to which each step adds a message."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     count: Annotated[int, operator.add]
@@ -35,14 +35,14 @@ def _longer(messages: list[AnyMessage], new: Sequence[list[AnyMessage]]) -> list
 
 
 class DeltaState(TypedDict, total=False):
-    """The same, of which only what is added is stored in most steps."""
+    """The same, but most steps store only what is added."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(_longer)]
     count: Annotated[int, operator.add]
 
 
 def build(saver: BaseCheckpointSaver[Any], steps: int, schema: type = State) -> Any:
-    """A graph that takes so many steps and then asks, again and again."""
+    """A graph that takes `steps` steps and then asks, again and again."""
 
     def work(state: Any) -> State:  # Of either schema.
         return {"messages": [AIMessage(prose(200))], "count": 1}
@@ -55,7 +55,7 @@ def build(saver: BaseCheckpointSaver[Any], steps: int, schema: type = State) -> 
         return {"messages": [AIMessage(answer)], "count": 1}
 
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema)
-    # On the event loop where the graph is; a plain function would run on an OS thread there.
+    # It runs on the event loop of the graph; a plain function would run on an OS thread there.
     builder.add_node("work", RunnableLambda(work, awork))
     builder.add_node("ask", ask)
     builder.add_edge(START, "work")
@@ -70,12 +70,12 @@ def config(thread_id: str) -> RunnableConfig:
 
 
 def begin() -> Any:
-    """What a thread begins with."""
+    """The first input of a thread."""
     return {"messages": [HumanMessage("begin")], "count": 0}
 
 
 async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
-    """Run it up to the question."""
+    """Run it up to the interrupt."""
     if saver.api == "async":
         await graph.ainvoke(input, config(thread), durability=durability)
     else:
@@ -83,13 +83,13 @@ async def invoke(saver: Contestant, graph: Any, input: Any, thread: str, durabil
 
 
 async def watched(saver: Contestant, graph: Any, input: Any, thread: str, durability: Durability) -> None:
-    """The same, given up if it hangs; it is short."""
+    """The same, but given up if it hangs; it is short."""
     with saver.watched():
         await invoke(saver, graph, input, thread, durability)
 
 
 async def superstep(arena: Arena, name: str, *, durability: Durability, schema: type = State) -> None:
-    """A run on a new thread, less what it takes in memory, for each superstep."""
+    """A run on a new thread, minus its time in memory, per superstep."""
     steps = arena.size(30, 12)
     numbers = count()
 
@@ -125,7 +125,7 @@ async def superstep(arena: Arena, name: str, *, durability: Durability, schema: 
 
 
 async def resume(arena: Arena, name: str, *, steps: int) -> None:
-    """Answer the question that a thread of so many supersteps has, up to the next one."""
+    """Answer the interrupt of a thread with `steps` supersteps, up to the next one."""
     if name not in arena.location.filled:
         async with arena.location.fillers() as fillers:
             for filler in fillers:

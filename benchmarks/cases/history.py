@@ -22,7 +22,7 @@ async def history(
     snapshots: int | None = None,
     branches: int = 0,
 ) -> None:
-    """The history `steps` long, at a checkpoint of a thread with `length` of them."""
+    """The history of `steps` checkpoints, in a thread with `length` of them."""
     length = arena.size(length, quick_length)
     thread = f"{length} steps, snapshots {snapshots}, branches {branches}"
     made: Deltas | None = arena.location.filled.get(f"deltas of {thread}")
@@ -30,7 +30,7 @@ async def history(
         made = arena.location.filled[f"deltas of {thread}"] = Deltas(length, snapshots=snapshots, branches=branches)
     deltas = made
     await arena.fill(thread, lambda: deltas.calls)
-    # The history is of the ancestors; of those without a value the first one is the root.
+    # The history is that of the ancestors; the first one without a value is the root.
     last = length - 1 if snapshots or branches else steps
     target = deltas.ids[min(last, length - 1)]
     written: list[Any] = deltas.written[: min(last, length - 1)]

@@ -1,4 +1,4 @@
-"""How long an event loop stands still while a state of 10 MB is saved and loaded on it."""
+"""How long an event loop is blocked while a state of 10 MB is saved and loaded on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.states import Put, Script, prose
 
 
 async def longest_pause(work: Awaitable[object]) -> float:
-    """The longest time in which nothing else on the loop had its turn, in seconds."""
+    """The longest time in which nothing else could run on the loop, in seconds."""
     longest = 0.0
 
     async def watch() -> None:

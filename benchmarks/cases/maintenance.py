@@ -1,4 +1,4 @@
-"""Copying and deleting threads of 1,000 checkpoints; where the official savers cannot, list and put one by one."""
+"""Copying and deleting threads of 1,000 checkpoints; if an official saver cannot, by list and put, one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = 100
 
 
 async def maintain(arena: Arena, name: str, *, work: Work, left: Callable[[int], int], result: str = "{}") -> None:
-    """Do it to a fresh thread in each lap; `left` are the checkpoints that the thread `result` has then, of so many."""
+    """Do it to a new thread in each lap; `left` returns how many checkpoints the thread `result` has then."""
     length, laps = arena.size(1000, 250), arena.size(3, 1)
     calls = list(islice(long_thread(), length))
     async with arena.location.fillers() as fillers:
@@ -68,7 +68,7 @@ CASES = [
 
 
 async def delete_runs(arena: Arena, name: str) -> None:
-    """Delete a hundred runs of a thread in which each checkpoint has a run of its own."""
+    """Delete a hundred runs of a thread in which each checkpoint has its own run."""
     length, laps = arena.size(1000, 250), arena.size(3, 1)
     made = {}
     async with arena.location.fillers() as fillers:

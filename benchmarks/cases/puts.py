@@ -1,4 +1,4 @@
-"""Writing: checkpoints of several states, and what tasks wrote."""
+"""Writing: checkpoints of several states, and outputs of tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def put(
 
 
 async def put_writes(arena: Arena, name: str, *, number: int) -> None:
-    """The outputs of task after task at one checkpoint each."""
+    """The outputs of task after task, each at its own checkpoint."""
     laps = arena.size(150, 25)
     script = Script()
     calls = [(script.put({"count": step}), script.writes(number)) for step in range(laps + WARM)]

@@ -16,7 +16,7 @@ from benchmarks.states import Put, State, Writes, agent, chat, files, long_threa
 
 
 async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int = 0) -> None:
-    """The newest checkpoint of a thread of three, with so many writes of the tasks after it."""
+    """The newest checkpoint of a thread of three, with `writes` writes of the tasks after it."""
     thread = name.removesuffix(", by id")
 
     def calls() -> list[Put | Writes]:
@@ -47,7 +47,7 @@ async def get(arena: Arena, name: str, *, state: State, by_id: bool, writes: int
 
 
 async def growth(arena: Arena, name: str) -> None:
-    """The newest checkpoint of a long thread, for each unit of time that it takes in a short one."""
+    """The time to read the newest checkpoint of a long thread, relative to a short one."""
     long = arena.size(4000, 1000)
     short_thread, long_name = "a thread of 100", f"a thread of {long}"
     await arena.fill(short_thread, lambda: list(islice(small(), 100)))
@@ -56,7 +56,7 @@ async def growth(arena: Arena, name: str) -> None:
     def savers(thread: str, saver: Contestant) -> Lap:
         return lambda _: saver.get(thread)
 
-    # All in one race, since what else the machine does in one moment it may not do in the next.
+    # All in one race, since the load of the machine may differ at another time.
     entries = [
         Entry(f"{saver.name}, {thread}", saver.role, arena.lap_of(saver, partial(savers, thread)))
         for thread in (short_thread, long_name)
@@ -79,7 +79,7 @@ def _long(arena: Arena) -> list[Put]:
 
 
 async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[str, Any] | None = None) -> None:
-    """Checkpoints of a long thread, none of which is retained."""
+    """List checkpoints of a long thread without holding any."""
     calls = await arena.fill(LONG, lambda: _long(arena))
     expected = sum(not filter or call.metadata["source"] == filter["source"] for call in calls)
     expected = min(expected, limit or expected)
@@ -111,7 +111,7 @@ async def list_some(arena: Arena, name: str, *, limit: int | None, filter: dict[
 
 
 async def list_memory(arena: Arena, name: str) -> None:
-    """The most memory that Python has taken at a time while a long thread is listed."""
+    """The peak of Python's memory while a long thread is listed."""
     calls = await arena.fill(LONG, lambda: _long(arena))
     figures = []
     for saver in arena.entrants.savers:

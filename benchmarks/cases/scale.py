@@ -1,8 +1,8 @@
-"""A store of a million threads against one of a thousand: what grows but for the depth of indexes?
+"""A store of a million threads compared with one of a thousand: does more grow than the depth of indexes?
 
 The threads are multiplied inside the database from one that each saver has stored itself: every row again, with other
-ids. Column names tell which values are ids, so this knows no saver's tables. PostgreSQL analyses its tables by itself;
-SQLite never does, so it is not told to.
+ids. Column names say which values are ids, so this code does not depend on any saver's tables. PostgreSQL analyses its
+tables automatically; SQLite never does, so ANALYZE is not run here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a thread takes on disk, and what is written for it."""
+"""The size of a thread on disk, and the bytes that are written for it."""
 
 from __future__ import annotations
 

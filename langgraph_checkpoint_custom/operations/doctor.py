@@ -124,7 +124,7 @@ class Bloat(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether more than a quarter is wasted, and at least 1,000 rows or pages; autovacuum tolerates a fifth."""
+        """Whether more than a quarter is wasted, and at least 1,000 rows or pages. Autovacuum starts at a fifth."""
         return self.wasted >= 1000 and self.wasted > 0.25 * (self.used + self.wasted)
 
 
