@@ -227,10 +227,8 @@ async def test_a_parent_may_have_an_id_above_its_childs(saver: Saver, ids: Ids) 
     thread = Thread(saver, ids)
     order = [ids.next() for _ in range(5)]
     chain = [order[3], order[4], order[0], order[2], order[1]]
-    for location, checkpoint_id in enumerate(chain):
-        await thread.step(
-            ("log", location), checkpoint_id=checkpoint_id, values={"log": ["seed"]} if location == 1 else None
-        )
+    for index, checkpoint_id in enumerate(chain):
+        await thread.step(("log", index), checkpoint_id=checkpoint_id, values={"log": ["seed"]} if index == 1 else None)
     history = await thread.history(chain[-1])
     assert written(history) == [1, 2, 3]
     assert history["log"]["seed"] == ["seed"]
@@ -239,7 +237,7 @@ async def test_a_parent_may_have_an_id_above_its_childs(saver: Saver, ids: Ids) 
 async def test_a_missing_parent_ends_the_walk(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     thread.last = ids.next()
-    await thread.write(thread.last, ("log", "of a checkpoint that never came"))
+    await thread.write(thread.last, ("log", "of a checkpoint that is never stored"))
     await thread.step(("log", 1))
     assert await thread.history(await thread.step()) == {"log": {"writes": [("task", "log", 1)]}}
 
@@ -249,8 +247,8 @@ async def test_namespaces_with_the_same_ids_do_not_mix(saver: Saver, ids: Ids) -
     spaces = [Thread(saver, ids, thread_id=thread_id, checkpoint_ns=name) for name in ("", "child", "child|child")]
     shared = [ids.next() for _ in range(3)]
     for space in spaces:
-        for location, checkpoint_id in enumerate(shared):
-            values = {"log": [space.checkpoint_ns]} if space.checkpoint_ns == "child" and location == 1 else None
+        for index, checkpoint_id in enumerate(shared):
+            values = {"log": [space.checkpoint_ns]} if space.checkpoint_ns == "child" and index == 1 else None
             await space.step(("log", space.checkpoint_ns), checkpoint_id=checkpoint_id, values=values)
     outer, child, inner = [await space.history(shared[-1]) for space in spaces]
     assert (written(outer), "seed" in outer["log"]) == (["", ""], False)
@@ -282,7 +280,7 @@ async def test_a_chain_that_loops_through_the_target_ends(saver: Saver, ids: Ids
 async def test_a_checkpoint_that_is_its_own_parent_ends(saver: Saver, ids: Ids) -> None:
     thread = Thread(saver, ids)
     own = ids.next()
-    await thread.put(own, own)
+    await thread.put(own, own, values={"log": ["own"]})
     await thread.write(own, ("log", "own"))
     assert await thread.history(own, ends=False) == {"log": {"writes": []}}
 
@@ -416,6 +414,9 @@ async def test_an_unknown_checkpoint_has_no_history(saver: Saver, ids: Ids) -> N
     await thread.step(("log", 0), values={"log": ["seed"]})
     await thread.step(("log", 1))
     assert await thread.history(ids.next()) == {"log": {"writes": []}}
+    other = Thread(saver, ids, thread_id=thread.thread_id, checkpoint_ns="unknown")
+    assert await other.history(None) == {"log": {"writes": []}}
+    assert await other.history(thread.last) == {"log": {"writes": []}}
 
 
 async def test_an_unknown_thread_has_no_history(saver: Saver, ids: Ids) -> None:
