@@ -83,7 +83,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
             [("a", 1), ("b", 2)],
             "task",
         )
-        put(saver, "doomed", a=["x"])
+        put(saver, "marked", a=["x"])
         labelled = put(saver, "labelled", a=1)
         saver.label(labelled, "mine")
         theirs = put(saver.for_tenant("acme"), "theirs", a=["x"])
@@ -92,7 +92,7 @@ def test_each_kind_of_damage_is_found(own_cli: Cli, monkeypatch: pytest.MonkeyPa
     database.run("DELETE FROM blobs WHERE channel = 'b'")
     database.run("DELETE FROM blobs WHERE channel = 'big' AND substr(version, 1, 2) = '#/'")
     database.run(
-        "UPDATE checkpoints SET deleting = :yes WHERE thread_id = 'doomed'",
+        "UPDATE checkpoints SET deleting = :yes WHERE thread_id = 'marked'",
         yes=True if database.kind == "postgres" else 1,
     )
     database.run("DELETE FROM checkpoints WHERE thread_id = 'labelled'")

@@ -54,7 +54,7 @@ class Load:
     """Runs that store and read, step after step, until they are stopped."""
 
     def __init__(self, client: Client) -> None:
-        self._face = client
+        self._client = client
         self._stopped = False
         self.acknowledged: defaultdict[str, list[Checkpoint]] = defaultdict(list)
 
@@ -63,10 +63,10 @@ class Load:
         step = 0
         while not self._stopped:
             checkpoint = generate_checkpoint(channel_values={"a": [step]}, channel_versions={"a": f"{step}"})
-            config = await self._face.put(config, checkpoint, generate_metadata(step=step), {"a": f"{step}"})
-            await self._face.put_writes(config, [("a", step)], "task")
+            config = await self._client.put(config, checkpoint, generate_metadata(step=step), {"a": f"{step}"})
+            await self._client.put_writes(config, [("a", step)], "task")
             self.acknowledged[thread_id].append(checkpoint)
-            found = await self._face.get_tuple(config)
+            found = await self._client.get_tuple(config)
             assert found is not None
             assert (found.checkpoint, found.pending_writes) == (checkpoint, [("task", "a", step)])
             step += 1
@@ -80,7 +80,7 @@ class Load:
         self._stopped = True
         await asyncio.gather(*runs)
         for thread_id, expected in self.acknowledged.items():
-            stored = await self._face.all(generate_config(thread_id))
+            stored = await self._client.all(generate_config(thread_id))
             assert [found.checkpoint for found in reversed(stored)] == expected
 
     async def _more(self, runs: list[asyncio.Task[None]]) -> None:

@@ -58,18 +58,18 @@ async def test_a_standby_can_be_read_and_refuses_writes_with_a_clear_error(
         second.autocommit = True
         assert second.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
         async with PostgresSaver(primary.url()) as saver, PostgresSaver(standby.url()) as copy:
-            client, face_of_copy = Client(saver, api), Client(copy, api)
+            client, copy_client = Client(saver, api), Client(copy, api)
             await fill(client, thread_id)
             follow(first, second)
             before = rows(second)
-            assert await read(face_of_copy, thread_id) == await read(client, thread_id)
+            assert await read(copy_client, thread_id) == await read(client, thread_id)
             for name, call in OPERATIONS.items():
                 with pytest.raises(StorageError, match="read-only; give the address of the primary") as caught:
-                    await call(face_of_copy, thread_id)
+                    await call(copy_client, thread_id)
                 assert caught.value.sqlstate == "25006"
                 assert caught.value.operation.startswith(name)
             assert rows(second) == before
-            assert await read(face_of_copy, thread_id) == await read(client, thread_id)
+            assert await read(copy_client, thread_id) == await read(client, thread_id)
             # A program that calls setup() when it starts may be given a standby to read from.
             await (copy.asetup() if api == "async" else asyncio.to_thread(copy.setup))
             with (
@@ -82,9 +82,9 @@ async def test_a_standby_can_be_read_and_refuses_writes_with_a_clear_error(
             await client.put_writes(config(thread_id, "checkpoint 2"), [("more", 1)], "task 9")
             follow(first, second)
             expected = await read(client, thread_id)
-            assert await read(face_of_copy, thread_id) == expected
+            assert await read(copy_client, thread_id) == expected
             await asyncio.to_thread(standby.run, "pg_ctl", "promote", "-w", "-D", str(standby.data))
             for call in OPERATIONS.values():
-                await call(face_of_copy, thread_id)
-            assert await face_of_copy.get_tuple(config(thread_id)) is None
+                await call(copy_client, thread_id)
+            assert await copy_client.get_tuple(config(thread_id)) is None
             assert await read(client, thread_id) == expected

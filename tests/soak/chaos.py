@@ -113,7 +113,7 @@ def soak(store: Store, *, seconds: float, graphs: int, seed: int) -> Outcome:
                 problems += more_than(GROWTH, at_warm[number], at_end, f"process {number} has grown")
             held[f"process {number} ({WORKERS[number]}), before and after"] = (before, after)
             # No threads and files are left.
-            problems += more_than(Holds(1e9, 0, 0), before, after, f"process {number} has not let go")
+            problems += more_than(Holds(1e9, 0, 0), before, after, f"process {number} has not released its resources")
             if code := worker.wait():
                 problems.append(f"process {number} has ended with {code}")
         rounds = compare(saver, names, problems)

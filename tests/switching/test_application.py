@@ -27,7 +27,7 @@ def test_an_application_for_the_official_saver_replies_the_same_with_one_line_ch
 
     answers = []
     for program in (official, ours):
-        with made_database(postgres_dsn) as (_, url), module_of("refund_desk", program) as module:
+        with made_database(postgres_dsn) as (_, url), module_of("refunds", program) as module:
             monkeypatch.setenv("DATABASE_URL", url)
             answers.append(conversation(module.app))
 
