@@ -92,9 +92,9 @@ PAGE = 50
 _NUMBERS = count()
 # Own random numbers: an application may seed those of the module `random`, and then two branches could get the same
 # version. `secrets` would give the GIL away with each number, and the graph would wait for other OS threads.
-_DICE = random.Random()
+_RANDOM = random.Random()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_DICE.seed)
+    os.register_at_fork(after_in_child=_RANDOM.seed)
 
 # Attributes of LangGraph's savers that are missing here, and what to use instead.
 _INSTEAD = {
@@ -662,8 +662,8 @@ class CheckpointSaver(ThreadMethods, BaseCheckpointSaver[str]):
                 f"{current!r} is not a channel version of LangGraph: the thread belongs to another framework; a graph "
                 "needs a thread of its own"
             ) from None
-        # As wide as LangGraph's, so that a thread can move to another saver and go on there.
-        return f"{number + 1:032d}.{int(_DICE.random() * 10**16):016d}"
+        # As wide as LangGraph's, so that a thread can move to another saver and continue there.
+        return f"{number + 1:032d}.{int(_RANDOM.random() * 10**16):016d}"
 
     # Shared by the methods
 

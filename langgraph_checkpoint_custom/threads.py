@@ -373,7 +373,7 @@ class ThreadMethods(ABC):
         """Delete one checkpoint, with the subgraph calls that it started.
 
         If a descendant's `DeltaChannel` needs the checkpoint, it is hidden until nothing needs it. If it was the
-        newest, the thread goes on from its parent, and the parent's tasks run again.
+        newest, the thread continues from its parent, and the parent's tasks run again.
 
         Args:
             config: The thread, the namespace and the checkpoint id.
@@ -397,7 +397,7 @@ class ThreadMethods(ABC):
     def rollback(self, thread_id: str, checkpoint_id: str) -> RunnableConfig:
         """Make an earlier checkpoint of the root graph the newest: delete everything after it, in all namespaces.
 
-        The thread goes on as if nothing had come after that checkpoint. Tasks that have run since then run again.
+        The thread continues as if nothing had come after that checkpoint. Tasks that have run since then run again.
 
         Args:
             thread_id: The thread.

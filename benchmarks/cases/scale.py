@@ -36,7 +36,7 @@ def seed() -> list[Put | Writes]:
 
 
 def multiply(location: Location, whose: str, threads: int) -> None:
-    """Make so many threads of the seed, called "thread 1" and so on."""
+    """Make `threads` threads of the seed, called "thread 1" and so on."""
     if location.database == "sqlite":
         series = (
             f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {threads}) SELECT n FROM s)"
@@ -79,7 +79,7 @@ def _insert(table: str, columns: list[tuple[str, str]], series: str) -> str | No
 
 
 async def measure(arena: Arena, threads: int) -> dict[str, list[Figures]]:
-    """What operations take in a store of so many threads."""
+    """What operations take in a store with `threads` threads."""
     where = arena.location.where / f"threads_{threads}_{arena.api}"
     where.mkdir()
     location = Location(

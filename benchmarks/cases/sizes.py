@@ -39,7 +39,7 @@ def size(location: Location, whose: str) -> Size:
 
 
 async def steps(arena: Arena, name: str, *, state: State, steps: int, quick: int = 0) -> None:
-    """So many steps of one thread, in a database that has nothing else."""
+    """The given number of steps of one thread, in a database that has nothing else."""
     steps = arena.size(steps, quick)
     where = arena.location.where / name.replace(" ", "_").replace(",", "")
     where.mkdir()

@@ -62,7 +62,7 @@ SAMPLE = 2_048
 # The least average size of an element, in bytes. Shorter ones, such as numbers, take longer to compare than to store.
 ELEMENT = 32
 
-# Names of chunks start with this. No channel version does: one that starts with "#" goes on as JSON.
+# Names of chunks start with this. No channel version does: after "#", a version continues with JSON.
 NAME_MARK = "#/"
 _FOREIGN = "its chunks are not those that were stored"
 _SAME, _SIZE, _LENGTH, _NAME = map(attrgetter, ("same", "size", "length", "name"))

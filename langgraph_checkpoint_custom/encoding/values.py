@@ -56,7 +56,7 @@ DIGEST = 16  # Bytes. They are enough, because searching for a collision needs t
 # Bytes. Compressing a smaller value takes about as long as storing the saved bytes (20 µs), and rows are padded anyway.
 COMPRESS_FROM = 1000
 LEVEL = 1  # Level 3 saves 5 % more of a chat and takes twice as long.
-# For up to so many bytes, level -1 takes a third of the time and leaves a fifth more bytes.
+# Bytes. Up to this size, level -1 takes a third of the time and leaves a fifth more bytes.
 SMALL, SMALL_LEVEL = 4_096, -1
 # Bytes. No row of either database can have held more before compression; a row that claims more is an attack.
 LARGEST = 2**30

@@ -3,7 +3,7 @@
 Must not know: SQL, connections.
 
 A fork copies the checkpoint inside the database. It also copies the ancestors that the `DeltaChannel`s are rebuilt
-from, as hidden checkpoints, and the checkpoints of subgraphs that a run from this checkpoint goes on with. Only the
+from, as hidden checkpoints, and the checkpoints of subgraphs with which a run from this checkpoint continues. Only the
 metadata of the checkpoint is read here and stored again, because it names the thread that the fork comes from.
 
 If the checkpoint is the newest one, its pending writes are copied: partial results and open interrupts. If it has a

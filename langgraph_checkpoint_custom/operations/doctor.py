@@ -1,8 +1,8 @@
-"""Finding problems in the tables, one page of rows at a time, and repairing some of them while runs go on.
+"""Finding problems in the tables, one page of rows at a time, and repairing some of them during live traffic.
 
 Must not know: SQL, connections, serializers: nothing here reads a value.
 
-A finding is not always damage. A run that outlives the deletion of its thread, or of the checkpoint that it goes on
+A finding is not always damage. A run that outlives the deletion of its thread, or of the checkpoint that it started
 from, stores what it has. Only a claim prevents that. Writes of a thread without checkpoints belong to a run that has
 just begun, or to one that was killed at that point; the rows do not show which. A value that no checkpoint names is
 left over when a checkpoint is stored again under its id with other versions.

@@ -40,7 +40,7 @@ class PageReply(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A checkpoint that a run may go on from, and whether a newer one exists."""
+    """A checkpoint from which a run may continue, and whether a newer one exists."""
 
     found: CheckpointTuple | None
     is_older: bool

@@ -1,4 +1,4 @@
-"""Encrypting stored rows again while runs go on: with another key, or for the first time.
+"""Encrypting stored rows again during live traffic: with another key, or for the first time.
 
 Must not know: SQL, connections. No objects are made of stored values: only the bytes are decrypted and encrypted.
 

@@ -22,7 +22,7 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
 
     Round trips: 1; on SQLite, where they do not cross a network, 2 if it has blobs, refers to some, has a claim or must
         be the newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
-        the run went on; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
+        the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
         the parent and it does not exist, three more if it is hidden. One more on PostgreSQL if the checkpoint exists.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
     Idempotent: by (thread_id, checkpoint_ns, checkpoint_id); a repeat replaces the checkpoint.

@@ -20,7 +20,7 @@ from typing_extensions import Self
 from langgraph_checkpoint_custom.errors import ConfigError, SchemaForeign, StorageError
 from langgraph_checkpoint_custom.tools.foreign import HeldCheckpoint, HeldWrite
 
-# Thread ids in a page. With so many, the round trip takes less time than reading the ids of their checkpoints.
+# Thread ids in a page. With that many, the round trip takes less time than reading the ids of their checkpoints.
 PAGE = 100
 
 

@@ -174,7 +174,7 @@ def test_a_log_is_in_order(saver: CheckpointSaver) -> None:
     assert found.entries == [[number, location] for number in map(batches.index, range(20)) for location in (0, 1)]
 
 
-def test_threads_of_other_frameworks_are_no_langgraph_threads(saver: CheckpointSaver) -> None:
+def test_threads_of_other_frameworks_are_not_langgraph_threads(saver: CheckpointSaver) -> None:
     runner = OperationRunner(saver)
     runner.run(add, attempt(), THREAD, {})
     own = generate_config("a thread")

@@ -174,7 +174,7 @@ async def test_a_renewal_that_finds_the_claim_lost_raises(client: Client, databa
         assert lease.is_lost
 
 
-async def test_a_write_waits_for_a_takeover_that_is_going_on(client: Client, database: Database) -> None:
+async def test_a_write_waits_for_a_takeover_in_progress(client: Client, database: Database) -> None:
     """It is stored before the takeover or refused, never stored after it."""
     async with claimed(client, lost=True) as lease:
         with closing(database.connect()) as other:
@@ -196,7 +196,7 @@ async def test_a_claimed_run_does_not_bring_its_deleted_thread_back(client: Clie
         where = at(lease)
         document = checkpoint("1", {"a": LONG, "b": [1]})
         await client.put(where, document, metadata(), document["channel_versions"])
-        with pytest.raises(ThreadBusy):  # The run goes on.
+        with pytest.raises(ThreadBusy):  # The run continues.
             async with claimed(client):
                 pass
         past = "0" if database.kind == "sqlite" else "to_timestamp(0)"

@@ -135,7 +135,7 @@ async def test_by_default_both_succeed_and_one_result_disappears(client: Client)
     assert len(await client.all(THREAD)) == 2
 
 
-async def test_time_travel_is_no_conflict(rejecting: Client) -> None:
+async def test_time_travel_does_not_conflict(rejecting: Client) -> None:
     graph = chain(Log, one=says("one"), two=says("two")).compile(checkpointer=rejecting.saver)
     for turn in range(2):
         await run(rejecting, graph, {"log": [f"turn {turn}"]})
@@ -176,7 +176,7 @@ async def test_a_refused_call_stores_nothing(rejecting: Client, database: Databa
     assert sorted(database.cells()) == before
 
 
-async def test_consecutive_runs_and_repeats_are_no_conflict(rejecting: Client) -> None:
+async def test_consecutive_runs_and_repeats_do_not_conflict(rejecting: Client) -> None:
     parent = None
     for number in range(6):
         if number % 2 == 0:

@@ -39,7 +39,9 @@ def over(client: Client) -> Client:
     return Client(overlay(client.saver), client.api)
 
 
-async def test_nothing_is_written_below(client: Client, database: Database, next_id: NextId) -> None:
+async def test_an_overlay_writes_nothing_to_the_saver_below(
+    client: Client, database: Database, next_id: NextId
+) -> None:
     chained = await put_chain(client, next_id, 3, values={"v": [LONG]})
     await client.put_writes(chained[2], [("v", 1)], "task")
     before = sorted(database.cells())

@@ -33,7 +33,7 @@ def reader(request: pytest.FixtureRequest, saver: CheckpointSaver, store: Store)
         yield Client(opened, request.param)
 
 
-async def test_it_reads_what_others_store(reader: Client, saver: CheckpointSaver, next_id: Any) -> None:
+async def test_a_read_only_saver_reads_what_others_store(reader: Client, saver: CheckpointSaver, next_id: Any) -> None:
     chain = await put_chain(Client(saver, reader.api), next_id, 3)
     found = await reader.get_tuple(config("thread"))
     assert found is not None
@@ -67,7 +67,7 @@ async def test_every_write_is_refused_and_named(reader: Client, saver: Checkpoin
 async def test_the_database_refuses_writes_too(
     reader: Client, saver: CheckpointSaver, next_id: Any, monkeypatch: pytest.MonkeyPatch, pooled: bool
 ) -> None:
-    """Without the saver's own check. Behind a pooler, whose sessions are not the saver's, each transaction says it."""
+    """Without the saver's own check. Through a pooler, whose sessions are shared, each transaction is read-only."""
     chain = await put_chain(Client(saver, reader.api), next_id, 1)
     driver = reader.saver._driver  # type: ignore[attr-defined]
     monkeypatch.setattr(driver, "_check_reads", lambda op: None)
@@ -86,7 +86,7 @@ async def test_the_database_refuses_writes_too(
     assert found.pending_writes == []
 
 
-def test_it_creates_no_file_and_no_tables(tmp_path: Path, empty_postgres_url: str) -> None:
+def test_a_read_only_saver_creates_no_file_and_no_tables(tmp_path: Path, empty_postgres_url: str) -> None:
     path = tmp_path / "none.db"
     with SqliteSaver(str(path), read_only=True) as saver, pytest.raises(StorageError, match="cannot be opened"):
         list(saver.threads())
@@ -98,7 +98,7 @@ def test_it_creates_no_file_and_no_tables(tmp_path: Path, empty_postgres_url: st
     assert path.stat().st_size == 0
 
 
-def test_what_it_cannot_be_combined_with() -> None:
+def test_read_only_is_refused_for_memory_retention_and_a_callers_pool() -> None:
     with pytest.raises(ConfigError, match="read_only needs a file"):
         SqliteSaver(":memory:", read_only=True)
     with pytest.raises(ConfigError, match="leave out retention"):

@@ -588,7 +588,7 @@ def opened(store: Store, api: str) -> Iterator[tuple[CheckpointSaver, Calls]]:
 def test_a_saver_returns_the_same_results_as_the_oracle(
     store: Store, api: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With values in rows of their own, and in chunks, or inline as far as they are small."""
+    """With values in separate rows and in chunks, or inline if they are small."""
     monkeypatch.setattr("langgraph_checkpoint_custom.saver.PAGE", PAGE)
     if where == "rows":
         monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 0)

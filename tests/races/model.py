@@ -65,7 +65,7 @@ class Effect(NamedTuple):
 
     call: Call
     thread_id: str | None = None
-    """The one thread, if the call reaches several in transactions of their own."""
+    """The one thread, if the call changes several in separate transactions."""
     among: bool = True
     """Whether other calls run concurrently."""
 

@@ -162,7 +162,7 @@ def _put_blob(first: int, second: bool, path: str) -> Call:
 
 
 def _put_reference(first: int, second: bool, path: str) -> Call:
-    """Going on from an older checkpoint, with a value that only older ones have."""
+    """Continue from an older checkpoint, with a value that only older ones have."""
     number = 90 + second
     values = {"blob": [BLOB, first], "small": number}
     return put(

@@ -86,7 +86,7 @@ class Races:
         first: int = 0,
         again: bool = False,
     ) -> Outcome:
-        """Play rounds until there were `rounds`, or `seconds` have passed, or there were so many `problems`.
+        """Play rounds until there were `rounds`, or `seconds` have passed, or there were too many `problems`.
 
         Args:
             seed: Determines all rounds.

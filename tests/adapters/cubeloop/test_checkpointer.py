@@ -110,7 +110,7 @@ MESSAGES: list[Message] = [
 ]
 
 
-def test_it_implements_the_complete_protocol() -> None:
+def test_the_checkpointer_implements_the_complete_protocol() -> None:
     assert issubclass(CubeLoopCheckpointer, Checkpointer)
 
 
@@ -386,7 +386,7 @@ async def test_threads_of_a_tenant_are_separate_and_encrypted(store: Store) -> N
     assert not any(b"secret" in cell for cell in Database(store).cells())
 
 
-async def test_it_connects_on_first_use_and_closes_nothing(tmp_path: Path) -> None:
+async def test_the_checkpointer_connects_on_first_use_and_closes_nothing(tmp_path: Path) -> None:
     saver = SqliteSaver(tmp_path / "checkpoints.db")
     async with CubeLoopCheckpointer(saver) as checkpointer:
         assert not list(tmp_path.iterdir())
