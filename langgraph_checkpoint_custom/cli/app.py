@@ -13,7 +13,17 @@ from typing import Annotated, Any, cast
 import typer
 import typer.core
 
-from langgraph_checkpoint_custom.cli import changing, counting, health, moving, reading, sweeping, tables, trying
+from langgraph_checkpoint_custom.cli import (
+    changing,
+    counting,
+    health,
+    moving,
+    reading,
+    states,
+    sweeping,
+    tables,
+    trying,
+)
 from langgraph_checkpoint_custom.cli.common import PROGRAM, Declined
 from langgraph_checkpoint_custom.cli.output import complain, decline, logs_as_notes, say, show_bug, show_source
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, CorruptCheckpoint
@@ -64,7 +74,7 @@ app = typer.Typer(
     # The help is as wide as the terminal; click's own limit is 80 columns.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1_000},
 )
-for _group in (trying, tables, reading, counting, health, changing, sweeping, moving):
+for _group in (trying, tables, reading, states, counting, health, changing, sweeping, moving):
     app.add_typer(_group.commands)
 
 

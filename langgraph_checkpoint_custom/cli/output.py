@@ -21,8 +21,8 @@ from langgraph_checkpoint_custom.tools.display import size as size
 if TYPE_CHECKING:
     from rich.console import Console
 
-Style = Literal["good", "bad", "dim", "plain"]
-_STYLES: Mapping[Style, str] = {"good": "green", "bad": "bold red", "dim": "dim", "plain": ""}
+Style = Literal["good", "bad", "strong", "dim", "plain"]
+_STYLES: Mapping[Style, str] = {"good": "green", "bad": "bold red", "strong": "bold", "dim": "dim", "plain": ""}
 
 
 def safe(text: str) -> str:
@@ -121,6 +121,18 @@ def table(
     with console.capture() as captured:
         console.print(made)
     print("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+
+
+def lines(rows: Iterable[tuple[Style, str]]) -> None:
+    """Print lines of text, each in its style."""
+    if not sys.stdout.isatty():
+        print("\n".join(safe(text) for _, text in rows))
+        return
+    from rich.text import Text
+
+    console = _console()
+    for style, text in rows:
+        console.print(Text(safe(text), style=_STYLES[style]), soft_wrap=True)
 
 
 def _cell(cell: object) -> str:

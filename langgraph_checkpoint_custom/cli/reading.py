@@ -1,4 +1,4 @@
-"""`threads`, `tenants`, `history`, `show`, `diff`, `types`, `interrupts`, `labels`: the commands that only read.
+"""`threads`, `tenants`, `history`, `types`, `interrupts`, `labels`: the commands that list things.
 
 They import no stored class and make no stored object.
 """
@@ -9,15 +9,12 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
-from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.cli.common import (
     Json,
-    Namespace,
     Tenant,
     Thread,
     Url,
@@ -27,26 +24,21 @@ from langgraph_checkpoint_custom.cli.common import (
     thread_as_typed,
     without_classes,
 )
-from langgraph_checkpoint_custom.cli.output import Style, counted, progress, say, show_source, size, table, tell
-from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.cli.output import counted, progress, say, show_source, size, table, tell
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import (
-    NOTHING,
-    brief,
-    differences,
-    json_of,
-    kind,
-    object_of,
-    tasks,
-    time_of,
-)
+from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of
+from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
 
 commands = typer.Typer()
 
 # Characters of a value that are displayed without `--full`.
 SHORT = 200
+
+# Characters of the last message of a thread in a list.
+LINE = 80
 
 # Seconds. After a slower search, a hint says how to make it faster.
 SLOW = 2.0
@@ -70,11 +62,24 @@ def threads(
     before: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="continue where the last page ended", show_default=False)
     ] = None,
+    channel: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="show this channel instead of the last message", show_default=False),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY", help="show this metadata; by default user; may be given several times", show_default=False
+        ),
+    ] = None,
     url: Url = None,
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:
-    """List a page of threads, the newest activity first, with their checkpoints, writes and bytes."""
+    """List a page of threads, the newest activity first, with their last message or open question.
+
+    A thread without messages is shown by its state.
+    """
     from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 
     wanted = wanted_of(where)
@@ -84,28 +89,53 @@ def threads(
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
         sizes = saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [one.thread_id for one in found]))
+        said = [] if as_json else [_said(saver, one, channel) for one in found]
         mention_tenants(saver, tenant)
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
     if as_json:
         tell({"threads": [{**_thread(one), **sizes[one.thread_id]._asdict()} for one in found], "next": following})
         return
+    # What is the same in every row, or in none, is no column.
+    keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in found)]
+    kinds = ["kind"] if any(one.kind for one in found) else []
     rows = []
-    for one in found:
+    for one, line in zip(found, said, strict=True):
         held = sizes[one.thread_id]
-        step = one.newest.metadata.get("step")
+        whose = (_brief(one.newest.metadata.get(key)) for key in keys)
+        of = (one.kind or "langgraph" for _ in kinds)
         newest = when(one.newest.checkpoint_id)
-        kind = one.kind or "langgraph"
-        rows.append((one.thread_id, kind, newest, step, held.checkpoints, held.writes, size(held.bytes)))
-    table(
-        ("thread", "kind", "newest", "step", "checkpoints", "writes", "size"),
-        rows,
-        right=("step", "checkpoints", "writes", "size"),
-    )
+        rows.append((one.thread_id, *of, newest, *whose, line, held.checkpoints, size(held.bytes)))
+    head = ("thread", *kinds, "newest", *keys, channel or "last message", "checkpoints", "size")
+    table(head, rows, right=("checkpoints", "size"))
     if following:
         say(f"More with --before {_quoted(following)}")
     if hint:
         say(hint)
+
+
+def _said(saver: CheckpointSaver, one: ThreadRecord, channel: str | None) -> str:
+    """Return the last message of a thread, or one of its channels, in a line."""
+    from langgraph_checkpoint_custom.cli.states import state_of
+
+    newest = one.newest
+    try:
+        found = saver.get_tuple(config_of(one.thread_id, newest.checkpoint_ns, newest.checkpoint_id))
+        if found is None:  # It was deleted in the meantime.
+            return ""
+        if channel is None:
+            return line_of(found, state_of(saver, found).chats, LINE)
+        values = found.checkpoint["channel_values"]
+        if channel in values:
+            return text_of(values[channel], LINE)
+        chat = state_of(saver, found).chats.get(channel)
+        return line_of(found, {channel: chat}, LINE) if chat else ""
+    except CorruptCheckpoint as error:
+        return f"cannot be read: {error}"
+
+
+def _brief(value: Any) -> str | None:
+    return value if isinstance(value, str) or value is None else brief(value, LINE)
 
 
 @commands.command()
@@ -201,7 +231,7 @@ def history(
         location = config["configurable"]
         labels.setdefault((location["checkpoint_ns"], location["checkpoint_id"]), []).append(name)
     if not found and not before and not where:
-        raise _nothing(thread, namespace, None)
+        raise nothing_there(thread, namespace, None)
     if as_json:
         rows = [
             {
@@ -237,147 +267,9 @@ def history(
         say(f"More with --before {_quoted(found[-1].checkpoint_id)}")
 
 
-@commands.command()
-def show(
-    thread: Thread,
-    checkpoint: Annotated[
-        str | None, typer.Argument(help="the id of a checkpoint; by default the newest", show_default=False)
-    ] = None,
-    namespace: Namespace = "",
-    full: Full = False,
-    url: Url = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
-) -> None:
-    """Show a checkpoint: state, pending writes, interrupts and, as far as the stored rows show them, the next tasks.
-
-    Classes are shown by name and are not imported.
-    """
-    from langgraph_checkpoint_custom.operations.interrupts import open_among
-
-    with opened(url, tenant) as opener:
-        found = _read(without_classes(opener), thread, checkpoint, namespace)
-    configurable = found.config["configurable"]
-    parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-    values = found.checkpoint["channel_values"]
-    writes = found.pending_writes or []
-    waiting: list[Any] = list(open_among(writes))
-    following = tasks(values)
-    elsewhere = _rebuilt(found)
-    checkpoint_id = configurable["checkpoint_id"]
-    if as_json:
-        tell(
-            {
-                "thread_id": thread,
-                "checkpoint_ns": namespace,
-                "checkpoint_id": checkpoint_id,
-                "parent_id": parent,
-                "time": _text(found.checkpoint.get("ts")),
-                "format": json_of(found.checkpoint.get("v")),
-                "metadata": json_of(dict(found.metadata)),
-                "state": json_of(values),
-                "not_stored_here": elsewhere,
-                "versions": json_of(found.checkpoint.get("channel_versions")),
-                "writes": [{"task_id": t, "channel": c, "value": json_of(value)} for t, c, value in writes],
-                "interrupts": [json_of(one) for one in waiting],
-                "next": following,
-            }
-        )
-        return
-    limit = 10**9 if full else SHORT
-    say(f"Checkpoint {checkpoint_id} of thread {thread}" + (f", namespace {namespace}" if namespace else ""))
-    say(f"Stored {_text(found.checkpoint.get('ts'))}; its parent is {parent or 'none'}.")
-    _values("state", values, limit)
-    if elsewhere:
-        say(f"Not stored here, but rebuilt from earlier steps: {', '.join(elsewhere)}")
-    _values("metadata", dict(found.metadata), limit)
-    if writes:
-        table(
-            ("task", "writes to", "what", "value"),
-            ((task_id, channel, kind(value), brief(value, limit)) for task_id, channel, value in writes),
-        )
-    for one in waiting:
-        made = object_of(one) if hasattr(one, "code") else None
-        content = made.content if made and isinstance(made.content, dict) else {"value": one}
-        say(f"Waiting for an answer to {content.get('id', 'a question')}: {brief(content.get('value'), limit)}")
-    say(
-        "Next: " + (", ".join(f"{name} x{n}" if n > 1 else name for name, n in Counter(following).items()) or "nothing")
-    )
-
-
-def _rebuilt(found: CheckpointTuple) -> list[str]:
-    """Return the `DeltaChannel`s that have no value in a checkpoint."""
-    counters = found.metadata.get("counters_since_delta_snapshot")
-    return [name for name in counters or () if name not in found.checkpoint["channel_values"]]
-
-
-def _values(title: str, values: dict[str, Any], limit: int) -> None:
-    if values:
-        rows = ((name, kind(value), brief(value, limit)) for name, value in values.items())
-        table((title, "what", "value"), rows)
-
-
-def _read(saver: CheckpointSaver, thread: str, checkpoint: str | None, namespace: str) -> CheckpointTuple:
-    where = config_of(thread, namespace, checkpoint or "")
-    found = saver.get_tuple(where)
-    if found is None:
-        raise _nothing(thread, namespace, checkpoint)
-    return found
-
-
-def _nothing(thread: str, namespace: str | None, checkpoint: str | None) -> CheckpointNotFound:
+def nothing_there(thread: str, namespace: str | None, checkpoint: str | None) -> CheckpointNotFound:
     what = "no checkpoint" + (f" {checkpoint!r}" if checkpoint else "")
     return CheckpointNotFound(f"thread {thread!r} has {what}" + (f" in namespace {namespace!r}" if namespace else ""))
-
-
-@commands.command()
-def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="a thread, or a checkpoint of the one in --thread")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another one")],
-    thread: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="A and B are checkpoints of this thread", show_default=False)
-    ] = None,
-    namespace: Namespace = "",
-    limit: Limit = 50,
-    full: Full = False,
-    url: Url = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
-) -> None:
-    """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
-    with opened(url, tenant) as opener:
-        saver = without_classes(opener)
-        locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
-        both = [_read(saver, one, at, namespace) for one, at in locations]
-    left, right = (one.checkpoint["channel_values"] for one in both)
-    elsewhere = sorted({name for one in both for name in _rebuilt(one)})
-    found = list(islice(differences(left, right), limit + 1))
-    more = len(found) > limit
-    if as_json:
-        rows = [
-            {
-                "path": one.path,
-                **{side: json_of(v) for side, v in (("a", one.left), ("b", one.right)) if v is not NOTHING},
-            }
-            for one in found[:limit]
-        ]
-        tell({"same": not found, "differences": rows, "more": more, "not_compared": elsewhere})
-        return
-    if elsewhere:
-        say(f"Not compared, because they are rebuilt from earlier steps: {', '.join(elsewhere)}")
-    if not found:
-        say("The states are the same.")
-        return
-    length = 10**9 if full else SHORT
-    rows_: list[tuple[str, ...]] = []
-    styles: list[Style] = []
-    for one in found[:limit]:
-        sides = ("" if side is NOTHING else brief(side, length) for side in (one.left, one.right))
-        rows_.append((one.path, *sides))
-        styles.append("good" if one.left is NOTHING else "bad" if one.right is NOTHING else "plain")
-    table(("where", "a", "b"), rows_, styles=styles)
-    if more:
-        say(f"More than {limit}; see --limit")
 
 
 def classes_of(saver: CheckpointSaver) -> tuple[Counter[tuple[str, str]], Counter[str]]:
@@ -463,11 +355,9 @@ def interrupts(
     rows = []
     for one in found:
         for each in one.interrupts:
-            waiting: Any = each
-            made = object_of(waiting) if hasattr(waiting, "code") else None
-            content = made.content if made and isinstance(made.content, dict) else {"value": waiting}
+            name, question = question_of(each)
             since = one.since.strftime("%Y-%m-%d %H:%M:%S") if one.since else None
-            rows.append((one.thread_id, since, content.get("id"), brief(content.get("value"), limit)))
+            rows.append((one.thread_id, since, name, brief(question, limit)))
     table(("thread", "since", "interrupt", "question"), rows)
 
 
@@ -494,7 +384,3 @@ def when(checkpoint_id: str | None) -> str:
 def _iso(checkpoint_id: str) -> str | None:
     time = time_of(checkpoint_id)
     return time.isoformat() if time else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and value else "at an unknown time"

@@ -72,17 +72,18 @@ LINES: dict[str, list[list[str]]] = {
     "rekey": [["rekey", "--key", "KEY", "--unencrypted", "--dry-run"]],
     "schema": [["schema"]],
 }
+# With their exit codes.
 FAILING = (
-    ["show", f"{HOSTILE} nobody"],
-    ["show", "{thread}", f"{HOSTILE} x"],
-    ["unlabel", "{thread}", HOSTILE + "x"],
-    ["copy", "{thread}", "{session}"],
-    ["rollback", "{thread}", "{first}", "--yes"],
-    ["label", "{thread}", HOSTILE, "{last}"],
-    ["import", HOSTILE],
-    ["threads", "--url", f"sqlite:///{HOSTILE}"],
-    [HOSTILE],
-    ["threads", f"--{HOSTILE}"],
+    (1, ["show", f"{HOSTILE} nobody"]),
+    (1, ["show", "{thread}", f"{HOSTILE} x"]),
+    (1, ["unlabel", "{thread}", HOSTILE + "x"]),
+    (2, ["copy", "{thread}", "{session}"]),
+    (1, ["rollback", "{thread}", "{first}", "--yes"]),
+    (1, ["label", "{thread}", HOSTILE, "{last}"]),
+    (1, ["import", HOSTILE]),
+    (1, ["threads", "--url", f"sqlite:///{HOSTILE}"]),
+    (2, [HOSTILE]),
+    (2, ["threads", f"--{HOSTILE}"]),
 )
 
 
@@ -108,6 +109,7 @@ def names(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         saver.label(first, HOSTILE)
         inner = put(saver, HOSTILE, config(HOSTILE, ns=HOSTILE), about, messages=chat, **values)
         last = put(saver, HOSTILE, first, about, messages=[*chat, AIMessage(HOSTILE)], text=f"one\n{HOSTILE}", new=1)
+        saver.label(last, f"{HOSTILE}last")
         saver.put_writes(last, [(INTERRUPT, [Interrupt(value=HOSTILE, id=HOSTILE)])], HOSTILE)
         saver.put_writes(inner, [(HOSTILE, HOSTILE), (ERROR, HOSTILE)], HOSTILE)
         SessionStore(saver, HOSTILE).save(
@@ -132,9 +134,8 @@ def test_no_command_prints_it_as_it_is(names: dict[str, str], cli: Cli) -> None:
     for name in ("threads", "show", "history", "interrupts", "labels", "tenants", "stats", "types", "diff"):
         for line in LINES[name]:
             cli.json(*filled(line, names))
-    for line in FAILING:
-        error = cli.fail(*filled(line, names), code=2 if line[0] in ("copy", "threads", HOSTILE) else 1)
-        assert "\\x" in error or line[0] == "threads" or "URL" in error
+    for code, line in FAILING:
+        assert "\\u202e" in cli.fail(*filled(line, names), code=code)
 
 
 def test_every_command_is_tried() -> None:

@@ -1,0 +1,268 @@
+"""Chats in stored values: messages as `raw_reader` returns them, without making objects of their classes.
+
+Must not know: SQL, connections, checkpoints, terminals, pages.
+
+A message is a stored object of one of LangChain's message classes, or a dict as in an API of a model: with a `role` or
+`type`, and a `content`. A `DeltaChannel` of messages is rebuilt from its writes by the rules of LangGraph's own reducer
+for it, `_messages_delta_reducer`; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.tools.display import object_of, plain
+
+# LangGraph's own names.
+REMOVE_ALL = "__remove_all__"
+OVERWRITE = "__overwrite__"
+
+# Roles by the names that classes and APIs use for them.
+_ROLES = {
+    "human": "human", "user": "human", "HumanMessage": "human", "HumanMessageChunk": "human",
+    "ai": "ai", "assistant": "ai", "model": "ai", "AIMessage": "ai", "AIMessageChunk": "ai",
+    "system": "system", "developer": "system", "SystemMessage": "system", "SystemMessageChunk": "system",
+    "tool": "tool", "ToolMessage": "tool", "ToolMessageChunk": "tool",
+    "function": "tool", "FunctionMessage": "tool", "FunctionMessageChunk": "tool",
+    "remove": "remove", "RemoveMessage": "remove", "ChatMessage": "other", "ChatMessageChunk": "other",
+}  # fmt: skip
+_SHOWN = {"content", "type", "role", "name", "id", "tool_calls", "tool_call_id", "status", "invalid_tool_calls"}
+# Fields that are noise where a model set nothing in them.
+_EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool. `args` are its arguments, or a text that is not JSON."""
+
+    id: str | None
+    name: str
+    args: Any
+
+
+class Part(NamedTuple):
+    """A part of a message's content.
+
+    `kind` is "text"; or "image" or "file", whose `text` says what it is; or "value" for anything else, in `value`.
+    """
+
+    kind: str
+    text: str
+    value: Any = None
+
+
+class Message(NamedTuple):
+    """A message: its role is "human", "ai", "system", "tool", "remove", or "other"."""
+
+    role: str
+    name: str | None
+    id: str | None
+    parts: Sequence[Part]
+    calls: Sequence[ToolCall]
+    tool_call_id: str | None
+    failed: bool
+    more: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """All text of the message; for a message without any, what it does instead."""
+        found = "\n".join(part.text for part in self.parts if part.kind == "text" and part.text)
+        if found:
+            return found
+        if self.calls:
+            return "calls " + ", ".join(call.name for call in self.calls)
+        return ", ".join(part.text for part in self.parts if part.text)
+
+
+def message_of(value: Any) -> Message | None:
+    """Return the message that a value is; None if it is none."""
+    value = plain(value)
+    if isinstance(value, Extension):
+        made = object_of(value)
+        if made is None or not made.module.startswith("langchain") or made.name not in _ROLES:
+            return None
+        content = made.content
+        return _message(_ROLES[made.name], content) if isinstance(content, dict) else None
+    if isinstance(value, dict) and ("content" in value or "tool_calls" in value):
+        for key in ("role", "type"):
+            name = value.get(key)
+            if isinstance(name, str) and name in _ROLES:
+                return _message(_ROLES[name], value)
+    return None
+
+
+def chat_of(value: Any) -> list[Message] | None:
+    """Return the messages of a value that is a list of messages, or a single one; None for any other value."""
+    value = plain(value)
+    if isinstance(value, _DeltaSnapshot):
+        return chat_of(value.value)
+    if isinstance(value, (list, tuple)):
+        found = [message_of(each) for each in value]
+        messages = [each for each in found if each is not None]
+        return messages if found and len(messages) == len(found) else None
+    message = message_of(value)
+    return None if message is None else [message]
+
+
+class Calls(NamedTuple):
+    """The calls of a chat that have a result in it: their ids, and the messages with the results."""
+
+    called: frozenset[str]
+    results: Mapping[str, Message]
+
+
+def calls_of(messages: Sequence[Message]) -> Calls:
+    """Return the calls of a chat that have a result in it."""
+    asked = {call.id for message in messages for call in message.calls if call.id}
+    results = {one.tool_call_id: one for one in messages if one.role == "tool" and one.tool_call_id in asked}
+    found = {name: one for name, one in results.items() if name}
+    return Calls(frozenset(found), found)
+
+
+def _message(role: str, fields: Mapping[Any, Any]) -> Message:
+    named = fields.get("role") if role == "other" else fields.get("name")
+    calls = [call for each in _list(fields.get("tool_calls")) if (call := _call(each))]
+    calls += [call for each in _list(fields.get("invalid_tool_calls")) if (call := _call(each))]
+    content = plain(fields.get("content"))
+    parts = [_part(each) for each in content] if isinstance(content, (list, tuple)) else [_part(content)]
+    more = {str(k): v for k, v in fields.items() if k not in _SHOWN and not any(v is e or v == e for e in _EMPTY)}
+    return Message(
+        role,
+        _text(named),
+        _text(fields.get("id")),
+        [part for part in parts if part.kind != "text" or part.text],
+        calls,
+        _text(fields.get("tool_call_id")),
+        plain(fields.get("status")) == "error",
+        more,
+    )
+
+
+def _list(value: Any) -> Sequence[Any]:
+    value = plain(value)
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _text(value: Any) -> str | None:
+    value = plain(value)
+    return None if value is None else value if isinstance(value, str) else str(value)
+
+
+def _call(value: Any) -> ToolCall | None:
+    value = plain(value)
+    if isinstance(value, Extension):
+        made = object_of(value)
+        value = made.content if made else None
+    if not isinstance(value, dict):
+        return None
+    inner = plain(value.get("function"))
+    source = inner if isinstance(inner, dict) else value
+    args = plain(source.get("args", source.get("arguments")))
+    if isinstance(args, str):
+        with suppress(ValueError):
+            args = json.loads(args)
+    return ToolCall(_text(value.get("id")), _text(source.get("name")) or "", args)
+
+
+def _part(value: Any) -> Part:
+    value = plain(value)
+    if value is None or isinstance(value, str):
+        return Part("text", value or "")
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(text := value.get("text"), str) and kind in ("text", "output_text", "input_text", None):
+            return Part("text", text)
+        if kind in ("image_url", "image", "input_image", "audio", "video", "file", "input_audio", "media"):
+            return Part("image" if "image" in kind else "file", _media(value))
+    return Part("value", "", value)
+
+
+def _media(value: Mapping[Any, Any]) -> str:
+    """Return what a picture or file is: its type and size, or where it is."""
+    inner = value.get("image_url", value.get("source", value))
+    inner = {"url": inner} if isinstance(inner, str) else inner
+    if not isinstance(inner, dict):
+        return "of an unknown form"
+    url = next((inner[key] for key in ("url", "data", "base64", "file_id") if isinstance(inner.get(key), str)), "")
+    mime = next((inner[key] for key in ("mime_type", "media_type") if isinstance(inner.get(key), str)), "")
+    if url.startswith("data:"):
+        head, _, url = url.partition(",")
+        mime = head[len("data:") :].partition(";")[0] or mime
+    elif "://" in url[:20]:
+        return f"at {url}"
+    try:
+        size = f"{len(b64decode(url, validate=False)):,} bytes"
+    except (Error, ValueError):
+        size = f"{len(url):,} characters"
+    return f"{mime or 'of an unknown type'}, {size}"
+
+
+# Delta channels
+
+
+class Rebuilt(NamedTuple):
+    """A `DeltaChannel` of messages; `writes` says of how many writes it was made, besides the stored value."""
+
+    value: list[Any]
+    writes: int
+
+
+def overwrites(value: Any) -> tuple[bool, Any]:
+    """Return whether a write replaces the value of its channel, and by what, as LangGraph recognises it."""
+    value = plain(value)
+    if isinstance(value, Extension):
+        made = object_of(value)
+        if made is not None and made.path == "langgraph.types.Overwrite" and isinstance(made.content, dict):
+            return True, made.content.get("value")
+    if isinstance(value, dict):
+        if len(value) == 1 and OVERWRITE in value:
+            return True, value[OVERWRITE]
+        if value.get("type") == OVERWRITE and "value" in value:
+            return True, value["value"]
+    return False, None
+
+
+def rebuilt(seed: Any, writes: Sequence[Any]) -> Rebuilt | None:
+    """Rebuild the value of a `DeltaChannel` of messages; None if what was stored and written are not all messages."""
+    seed = plain(seed)
+    start = seed.value if isinstance(seed, _DeltaSnapshot) else seed
+    flat: list[Any] = []
+    for write in writes:
+        replaces, new = overwrites(write)
+        if replaces:
+            start, flat = new, []
+        else:
+            write = plain(write)
+            flat.extend(write if isinstance(write, list) else [write])
+    kept = plain(start)
+    kept = [] if kept is None else list(kept) if isinstance(kept, (list, tuple)) else [kept]
+    read = [(message_of(each), each) for each in (*kept, *flat)]
+    if not read or any(message is None for message, _ in read):
+        return None
+    found: dict[object, Any] = {}
+    for key, each in _applied(read, len(kept)):
+        if each is None:
+            found.pop(key, None)
+        else:
+            found[key] = each
+    return Rebuilt(list(found.values()), len(writes))
+
+
+def _applied(read: Sequence[tuple[Message | None, Any]], kept: int) -> Iterator[tuple[object, Any]]:
+    """Yield what happens, one message after the other: a key with the message, or with None if it is removed."""
+    begins = 0
+    for number, (message, _) in enumerate(read):
+        if number >= kept and message and message.role == "remove" and message.id == REMOVE_ALL:
+            begins = number + 1
+    for number, (message, each) in enumerate(read[begins:], begins):
+        assert message is not None
+        key: object = (number,) if message.id is None else message.id
+        removes = message.role == "remove" and number >= kept and message.id is not None
+        yield key, None if removes else each
