@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "tools": BELOW | {"saver"},
     "settings": {"errors", "encoding"},
     "server": {"saver", "settings", "url"},
+    "ui": BELOW | {"saver", "tools"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 
@@ -151,6 +152,7 @@ ACROSS_THREADS = {
     "select_interrupts",
     "select_next_thread",
     "threads_of_runs",
+    "threads_with_label",
     "claim_sweep",
 }
 # Statements that use the thread of the previous statement, or name their threads in another way.

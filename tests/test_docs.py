@@ -277,8 +277,8 @@ def test_the_documents_commands_run(
 ) -> None:
     """Each command runs on its own store, with prompts confirmed; a PostgreSQL URL is that of an empty database."""
     name, *arguments = shlex.split(command)
-    if name == "demo":
-        pytest.skip("tests/cli/test_demo.py runs it")
+    if name in ("demo", "ui"):
+        pytest.skip("tests/cli/test_demo.py and tests/ui/test_command.py run them")
     monkeypatch.chdir(tmp_path)
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)

@@ -17,6 +17,7 @@ from langgraph_checkpoint_custom.cli import (
     changing,
     counting,
     health,
+    inspecting,
     moving,
     reading,
     states,
@@ -74,7 +75,7 @@ app = typer.Typer(
     # The help is as wide as the terminal; click's own limit is 80 columns.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1_000},
 )
-for _group in (trying, tables, reading, states, counting, health, changing, sweeping, moving):
+for _group in (trying, tables, inspecting, reading, states, counting, health, changing, sweeping, moving):
     app.add_typer(_group.commands)
 
 

@@ -118,6 +118,7 @@ def opened(
     *,
     may_be_new: bool = False,
     may_be_anothers: bool = False,
+    read_only: bool = False,
     schema: str | None = None,
 ) -> Iterator[CheckpointSaver]:
     """Open the saver that the options and the environment describe, until the end of the block.
@@ -127,13 +128,14 @@ def opened(
         tenant: The value of `--tenant`.
         may_be_new: Whether to create a SQLite file that does not exist.
         may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
+        read_only: Whether the database is to refuse every change.
         schema: The value of `--schema`.
     """
     where = given(url)
     if not may_be_new:
         must_exist(where)
     settings = settings_of(os.environ, where)
-    options = settings.all_options() | ({} if schema is None else {"schema": schema})
+    options = settings.all_options() | {"read_only": read_only} | ({} if schema is None else {"schema": schema})
     with open_saver(settings.url, **options) as saver:
         if not (may_be_new or may_be_anothers):
             must_have_tables(saver)

@@ -28,7 +28,7 @@ from types import MappingProxyType
 # differ.
 FILES = (
     "schema", "transactions", "fragments", "checkpoints", "history", "deletion", "copies", "threads", "claims",
-    "maintenance", "export",
+    "maintenance", "export", "inspector",
 )  # fmt: skip
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)

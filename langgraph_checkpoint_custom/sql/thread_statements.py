@@ -184,3 +184,22 @@ class ThreadStatements(Statements):
     def select_write_keys(self, key: Key) -> RoundTrip:
         """Read the sort key of each pending write of a checkpoint: path, task and index."""
         return self._round_trip("select_write_keys", **key._asdict())
+
+    # The inspector
+
+    def select_timeline(self, thread_id: str, before: str, limit: int) -> RoundTrip:
+        """Read the newest checkpoints below an id, hidden ones too, and the tasks that wrote to them."""
+        return self._round_trip("timeline", thread_id=thread_id, before=before, limit=limit)
+
+    def thread_counts(self, thread_id: str) -> RoundTrip:
+        """Read one row: the numbers of checkpoints, the newest id, the numbers of writes and of labels."""
+        return self._round_trip("thread_counts", thread_id=thread_id)
+
+    def sizes_of_checkpoint(self, key: Key) -> RoundTrip:
+        """Read the lengths of all parts of a checkpoint, and of the values of its parent."""
+        return self._round_trip("sizes_of_checkpoint", **key._asdict())
+
+    def select_threads_with_label(self, name: str, after: str, limit: int) -> RoundTrip:
+        """Read the stored ids of the threads above `after` that have a label of this name."""
+        ranges = self._within(self.ranges())
+        return self._round_trip("threads_with_label", **ranges, name=name, thread_id=after, limit=limit)

@@ -50,10 +50,10 @@ def test_every_check_is_explained() -> None:
         assert check.name in DOCUMENT
 
 
-def test_every_command_has_json_but_the_demo() -> None:
+def test_every_command_has_json_but_the_demo_and_the_inspector() -> None:
     for name, command in COMMANDS.items():
         options = {option for parameter in command.params for option in parameter.opts}
-        assert ("--json" in options) == (name != "demo"), name
+        assert ("--json" in options) == (name not in ("demo", "ui")), name
 
 
 def test_destructive_commands_have_a_dry_run_and_ask() -> None:

@@ -32,6 +32,7 @@ SECTIONS: dict[str, list[tuple[str, Links]]] = {
             },
         ),
         (f"{PACKAGE}.server", {"checkpointer": ("agent-server.md", ".server.checkpointer")}),
+        (f"{PACKAGE}.ui", {"create_app": ("inspector.md", "create_app(")}),
     ],
     "Arguments and results": [
         (

@@ -1,0 +1,65 @@
+"""`ui`: the inspector, pages over a store in the browser."""
+
+from __future__ import annotations
+
+import logging
+import webbrowser
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from langgraph_checkpoint_custom.cli.common import Tenant, Url, given, opened
+from langgraph_checkpoint_custom.cli.output import safe, say
+
+commands = typer.Typer()
+
+
+class _Safe(logging.Formatter):
+    """Formats log records so that what comes from the store cannot affect the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return "\n".join(map(safe, super().format(record).split("\n")))
+
+
+@commands.command()
+def ui(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="the port; by default a free one", show_default=False)
+    ] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="open the page in the browser", show_default=False)] = False,
+    url: Url = None,
+    tenant: Tenant = None,
+) -> None:
+    """Look at threads, states and timelines in the browser, until Ctrl-C.
+
+    The page is for you alone: it is on this machine, and its address has a secret token. It changes nothing.
+    """
+    from langgraph_checkpoint_custom.ui import create_app
+    from langgraph_checkpoint_custom.ui.serving import serve
+
+    name = name_of(given(url))
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Safe("%(levelname)s: %(message)s"))
+    logging.getLogger("langgraph_checkpoint_custom").addHandler(handler)
+
+    def tell(address: str) -> None:
+        say(f"{name}, read-only. Open this address, which is for you alone:")
+        print(f"\n    {address}\n", flush=True)
+        say("Ctrl-C ends it.")
+        if open_:
+            webbrowser.open(address)
+
+    with opened(url, tenant, read_only=True) as saver:
+        serve(lambda token, hosts: create_app(saver, name=name, token=token, hosts=hosts), tell, port)
+    say("Stopped.")
+
+
+def name_of(url: str) -> str:
+    """Return what a database is called, without what may be secret in its URL."""
+    if url.lower().startswith("sqlite:"):
+        return unquote(url[len("sqlite:///") :])
+    parts = urlsplit(url)
+    database = unquote(parts.path.lstrip("/")) or "PostgreSQL"
+    return f"{database} on {parts.hostname}" if parts.hostname else database

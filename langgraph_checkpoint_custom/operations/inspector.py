@@ -1,0 +1,210 @@
+"""What the inspector shows of a thread and of a checkpoint besides their values.
+
+Must not know: SQL, connections.
+
+Nothing here needs an encryption key: metadata that cannot be read is left out, and sizes are lengths of stored bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph_checkpoint_custom.encoding.decode import Decoder
+from langgraph_checkpoint_custom.encoding.values import Values
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+
+_FAILED, _ASKED, _DONE = 1, 2, 4
+
+
+class TaskRecord(NamedTuple):
+    """A task that wrote to a checkpoint; `path` names its node as LangGraph does, see `node_of`."""
+
+    task_id: str
+    path: str
+    failed: bool
+    asked: bool
+    done: bool
+
+
+class TimelineRecord(NamedTuple):
+    """A checkpoint of a timeline, without values; `metadata` is None if it cannot be read."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    root_id: str | None
+    run_id: str | None
+    hidden: bool
+    metadata: Mapping[str, Any] | None
+    tasks: Sequence[TaskRecord]
+
+
+class ThreadCounts(NamedTuple):
+    """What changes when something is stored in a thread or deleted from it."""
+
+    checkpoints: int
+    newest: str | None
+    writes: int
+    labels: int
+
+
+class ValueSize(NamedTuple):
+    """A channel value that has rows of its own.
+
+    Attributes:
+        channel: The channel.
+        version: Its version.
+        type: The type in its row.
+        bytes: The stored bytes, with those of its chunks.
+        shared: How many of these bytes are also part of the parent's value.
+        chunks: The number of its chunks; 0 if it is in one piece.
+    """
+
+    channel: str
+    version: str
+    type: str
+    bytes: int
+    shared: int
+    chunks: int
+
+
+class WriteSize(NamedTuple):
+    """A write of a task to a checkpoint, in the order of `writes_sort_key` in its list."""
+
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    type: str
+    bytes: int
+
+
+class CheckpointSize(NamedTuple):
+    """What a checkpoint consists of, by stored bytes.
+
+    Attributes:
+        parent_id: The id of the parent.
+        run_id: The run that stored it.
+        type: The type of the document.
+        document: The bytes of the document, which has the values of the `inline` channels.
+        metadata: The bytes of the metadata.
+        hidden: Whether it was pruned, but is still needed.
+        inline: The channels whose values are in the document.
+        delta: The names of the `DeltaChannel`s.
+        values: The other values.
+        writes: The writes of tasks.
+    """
+
+    parent_id: str | None
+    run_id: str | None
+    type: str
+    document: int
+    metadata: int
+    hidden: bool
+    inline: Sequence[str]
+    delta: Sequence[str]
+    values: Sequence[ValueSize]
+    writes: Sequence[WriteSize]
+
+
+@operation("read")
+def timeline(d: SqlDialect, codec: Values, thread_id: str, before: str, limit: int) -> Steps[list[TimelineRecord]]:
+    """Return the newest checkpoints of a thread below an id, newest first, in all namespaces and with hidden ones.
+
+    Round trips: 1.
+    Rows: the keys of the thread's checkpoints, for the order; `limit` checkpoints, and their writes without values.
+    Snapshot: one read snapshot.
+    """
+    (rows,) = yield d.select_timeline(thread_id, before, limit)
+    size = sum(len(row[8] or b"") for row in rows)
+    return (yield from offload(size, _timeline, codec, thread_id, rows))
+
+
+def _timeline(codec: Values, thread_id: str, rows: Sequence[Row]) -> list[TimelineRecord]:
+    tasks: dict[tuple[str, str], list[TaskRecord]] = {}
+    for kind, ns, checkpoint_id, task_id, path, _, what, _, _ in rows:
+        if kind == "task":
+            task = TaskRecord(task_id, path or "", bool(what & _FAILED), bool(what & _ASKED), bool(what & _DONE))
+            tasks.setdefault((ns, checkpoint_id), []).append(task)
+    found = []
+    for kind, ns, checkpoint_id, parent_id, root_id, run_id, hidden, type_, data in rows:
+        if kind != "checkpoint":
+            continue
+        try:
+            metadata = Decoder(codec, thread_id, ns, checkpoint_id).metadata(type_, data)
+        except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
+            metadata = None
+        own = sorted(tasks.get((ns, checkpoint_id), ()), key=lambda task: (task.path, task.task_id))
+        found.append(TimelineRecord(ns, checkpoint_id, parent_id, root_id, run_id, bool(hidden), metadata, own))
+    return sorted(found, key=lambda one: (one.checkpoint_id, one.checkpoint_ns), reverse=True)
+
+
+@operation("read")
+def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
+    """Return what changes when something is stored in a thread or deleted from it, to see whether it has changed.
+
+    Round trips: 1.
+    Rows: the keys of the thread's rows.
+    """
+    ((row,),) = yield d.thread_counts(thread_id)
+    return ThreadCounts(*row)
+
+
+@operation("read")
+def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]:
+    """Return what a checkpoint consists of, hidden ones too; None if it does not exist.
+
+    Round trips: 1.
+    Rows: its own, and the blobs of its parent. Values are not read.
+    """
+    (rows,) = yield d.sizes_of_checkpoint(key)
+    own = [row for row in rows if row[0] == "checkpoint" and row[1] == key.checkpoint_id]
+    if not own:
+        return None
+    _, _, run_id, parent_id, type_, document, metadata, hidden, inline, delta = own[0]
+    before = {row[2]: row for row in rows if row[0] == "value" and row[1] == parent_id}
+    chunks = {(row[2], row[3]): row[5] for row in rows if row[0] == "chunk"}
+    values = [
+        _value(row, before.get(row[2]), chunks) for row in rows if row[0] == "value" and row[1] == key.checkpoint_id
+    ]
+    writes = [WriteSize(row[1], row[3], row[6], row[2], row[4], row[5]) for row in rows if row[0] == "write"]
+    return CheckpointSize(
+        parent_id,
+        run_id,
+        type_,
+        document,
+        metadata,
+        bool(hidden),
+        json.loads(inline),
+        json.loads(delta),
+        sorted(values),
+        sorted(writes, key=lambda write: (write.task_path, write.task_id, write.idx)),
+    )
+
+
+def _value(row: Row, before: Row | None, chunks: Mapping[tuple[str, str], int]) -> ValueSize:
+    _, _, channel, version, type_, own, _, _, parts, _ = row
+    names = set(json.loads(parts)) if parts else set()
+    sizes = {name: chunks.get((channel, name), 0) for name in names}
+    total = own + sum(sizes.values())
+    if before is not None and before[3] == version:
+        shared = total
+    else:
+        others = json.loads(before[8]) if before is not None and before[8] else ()
+        shared = sum(sizes[name] for name in names.intersection(others))
+    return ValueSize(channel, version, type_, total, shared, len(names))
+
+
+@operation("read")
+def threads_with_label(d: SqlDialect, name: str, after: str, limit: int) -> Steps[list[str]]:
+    """Return the ids of the threads above `after` with a label of this name, in the order of the ids.
+
+    Round trips: 1.
+    Rows: all labels.
+    """
+    (rows,) = yield d.select_threads_with_label(name, after, limit)
+    return [d.own_thread_id(row[0]) for row in rows]

@@ -1,0 +1,77 @@
+-- What the inspector draws and measures.
+
+-- name: timeline
+-- The newest checkpoints of a thread, in all namespaces and with hidden ones, and the tasks that wrote to each. `what`
+-- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read.
+-- differs: the unary plus, as in page_of_thread, and a join that is grouped at the end.
+WITH page AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE thread_id = :thread_id AND +checkpoint_id < :before
+    ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
+)
+SELECT
+    'checkpoint' AS kind, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, c.root_id AS path, c.run_id,
+    c.hidden AS what, c.metadata_type AS type, c.metadata AS value
+FROM page p
+CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.checkpoint_ns
+    AND c.checkpoint_id = p.checkpoint_id
+UNION ALL
+SELECT
+    'task', w.checkpoint_ns, w.checkpoint_id, w.task_id, max(w.task_path), NULL,
+    max(w.channel = '__error__') + 2 * max(w.channel = '__interrupt__')
+    + 4 * max(w.channel NOT IN ('__error__', '__scheduled__', '__interrupt__', '__resume__')), NULL, NULL
+FROM page p
+CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = p.checkpoint_ns
+    AND w.checkpoint_id = p.checkpoint_id
+GROUP BY w.checkpoint_ns, w.checkpoint_id, w.task_id
+
+-- name: thread_counts
+-- What changes when something is stored in a thread or deleted from it. Only indexes are read.
+SELECT
+    (SELECT count(*) FROM checkpoints WHERE thread_id = :thread_id),
+    (SELECT max(+checkpoint_id) FROM checkpoints WHERE thread_id = :thread_id),
+    (SELECT count(*) FROM writes WHERE thread_id = :thread_id),
+    (SELECT count(*) FROM labels WHERE thread_id = :thread_id)
+
+-- name: sizes_of_checkpoint
+-- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both, their
+-- blobs, the chunks of the checkpoint's own blobs, and its writes.
+WITH page AS MATERIALIZED (
+    SELECT * FROM checkpoints
+    WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id IN (:checkpoint_id, (
+        SELECT c.parent_id FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND c.checkpoint_id = :checkpoint_id
+    ))
+), found AS MATERIALIZED (
+    SELECT p.checkpoint_id, b.channel, b.version, b.type, length(b.value) AS bytes, b.chunks
+    FROM page p
+    CROSS JOIN json_each(p.blob_channels) AS n
+    CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        AND b.channel = n.value AND b.version = p.blob_versions ->> n.key
+)
+SELECT
+    'checkpoint' AS kind, checkpoint_id, run_id AS name, parent_id AS key, checkpoint_type AS type,
+    length(checkpoint) AS bytes, length(metadata) AS number, hidden, inline_channels AS some, delta_channels AS more
+FROM page
+UNION ALL
+SELECT 'value', checkpoint_id, channel, version, type, bytes, 0, 0, chunks, NULL FROM found
+UNION ALL
+SELECT 'chunk', NULL, b.channel, b.version, b.type, length(b.value), 0, 0, NULL, NULL
+FROM (
+    SELECT DISTINCT f.channel, n.value AS name FROM found f CROSS JOIN json_each(f.chunks) AS n
+    WHERE f.checkpoint_id = :checkpoint_id
+) AS r
+CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.name
+UNION ALL
+SELECT 'write', task_id, channel, task_path, type, length(value), idx, 0, NULL, NULL
+FROM writes
+WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
+
+-- name: threads_with_label
+-- Reads the labels of all threads: there are few, and no index finds them by name.
+SELECT l.thread_id
+FROM json_each(:bottoms) AS r
+CROSS JOIN labels l ON l.thread_id >= r.value AND l.thread_id < :tops ->> r.key
+WHERE l.name = :name AND l.thread_id > :thread_id
+ORDER BY l.thread_id LIMIT :limit

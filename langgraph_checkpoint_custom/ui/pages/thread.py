@@ -1,0 +1,114 @@
+"""A thread with its timeline, and one of its checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from langgraph_checkpoint_custom.errors import CheckpointNotFound
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
+from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
+from langgraph_checkpoint_custom.tools.display import json_of, time_of
+from langgraph_checkpoint_custom.ui.app import Data, Inspector
+from langgraph_checkpoint_custom.ui.reading import TIMELINE, State, Store, state_of
+from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
+
+# Checkpoints in the list below the picture.
+LISTED = 50
+
+
+def _asked(request: Request) -> tuple[str, str, str]:
+    found = (request.query_params.get(name, "") for name in ("thread", "ns", "id"))
+    thread_id, checkpoint_ns, checkpoint_id = found
+    return thread_id, checkpoint_ns, checkpoint_id
+
+
+def _state(store: Store, request: Request) -> State:
+    """The checkpoint that a request names; by default, the newest one."""
+    thread_id, checkpoint_ns, checkpoint_id = _asked(request)
+    if not checkpoint_id:
+        newest = store.newest(thread_id)
+        checkpoint_ns, checkpoint_id = newest.checkpoint_ns, newest.checkpoint_id
+    return store.state(Key(thread_id, checkpoint_ns, checkpoint_id))
+
+
+def _shown(store: Store, state: State) -> dict[str, Any]:
+    """What the template of a checkpoint needs."""
+    labels = store.labels(state.key.thread_id)
+    tasks: dict[str, list[Any]] = {}
+    for write in state.writes:
+        tasks.setdefault(write.task_id, []).append(write)
+    return {
+        "state": state,
+        "labels": labels.get((state.key.checkpoint_ns, state.key.checkpoint_id or ""), []),
+        "tasks": tasks,
+        "word": state_of(state),
+    }
+
+
+def thread(inspector: Inspector, request: Request) -> Response:
+    """A thread: its timeline, which the browser draws, and the checkpoint that is chosen in it."""
+    store = inspector.store(request)
+    state = _state(store, request)
+    thread_id = state.key.thread_id
+    counts: ThreadCounts = store.run(thread_counts(store.saver.backend.dialect, thread_id))
+    return inspector.page(
+        request,
+        "thread.html",
+        thread_id=thread_id,
+        kind=kind_of(thread_id),
+        thread_name=" / ".join(name_of(thread_id)),
+        counts=counts,
+        limit=TIMELINE,
+        **_shown(store, state),
+    )
+
+
+def checkpoint(inspector: Inspector, request: Request) -> Response:
+    """The part of the page that shows a checkpoint."""
+    store = inspector.store(request)
+    return inspector.page(request, "checkpoint.html", **_shown(store, _state(store, request)))
+
+
+def timeline(inspector: Inspector, request: Request) -> Response:
+    """The timeline as data for the picture; only whether there is news if `since` is still right."""
+    store = inspector.store(request)
+    thread_id = _asked(request)[0]
+    counts: ThreadCounts = store.run(thread_counts(store.saver.backend.dialect, thread_id))
+    state = "-".join(map(str, counts))
+    if request.query_params.get("since") == state:
+        return Data({"state": state})
+    records = store.timeline(thread_id)
+    if not records:
+        raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
+    shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
+    picture = as_json(picture_of(shown), store.labels(thread_id), more=len(records) == TIMELINE)
+    return Data({"state": state, **picture})
+
+
+def checkpoints(inspector: Inspector, request: Request) -> Response:
+    """The checkpoints of a thread as a list, for those who do not see the picture."""
+    store = inspector.store(request)
+    thread_id = _asked(request)[0]
+    before = request.query_params.get("before")
+    records = store.timeline(thread_id, *([before] if before else []))[: LISTED + 1]
+    rows = [
+        {"record": one, "time": time_of(one.checkpoint_id), "metadata": one.metadata or {}} for one in records[:LISTED]
+    ]
+    more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
+    return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more)
+
+
+def value(inspector: Inspector, request: Request) -> Response:
+    """The whole value of a channel as JSON, to be saved."""
+    store = inspector.store(request)
+    state = _state(store, request)
+    name = request.query_params.get("channel", "")
+    for channel in state.channels:
+        if channel.name == name and channel.readable:
+            headers = {"Content-Disposition": 'attachment; filename="value.json"'}
+            return Data(json_of(channel.value), headers=headers)
+    raise CheckpointNotFound(f"the checkpoint has no value in the channel {name!r} that can be read")

@@ -1,0 +1,400 @@
+"""Reads what the pages show: states with their sizes, rebuilt chats, lines for lists. Values are read raw.
+
+Must not know: requests, HTML, SQL.
+
+If a value cannot be read, because it is encrypted and there is no key, or because it is damaged, the structure and the
+sizes of the checkpoint remain, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, _DeltaSnapshot
+
+from langgraph_checkpoint_custom.encoding.objects import Extension, pack
+from langgraph_checkpoint_custom.encoding.raw import RawReader
+from langgraph_checkpoint_custom.engine.operation import Operation
+from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
+from langgraph_checkpoint_custom.model.filter import wanted
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.operations.inspector import (
+    CheckpointSize,
+    TimelineRecord,
+    WriteSize,
+    sizes_of_checkpoint,
+    timeline,
+)
+from langgraph_checkpoint_custom.operations.interrupts import open_among
+from langgraph_checkpoint_custom.operations.list_threads import threads_page
+from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
+from langgraph_checkpoint_custom.tools.display import brief, json_of, object_of, plain, tasks, time_of
+from langgraph_checkpoint_custom.tools.raw import without_classes
+from langgraph_checkpoint_custom.ui.texts import line
+
+# Checkpoints in the picture of a thread, the newest ones.
+TIMELINE = 5_000
+# Channels of LangGraph's own, which say what runs next.
+_INNER = ("branch:", "join:", "__start__", "__pregel_", "__input__", "__previous__")
+
+
+class Channel(NamedTuple):
+    """A channel of a state.
+
+    Attributes:
+        name: The channel.
+        value: Its value, raw; None if it cannot be shown.
+        chat: Its messages, if it is a chat.
+        bytes: What it takes, stored; None if that is not known.
+        shared: How many of these bytes the parent's value has as well.
+        note: How the value was found, or why it is not here.
+        readable: Whether there is a value.
+        writes: For a `DeltaChannel` that is not a chat: the writes that it is made of.
+        inner: Whether it is one of LangGraph's own.
+    """
+
+    name: str
+    value: Any = None
+    chat: Sequence[Message] | None = None
+    bytes: int | None = None
+    shared: int = 0
+    note: str = ""
+    readable: bool = True
+    writes: Sequence[Any] = ()
+    inner: bool = False
+
+
+class Write(NamedTuple):
+    """A pending write, with its value if that can be read."""
+
+    task_id: str
+    node: str
+    channel: str
+    what: str
+    value: Any
+    bytes: int
+    readable: bool
+
+
+class Question(NamedTuple):
+    """An open interrupt."""
+
+    id: str
+    value: Any
+
+
+@dataclass
+class State:
+    """What the page of a checkpoint shows."""
+
+    key: Key
+    parent_id: str | None
+    run_id: str | None
+    time: datetime | None
+    sizes: CheckpointSize
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    channels: Sequence[Channel] = ()
+    writes: Sequence[Write] = ()
+    questions: Sequence[Question] = ()
+    following: Sequence[str] = ()
+    problem: str = ""
+
+
+class Summary(NamedTuple):
+    """A thread in a line: its state in a word, the last message or state, and its size."""
+
+    state: str
+    role: str
+    text: str
+    checkpoints: int
+    hidden: int
+    bytes: int
+
+
+class Store:
+    """A saver, or the part of one tenant, whose values are read raw."""
+
+    def __init__(self, saver: CheckpointSaver, tenant: str | None = None) -> None:
+        try:
+            saver = without_classes(saver)
+        except ConfigError:  # A serializer of the user's own: what it stored is shown by type and size.
+            saver = copy(saver)
+            saver.serde = RawReader()
+        self.saver = saver if tenant is None else saver.for_tenant(tenant)
+        self.tenant = tenant
+
+    def run(self, op: Operation[Any]) -> Any:
+        """Run an operation."""
+        return self.saver.backend.driver.run(op)
+
+    def threads(
+        self, *, prefix: str = "", filter: dict[str, Any] | None = None, before: tuple[str, str] | None, limit: int
+    ) -> tuple[list[ThreadRecord], tuple[str, str] | None]:
+        """Return a page of threads, the newest first, and where the next page begins; None at the end.
+
+        `before` is the newest checkpoint id and the id of the last thread of the page before.
+        """
+        d, _, codec = self.saver.backend
+        texts = wanted(filter)
+        below, thread_id = before or (AFTER_ALL, "")
+        page: ThreadPage | None = ThreadPage(below, thread_id, {}, limit, prefix_text(prefix))
+        found: list[ThreadRecord] = []
+        while page is not None and len(found) < limit:
+            reply = self.run(threads_page(d, codec, page, texts, even_unreadable=True))
+            found += reply.threads
+            page = reply.after
+        after = None
+        if len(found) > limit or (found and page is not None):
+            found = found[:limit]
+            after = found[-1].newest.checkpoint_id, found[-1].thread_id
+        return found, after
+
+    def newest(self, thread_id: str) -> CheckpointRecord:
+        """Return the newest checkpoint of a thread's root graph, or of any namespace if the root has none.
+
+        Raises:
+            CheckpointNotFound: The thread has no checkpoint.
+        """
+        where: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+        with suppress(CorruptCheckpoint):  # Its metadata, which the timeline does not need.
+            for record in self.saver.history(where, limit=1):
+                return record
+        found = [one for one in self.timeline(thread_id) if not one.hidden]
+        roots = [one for one in found if one.checkpoint_ns == ""]
+        for one in roots or found:
+            metadata = one.metadata or {}
+            return CheckpointRecord(
+                thread_id, one.checkpoint_ns, one.checkpoint_id, one.parent_id, one.run_id, metadata
+            )
+        raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
+
+    def timeline(self, thread_id: str, before: str = AFTER_ALL) -> Sequence[TimelineRecord]:
+        """Return the newest checkpoints of a thread."""
+        d, _, codec = self.saver.backend
+        found: Sequence[TimelineRecord] = self.run(timeline(d, codec, thread_text(thread_id), before, TIMELINE))
+        return found
+
+    def labels(self, thread_id: str) -> dict[tuple[str, str], list[str]]:
+        """Return the labels of a thread, by namespace and checkpoint."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for name, config in self.saver.labels(thread_id).items():
+            part = config["configurable"]
+            found.setdefault((part["checkpoint_ns"], part["checkpoint_id"]), []).append(name)
+        return found
+
+    # One checkpoint
+
+    def state(self, key: Key) -> State:
+        """Read a checkpoint; a hidden one, too.
+
+        Raises:
+            CheckpointNotFound: It does not exist.
+        """
+        thread_id, _, checkpoint_id = key
+        assert checkpoint_id is not None
+        d = self.saver.backend.dialect
+        sizes: CheckpointSize | None = self.run(sizes_of_checkpoint(d, key))
+        if sizes is None:
+            raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}, or it was deleted")
+        state = State(key, sizes.parent_id, sizes.run_id, time_of(checkpoint_id), sizes)
+        try:
+            found = self.saver.get_tuple(config_of(*key))  # type: ignore[arg-type]
+        except CheckpointError as error:
+            found = None
+            state.problem = _reason(error)
+        if found is None:
+            self._show_structure(state)
+        else:
+            self._show_values(state, found)
+        return state
+
+    def _show_structure(self, state: State) -> None:
+        sizes = state.sizes
+        inside = "in the checkpoint document"
+        own = [Channel(name, readable=False, note=inside, inner=_is_inner(name)) for name in sizes.inline]
+        own += [
+            Channel(one.channel, bytes=one.bytes, shared=one.shared, readable=False, inner=_is_inner(one.channel))
+            for one in sizes.values
+        ]
+        there = {channel.name for channel in own}
+        rebuilt_from = "rebuilt from earlier steps"
+        own += [Channel(name, readable=False, note=rebuilt_from) for name in sizes.delta if name not in there]
+        state.channels = sorted(own)
+        state.writes = [_write(one, None, readable=False) for one in sizes.writes]
+
+    def _show_values(self, state: State, found: CheckpointTuple) -> None:
+        document = found.checkpoint
+        state.metadata = dict(found.metadata)
+        state.time = _time(document.get("ts")) or state.time
+        state.versions = document.get("channel_versions") or {}
+        stored = {one.channel: one for one in state.sizes.values}
+        channels = []
+        for name, value in document["channel_values"].items():
+            size = stored.get(name)
+            channels.append(
+                Channel(
+                    name,
+                    value,
+                    chat_of(value),
+                    size.bytes if size else _length(value),
+                    size.shared if size else 0,
+                    "a snapshot of a DeltaChannel" if isinstance(value, _DeltaSnapshot) else "",
+                    inner=_is_inner(name),
+                )
+            )
+        state.channels = [*channels, *self._deltas(state, found)]
+        pending = found.pending_writes or []
+        # `pending` and the sizes are sorted alike, and come from two reads: a write may have been added in between.
+        state.writes = [
+            _write(one, value, readable=(one.task_id, one.channel) == (task_id, channel))
+            for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
+        ]
+        state.questions = [_question(each) for each in open_among(pending)]
+        state.following = tasks(document["channel_values"])
+
+    def _deltas(self, state: State, found: CheckpointTuple) -> Sequence[Channel]:
+        """Return the `DeltaChannel`s without a value of their own, rebuilt where LangGraph's rules are known."""
+        counters = found.metadata.get("counters_since_delta_snapshot") or {}
+        names = [name for name in counters if name not in found.checkpoint["channel_values"]]
+        if not names:
+            return ()
+        try:
+            histories = self.saver.get_delta_channel_history(config=config_of(*state.key), channels=names)  # type: ignore[arg-type]
+        except CheckpointError as error:
+            return [Channel(name, readable=False, note=_reason(error)) for name in names]
+        channels = []
+        for name in names:
+            writes = [value for _, _, value in histories[name]["writes"]]
+            seed = histories[name].get("seed")
+            made = rebuilt(seed, writes)
+            since = "a snapshot" if seed is not None else "nothing"
+            if made is not None:
+                note = f"rebuilt from {since} and {len(writes):,} writes of earlier steps, by LangGraph's rule"
+                channels.append(Channel(name, made.value, chat_of(made.value), note=note))
+            elif not writes and seed is None:
+                channels.append(Channel(name, readable=False, note="nothing was written to it yet"))
+            else:
+                note = (
+                    f"a DeltaChannel: its reducer, which only the application knows, makes the value of {since} and "
+                    f"{len(writes):,} writes, which follow in their order"
+                )
+                parts = writes if seed is None else [seed, *writes]
+                channels.append(Channel(name, readable=False, note=note, writes=parts))
+        return channels
+
+    # Lists
+
+    def summary(self, thread_id: str) -> Summary:
+        """Return a thread in a line."""
+        d = self.saver.backend.dialect
+        sizes = self.run(sizes_of_threads(d, [thread_text(thread_id)]))[thread_id]
+        numbers = sizes.checkpoints, sizes.hidden, sizes.bytes
+        newest = self.newest(thread_id)
+        state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
+        role, text = _line_of(state)
+        return Summary(state_of(state), role, text, *numbers)
+
+
+def state_of(state: State) -> str:
+    """Return the state of a thread whose newest checkpoint this is, in a word."""
+    if state.problem:
+        return "unreadable"
+    if state.questions:
+        return "waits"
+    done = {write.task_id for write in state.writes if write.what == "output"}
+    if any(write.what == "error" and write.task_id not in done for write in state.writes):
+        return "failed"
+    return "unfinished" if state.following else "done"
+
+
+def thread_record(store: Store, thread_id: str) -> ThreadRecord | None:
+    """Return the record of one thread; None if it does not exist."""
+    try:
+        return ThreadRecord(thread_id, store.newest(thread_id))
+    except CheckpointNotFound:
+        return None
+
+
+def _line_of(state: State) -> tuple[str, str]:
+    """Return the role and the text of the last message, or the state in a line."""
+    if state.problem:
+        return "", state.problem
+    for question in state.questions:
+        return "asks", line(_plain_text(question.value))
+    for channel in state.channels:
+        if channel.chat:
+            return channel.chat[-1].role, line(channel.chat[-1].text)
+    shown = [f"{each.name}: {line(_plain_text(each.value), 60)}" for each in state.channels if _is_shown(each)]
+    return "", line(", ".join(shown))
+
+
+def _is_shown(channel: Channel) -> bool:
+    return channel.readable and not channel.inner and channel.value is not None
+
+
+def _plain_text(value: Any) -> str:
+    """Return what a value says: the text itself, or that of the key that asks."""
+    value = plain(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for key in ("question", "message", "text", "prompt", "query"):
+            if isinstance(value.get(key), str):
+                return str(value[key])
+    return brief(value, 300)
+
+
+def _question(interrupt: Any) -> Question:
+    made = object_of(interrupt) if isinstance(interrupt, Extension) else None
+    content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
+    return Question(str(content.get("id", "")), content.get("value"))
+
+
+_WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}
+
+
+def _write(size: WriteSize, value: Any, *, readable: bool) -> Write:
+    node = size.task_path.lstrip("~").removeprefix("__pregel_pull, ").removeprefix("__pregel_push, ")
+    what = _WHAT.get(size.channel, "output")
+    return Write(size.task_id, node, size.channel, what, value, size.bytes, readable)
+
+
+def _is_inner(name: str) -> bool:
+    return name.startswith(_INNER)
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(pack(value))
+    except Exception:  # It came from bytes that cannot be written again.
+        return None
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _reason(error: CheckpointError) -> str:
+    """Return why something cannot be read, and what helps where that is a key."""
+    reason = str(error).partition(" (thread ")[0]
+    if isinstance(error, CorruptCheckpoint) and "+" in (error.type or ""):
+        return f"{reason}. The variables with the keys have to be in the environment of the inspector"
+    return reason
+
+
+def json_value(value: Any) -> Any:
+    """Return a value for JSON, with class names."""
+    return json_of(value)

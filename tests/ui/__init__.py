@@ -1,0 +1,1 @@
+"""The inspector: its pages without a browser, and in one."""

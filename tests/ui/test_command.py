@@ -1,0 +1,88 @@
+"""`lgckpt ui`: what it prints, who gets in, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from http.cookiejar import CookieJar
+
+import pytest
+
+from langgraph_checkpoint_custom.cli.inspecting import name_of
+from tests.cli.conftest import Cli
+from tests.cli.conftest import cli as cli  # A fixture.
+from tests.cli.test_reading import put
+
+
+def test_it_serves_until_it_is_interrupted(cli: Cli) -> None:
+    with cli.store.open() as saver:
+        put(saver, "a-thread", text="hello")
+    command = [sys.executable, "-m", "langgraph_checkpoint_custom", "ui"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            printed = ""
+            while "Ctrl-C" not in printed:
+                line = process.stdout.readline()
+                assert line, process.communicate()
+                printed += line
+            found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S{40,}", printed)
+            assert found
+            assert "read-only" in printed
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                opener.open(found[0].partition("?")[0])
+            page = opener.open(found[0])
+            assert "a-thread" in page.read().decode()
+            assert page.headers["server"] is None
+            assert page.geturl().endswith("/")
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert rest.strip() == "Stopped."
+    assert errors == ""
+
+
+def test_it_binds_to_this_machine_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[object] = []
+
+    def create_server(address: object, **options: object) -> socket.socket:
+        bound.append(address)
+        raise OSError("seen enough")
+
+    monkeypatch.setattr(socket, "create_server", create_server)
+    assert "port 8123 cannot be used" in cli.fail("ui", "--port", "8123", code=2)
+    assert bound == [("127.0.0.1", 8123)]
+
+
+def test_a_port_in_use(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "without --port, a free one is taken" in cli.fail("ui", "--port", str(port), code=2)
+    assert "65535" in cli.fail("ui", "--port", "65536", code=2)
+
+
+def test_a_store_that_is_not_there(cli: Cli) -> None:
+    assert "there is no file" in cli.fail("ui", "--url", "sqlite:///nothing.db")
+    assert not os.path.exists("nothing.db")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite:///a%20b.db", "a b.db"),
+        ("sqlite:////var/lib/a.db", "/var/lib/a.db"),
+        ("postgresql://me:secret@db.example:5432/app?password=secret", "app on db.example"),
+        ("postgresql://me:secret@/app?host=/run", "app"),
+        ("postgres://", "PostgreSQL"),
+    ],
+)
+def test_the_name_of_a_store_has_no_secrets(url: str, name: str) -> None:
+    assert name_of(url) == name

@@ -1,0 +1,340 @@
+"""What the pages show, without a browser."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from html import unescape
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi import FastAPI
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from starlette.testclient import TestClient
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.ui import create_app
+from tests.behaviour.helpers import metadata
+from tests.cli.test_reading import put
+from tests.stores import Store
+from tests.ui.conftest import STEPS, Pages, pages_of
+from tests.ui.stories import HOSTILE_ID, SCRIPT
+
+THREADS = [
+    "support-1043", "support-fork", HOSTILE_ID, "support-1042", "report-that-waits", "report", "delta-chat", "killed",
+    "broken", "counter",
+]  # fmt: skip
+
+
+def text_of(html: str) -> str:
+    """What a page says, without its tags."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def checkpoint_of(pages: Pages, thread_id: str, **params: str) -> str:
+    return text_of(pages.page("/checkpoint", thread=thread_id, **params))
+
+
+def links_in(html: str, page: str) -> list[str]:
+    return [unescape(found) for found in re.findall(rf'href="(/{page}\?[^"]*)"', html)]
+
+
+def test_threads_are_listed_newest_first(pages: Pages) -> None:
+    html = pages.page("/")
+    assert [TestClient.get(pages, link).status_code for link in links_in(html, "thread")] == [200] * len(THREADS)
+    found: list[str] = re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html)
+    assert [unescape(name) for name in found if "bold" not in name] == [name for name in THREADS if "bold" not in name]
+    assert "user ada topic refund" in text_of(html)
+    assert "the stories" in html
+    assert "support-of-acme" not in html
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"prefix": "report"}, ["report-that-waits", "report"]),
+        ({"where": "user=ada, topic=refund"}, ["support-1043", "support-1042"]),
+        ({"where": "step=3", "prefix": "report"}, ["report"]),
+        ({"label": "before the answer"}, ["support-fork"]),
+        ({"label": "nobody"}, []),
+        ({"waits": "1", "prefix": "report"}, ["report-that-waits"]),
+        ({"waits": "1", "prefix": "support-1"}, ["support-1043"]),
+        ({"kind": "cubeloop"}, []),
+    ],
+)
+def test_threads_are_searched(pages: Pages, asked: dict[str, str], found: list[str]) -> None:
+    html = pages.page("/", **asked)
+    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == found
+    assert found or "No thread matches" in html
+
+
+def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.threads.PAGE", 3)
+    for asked in ({}, {"waits": "1"}):
+        found: list[str] = []
+        html = pages.page("/", **asked)
+        while True:
+            names = re.findall(r'class="id" href="([^"]*)"', html)
+            assert len(names) <= 3
+            found += names
+            following = re.search(r'rel="next" href="([^"]*)"', html)
+            if following is None:
+                break
+            html = pages.page(unescape(following[1]))
+        assert len(found) == len(set(found)) == (len(THREADS) if not asked else 3)
+
+
+@pytest.mark.parametrize(
+    ("thread_id", "state", "role", "text"),
+    [
+        ("support-1043", "waits", "asks", "Pay 129.00 € back for order A-1042?"),
+        ("support-1042", "done", "ai", "Done: **129.00 €** are on their way to your card."),
+        ("delta-chat", "done", "ai", "Answer 5"),
+        ("broken", "failed", "", "number: 1, log: "),
+        ("report-that-waits", "waits", "asks", "May we quote the source on moths?"),
+        ("killed", "done", "", "number: 2, log: right"),
+    ],
+)
+def test_a_thread_in_a_line(pages: Pages, thread_id: str, state: str, role: str, text: str) -> None:
+    found = pages.data("/summary", thread=thread_id)
+    assert (found["state"], found["role"], found["text"].strip()) == (state, role, text.strip())
+    assert found["checkpoints"] > 2
+    assert re.fullmatch(r"[\d.]+ (B|kB|MB)", found["size"])
+
+
+def test_what_is_not_there(pages: Pages) -> None:
+    assert "has no checkpoint" in pages.page("/thread", 404, thread="nobody")
+    assert "has no checkpoint" in pages.page("/checkpoint", 404, thread="support-1042", id="no")
+    assert "There is no such page" in pages.page("/no/such/page", 404)
+    assert "There is no such page" in pages.page("/static/../app.py", 404)
+    assert "unit separator" in pages.page("/thread", 400, thread="\x1facme\x1fsupport-of-acme")
+    assert pages.get("/summary", params={"thread": "nobody"}).status_code == 404
+    assert pages.post("/").status_code in (403, 405)
+
+
+def test_a_tenants_threads_are_on_pages_of_their_own(pages: Pages) -> None:
+    assert "/?tenant=acme" in links_in(pages.page("/tenants"), "")
+    html = pages.page("/?tenant=acme")
+    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == ["support-of-acme"]
+    (link,) = links_in(html, "thread")
+    assert "tenant=acme" in link
+    assert "129.00" in pages.page(link)
+    pages.page("/thread", 404, thread="support-of-acme")
+
+
+def test_a_tenants_saver_shows_nothing_else(stories: CheckpointSaver) -> None:
+    pages = pages_of(stories.for_tenant("acme"))
+    html = pages.page("/")
+    assert re.findall(r'class="id" href="[^"]*"><bdi>([^<]*)', html) == ["support-of-acme"]
+    assert "Tenants" not in html
+    pages.page("/thread", 404, thread="support-1042")
+
+
+# Checkpoints
+
+
+def test_a_chat_is_shown_as_a_chat(pages: Pages) -> None:
+    html = pages.page("/checkpoint", thread="support-1042")
+    roles = re.findall(r'<li class="message (\w+)">', html)
+    assert roles == ["system", "human", "ai", "ai", "ai"]  # The results of tools are with their calls.
+    said = text_of(html)
+    assert "calls look_up call-1-0" in said
+    assert "order : A-1042" in said.replace("order:", "order :") or "A-1042" in said
+    assert "result The human said 'yes'." in said
+    assert "image image/png, 70 bytes" in said
+    assert "8 messages" in said
+    assert "Step 5" in said
+
+
+def test_a_question_is_shown_with_its_thread(pages: Pages) -> None:
+    said = checkpoint_of(pages, "support-1043")
+    assert "Waits for a human" in said
+    assert "Pay 129.00 € back for order A-1042?" in said
+    assert "What runs next tools" in said
+    assert "interrupt" in said
+
+
+def test_an_error_is_shown_with_its_task(pages: Pages) -> None:
+    said = checkpoint_of(pages, "broken")
+    assert "A task failed: second" in said
+    assert "the price list is empty" in said
+
+
+def test_a_delta_channel_of_messages_is_rebuilt(pages: Pages) -> None:
+    html = pages.page("/checkpoint", thread="delta-chat")
+    said = text_of(html)
+    assert "rebuilt from a snapshot and 3 writes of earlier steps" in said
+    assert re.findall(r"(?:Question|Answer) [\w ,]+?(?= (?:Human|AI|1 more|lines|turns|$))", said)[:2]
+    order = [said.index(each) for each in ("Question 1, put better", "Question 2", "Answer 2", "Answer 4", "Answer 5")]
+    assert order == sorted(order)
+    assert "Answer 1" not in said
+    assert "its reducer, which only the application knows" in said
+    assert "turn 1" in said
+    assert "turn 5" in said
+
+
+def test_a_checkpoint_in_the_middle_is_rebuilt_as_it_was(pages: Pages) -> None:
+    timeline = pages.data("/timeline", thread="delta-chat")
+    said = checkpoint_of(pages, "delta-chat", id=timeline["spots"][2][0])
+    assert "Answer 1" in said
+    assert "Question 2" not in said.partition("Pending writes")[0]
+
+
+def test_a_subgraphs_checkpoint_has_its_own_page(pages: Pages) -> None:
+    timeline = pages.data("/timeline", thread="report")
+    assert [strip["name"] for strip in timeline["strips"]] == ["read", "read"]
+    strip = timeline["strips"][0]
+    said = checkpoint_of(pages, "report", ns=strip["ns"], id=strip["spots"][-1][0])
+    assert re.search(r"Step 2 in read \(\w{8}\)", said)
+    assert "three sources on" in said
+
+
+def test_sizes_and_what_is_shared_with_the_parent(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        first = put(saver, "t", large="x" * 5_000)
+        versions = {"large": saver.get_tuple(first).checkpoint["channel_versions"]["large"], "small": "1"}  # type: ignore[union-attr]
+        document: Any = {
+            "v": 4, "id": "z", "ts": "2026-01-02T03:04:05+00:00", "channel_values": {"large": "x" * 5_000, "small": 7},
+            "channel_versions": versions, "versions_seen": {}, "updated_channels": None,
+        }  # fmt: skip
+        saver.put(first, document, metadata(1), {"small": "1"})
+        pages = pages_of(saver)
+        said = checkpoint_of(pages, "t")
+        assert "all shared with the parent" in said
+        assert "2026-01-02 03:04:05" in said
+        assert "shared" not in checkpoint_of(pages, "t", id=first["configurable"]["checkpoint_id"]).split("Bytes")[0]
+        assert pages.data("/value", thread="t", channel="small") == 7
+        pages.page("/value", 404, thread="t", channel="none")
+
+
+def test_hidden_checkpoints_on_request(store: Store) -> None:
+    from tests.ui.stories import deltas
+
+    with store.open() as saver:
+        saver.setup()
+        deltas(saver, turns=4)
+        saver.prune(["delta-chat"])
+        pages = pages_of(saver)
+        (only,) = pages.data("/timeline", thread="delta-chat")["spots"]
+        assert "Answer 4" in checkpoint_of(pages, "delta-chat")
+        spots = pages.data("/timeline", thread="delta-chat", hidden="1")["spots"]
+        assert len(spots) > 1
+        assert spots[-1][0] == only[0]
+        assert "hidden by a prune" in checkpoint_of(pages, "delta-chat", id=spots[0][0])
+        assert "hidden" in pages.page("/checkpoints", thread="delta-chat")
+
+
+def test_the_list_of_checkpoints_has_all_of_them(pages: Pages) -> None:
+    html, found = pages.page("/checkpoints", thread="counter"), []
+    while True:
+        found += links_in(html, "thread")[1:]
+        following = re.search(r'rel="next" href="([^"]*)"', html)
+        if following is None:
+            break
+        html = pages.page(unescape(following[1]))
+    assert len(found) == len(set(found)) == STEPS
+
+
+# Timelines
+
+
+def test_the_timeline_says_whether_there_is_news(pages: Pages) -> None:
+    found = pages.data("/timeline", thread="support-fork")
+    assert pages.data("/timeline", thread="support-fork", since=found["state"]) == {"state": found["state"]}
+    assert len(found["spots"]) == 16
+    assert found["lanes"] == 3
+    labels = [label for spot in found["spots"] for label in spot[10]]
+    assert sorted(labels) == ["before the answer", "the refund that was paid"]
+
+
+# Hostile and unreadable values
+
+
+@pytest.mark.parametrize("path", ["/", "/thread", "/checkpoint", "/checkpoints", "/timeline", "/summary"])
+def test_hostile_texts_are_shown_and_do_nothing(pages: Pages, path: str) -> None:
+    params = {} if path == "/" else {"thread": HOSTILE_ID}
+    text = pages.page(path, **params)
+    assert SCRIPT not in text
+    assert "<img src=x" not in text
+    assert str(77 * 77_777) not in text  # What a template in a text would have become.
+    if path in ("/thread", "/checkpoint"):
+        assert '<span class="unseen" title="right-to-left override">U+202E</span>' in text
+        assert '<span class="unseen" title="control character">U+001B</span>' in text
+        assert '<span class="unseen" title="tag latin capital letter a">U+E0041</span>' in text
+
+
+def test_no_class_is_imported_and_no_object_made(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.open() as saver:
+        saver.setup()
+        put(saver, "t", message=HumanMessage("hello there"), large=[HumanMessage("x" * 3000)])
+        first = put(saver, "d", meta=metadata(0, counters_since_delta_snapshot={"log": [1, 1]}))
+        saver.put_writes(first, [("log", [HumanMessage("from a write", id="1")])], "task")
+        put(saver, "d", parent=first, meta=metadata(1, counters_since_delta_snapshot={"log": [1, 1]}))
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise AssertionError("an object was made")
+
+        for name in ("made", "importlib"):
+            if hasattr(__import__("langgraph_checkpoint_custom.encoding.serde", fromlist=["x"]), name):
+                monkeypatch.setattr(f"langgraph_checkpoint_custom.encoding.serde.{name}", refuse)
+        monkeypatch.setattr(HumanMessage, "__init__", refuse)
+        pages = pages_of(saver)
+        assert "hello there" in checkpoint_of(pages, "t")
+        assert "from a write" in checkpoint_of(pages, "d")
+        assert pages.data("/summary", thread="t")["text"] == "hello there"
+
+
+def test_an_encrypted_store_with_and_without_the_key(store: Store) -> None:
+    key = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
+    with store.open(serde=key) as saver:
+        saver.setup()
+        where = put(saver, "t", meta=metadata(0, user="ada"), secret="the word", large="s" * 5_000)
+        saver.put_writes(where, [("secret", "another word")], "task", "~__pregel_pull, node")
+        readable = pages_of(saver)
+        assert "the word" in checkpoint_of(readable, "t")
+        assert "another word" in checkpoint_of(readable, "t")
+    with store.open() as saver:
+        pages = pages_of(saver)
+        assert 'class="id"' in pages.page("/")
+        said = text_of(pages.page("/thread", thread="t"))
+        for word in ("The values cannot be read", "it is encrypted", "keys have to be in the environment", "large"):
+            assert word in said
+        assert "not readable" in said
+        assert "the word" not in said
+        assert "another word" not in said
+        assert len(pages.data("/timeline", thread="t")["spots"]) == 1
+        assert pages.data("/summary", thread="t")["state"] == "unreadable"
+        pages.page("/checkpoints", thread="t")
+        pages.page("/value", 404, thread="t", channel="secret")
+
+
+@pytest.mark.leaves_damage("a value is replaced by bytes that are none")
+def test_a_damaged_value_leaves_the_structure(own_store: Store) -> None:
+    with own_store.open() as saver:
+        saver.setup()
+        put(saver, "t", fine="here", large="s" * 5_000)
+        if own_store.kind == "sqlite":
+            with closing(sqlite3.connect(own_store.url.removeprefix("sqlite:///"))) as file, file:
+                file.execute("UPDATE blobs SET value = x'c1c1'")
+        else:
+            with psycopg.connect(own_store.url) as server:
+                server.execute(r"UPDATE langgraph_checkpoint.blobs SET value = '\xc1c1'")
+        said = checkpoint_of(pages_of(saver), "t")
+        assert "The values cannot be read" in said
+        assert "large" in said
+
+
+def test_it_can_be_mounted(stories: CheckpointSaver) -> None:
+    app = FastAPI()
+    app.mount("/inspect/it", create_app(stories))
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
+        html = client.get("/inspect/it/").text
+        addresses = re.findall(r'(?:href|src|action|data-summary)="([^"#]*)"', html)
+        assert len(addresses) > 20
+        assert all(address.startswith("/inspect/it/") for address in addresses)
+        for address in addresses:
+            assert client.get(unescape(address)).status_code == 200, address

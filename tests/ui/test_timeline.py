@@ -1,0 +1,120 @@
+"""The picture of a thread: columns, lanes and marks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_checkpoint_custom.operations.inspector import TaskRecord, TimelineRecord
+from langgraph_checkpoint_custom.ui.timeline import (
+    ASKED,
+    CHANGED,
+    FAILED,
+    HIDDEN,
+    STOPPED,
+    WAITS,
+    Picture,
+    as_json,
+    picture_of,
+)
+
+
+def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: Any) -> TimelineRecord:
+    values = {"ns": "", "root": None, "run": "r", "hidden": False, "source": "loop"} | fields
+    metadata = {"source": values["source"], "step": 1}
+    return TimelineRecord(
+        values["ns"], name, parent, values["root"], values["run"], values["hidden"], metadata, list(tasks)
+    )
+
+
+def task(node: str = "n", *, failed: bool = False, asked: bool = False, done: bool = False) -> TaskRecord:
+    return TaskRecord(f"task-{node}", f"~__pregel_pull, {node}", failed, asked, done)
+
+
+def lanes(picture: Picture) -> dict[str, tuple[int, int]]:
+    return {spot.record.checkpoint_id: (spot.column, spot.lane) for spot in picture.spots}
+
+
+def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
+    """1 - 2 - 3 - 4, left for 5 - 6 from 2, left for 7 from 3."""
+    picture = picture_of(
+        [
+            record("1"),
+            record("2", "1"),
+            record("3", "2"),
+            record("4", "3"),
+            record("5", "2"),
+            record("6", "5"),
+            record("7", "3"),
+        ]
+    )
+    assert lanes(picture) == {
+        "1": (0, 0), "2": (1, 0), "3": (2, 0), "7": (3, 0), "4": (3, 1), "5": (2, 2), "6": (3, 2),
+    }  # fmt: skip
+    assert (picture.columns, picture.lanes) == (4, 3)
+
+
+def test_a_lane_is_used_again_where_it_is_free() -> None:
+    chain = [record(str(n), str(n - 1) if n else None) for n in range(9)]
+    picture = picture_of([*chain, record("1a", "1"), record("6a", "6")])
+    # 6a is the newest by its text, but not of the newest branch.
+    found = lanes(picture)
+    assert found["1a"] == (2, 1)
+    assert {found["6a"][1], found["7"][1]} <= {0, 1}
+    assert picture.lanes == 2
+
+
+def test_marks() -> None:
+    def marks(*records: TimelineRecord) -> list[int]:
+        return [spot.marks for spot in picture_of(records).spots]
+
+    assert marks(record("1", None, task(asked=True))) == [WAITS]
+    assert marks(record("1", None, task(asked=True)), record("2", "1", run="other")) == [ASKED, 0]
+    assert marks(record("1", None, task(asked=True, done=True)), record("2", "1")) == [ASKED, 0]
+    assert marks(record("1", None, task(failed=True))) == [FAILED]
+    assert marks(record("1", None, task("a", done=True))) == [STOPPED]
+    assert marks(record("1", None, task("a", done=True)), record("2", "1", run="other")) == [STOPPED, 0]
+    assert marks(record("1", None, task("a", done=True)), record("2", "1", run="other", source="input")) == [0, 0]
+    assert marks(record("1", source="update", run=None), record("2", "1")) == [CHANGED, 0]
+    assert marks(record("1", hidden=True)) == [HIDDEN]
+
+
+def test_what_made_a_checkpoint() -> None:
+    sent = TaskRecord("task-2", "~__pregel_push, 0000000000, 0000000000", failed=False, asked=False, done=True)
+    picture = picture_of(
+        [
+            record("1", None, task("b", done=True), task("a", done=True), task("late"), sent),
+            record("2", "1"),
+            record("1x", None, ns="worker:task-2", root="1"),
+        ]
+    )
+    assert picture.spots[1].nodes == ["b", "a", "worker"]
+    assert picture.spots[0].nodes == []
+    (strip,) = picture.strips
+    assert (strip.checkpoint_ns, strip.root, len(strip.spots)) == ("worker:task-2", 0, 1)
+
+
+def test_parents_that_loop_or_are_gone() -> None:
+    picture = picture_of(
+        [record("1", "3"), record("2", "1"), record("3", "2"), record("4", "pruned"), record("5", "5")]
+    )
+    assert len(picture.spots) == 5
+    assert {column for column, _ in lanes(picture).values()} <= {0, 1, 2, 3}
+    assert picture_of([]).spots == []
+
+
+@given(st.lists(st.integers(min_value=-1, max_value=30), max_size=30))
+def test_no_two_checkpoints_are_in_one_place(parents: list[int]) -> None:
+    records = [record(f"{n:02}", f"{p:02}" if 0 <= p < n else None) for n, p in enumerate(parents)]
+    picture = picture_of(records)
+    places = list(lanes(picture).values())
+    assert len(set(places)) == len(places) == len(records)
+    for spot in picture.spots:
+        if spot.parent is not None:
+            assert spot.column == picture.spots[spot.parent].column + 1
+    if records:
+        assert picture.spots[-1].lane == 0
+    json.dumps(as_json(picture, {}, more=False))
