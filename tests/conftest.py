@@ -33,21 +33,26 @@ from tests.stores import Client, Store
 BACKENDS = ("sqlite", "postgres")
 APIS = ("sync", "async")
 
-# These take from fifteen seconds to a minute.
+# Files and tests that run only with --full, because they take from fifteen seconds to a minute, and why they do.
 LONG = {
-    "behaviour/test_hostile_input.py",
-    "behaviour/test_stress.py",
-    "cli/test_demo.py",
-    "crash/test_kill.py",
-    "crash/test_prefork.py",
-    "crash/test_soak.py",
-    "crash/test_sqlite_faults.py",
-    "faults/test_full_disk.py",
-    "model/test_state_machine.py",
-    "table/test_table.py",
-    "test_package.py",
-    "upstream/test_suites.py",
+    "behaviour/test_hostile_input.py": "thousands of random arguments",
+    "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
+    "cli/test_demo.py": "the demo's processes, one after the other",
+    "crash/test_kill.py": "processes that are killed at random moments, again and again",
+    "crash/test_prefork.py": "web servers whose workers are killed and replaced",
+    "crash/test_soak.py": "a minute of everything at once",
+    "crash/test_sqlite_faults.py": "a process for each kind of failure",
+    "faults/test_cuts.py::test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more": "all retries",
+    "faults/test_full_disk.py": "a server on a disk of its own",
+    "migrations/test_two_versions.py::test_both_versions_run_on_the_same_threads_and_read_everything": "graphs",
+    "model/test_state_machine.py": "random sequences of operations",
+    "races/test_rounds.py": "random rounds of concurrent operations",
+    "table/test_table.py": "each value of the comparison, with each saver",
+    "test_package.py": "a wheel in a new environment",
+    "upstream/test_suites.py": "LangGraph's own tests",
 }
+# Of the many cases of these, one in so many runs without --full.
+SAMPLED = {"behaviour/test_interrupted_reads.py": 4, "races/test_pairs.py": 6}
 
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
@@ -70,22 +75,32 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["full"] = _is_full(node.config)
 
 
-# These directories always test both APIs.
-BOTH_APIS = ("drivers", "faults")
+# Tests of what sync and async calls do in different ways always run both.
+BOTH_APIS = "drivers/"
+
+
+def _path(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).as_posix()
+
+
+def _is_long(item: pytest.Item) -> bool:
+    path = _path(item)
+    return path in LONG or f"{path}::{item.name.partition('[')[0]}" in LONG
 
 
 def _is_quick(item: pytest.Item) -> bool:
     """Whether a test runs without `--full`: one of sync and async for each test, and none that takes long."""
-    path = item.path.relative_to(Path(__file__).parent)
-    if path.as_posix() in LONG:
+    if _is_long(item):
         return False
+    path = _path(item)
     name, _, parameters = item.name.partition("[")
     found = re.search(r"\b(sync|async)\b", parameters)
-    if found is None or path.parts[0] in BOTH_APIS:
-        return True
-    # The other parameters decide which of the two runs, so that both run an equal part of the tests.
-    rest = f"{path}{name}{parameters[: found.start()]}{parameters[found.end() :]}"
-    return found[1] == APIS[crc32(rest.encode()) % len(APIS)]
+    if found and not path.startswith(BOTH_APIS):
+        # The other parameters decide which of the two runs, so that both run an equal part of the tests.
+        parameters = parameters[: found.start()] + parameters[found.end() :]
+        if found[1] != APIS[crc32(f"{path}{name}{parameters}".encode()) % len(APIS)]:
+            return False
+    return crc32(f"{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
 
 
 @pytest.hookimpl(trylast=True)
@@ -95,9 +110,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
         items[:] = [item for item in items if _is_quick(item)]
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    here = Path(__file__).parent
-    long = [item for item in items if item.path.relative_to(here).as_posix() in LONG]
-    others = [item for item in items if item.path.relative_to(here).as_posix() not in LONG]
+    long = [item for item in items if _is_long(item)]
+    others = [item for item in items if not _is_long(item)]
     ends = [len(others) * number // processes for number in range(processes + 1)]
     items[:] = [item for n in range(processes) for item in (*long[n::processes], *others[ends[n] : ends[n + 1]])]
 

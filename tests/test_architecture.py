@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, SqliteSaver
 from langgraph_checkpoint_custom.sql.files import FILES, load_statements, read_files
+from tests.conftest import LONG, SAMPLED
 
 PACKAGE = Path(__file__).parents[1] / "langgraph_checkpoint_custom"
 NAME = PACKAGE.name
@@ -198,3 +199,10 @@ def test_every_method_of_the_base_class_is_overridden_with_its_signature(
     assert parameters == [(p.name, p.kind, p.default) for p in inspect.signature(theirs).parameters.values()]
     assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
     assert inspect.isasyncgenfunction(ours) == inspect.isasyncgenfunction(theirs)
+
+
+def test_what_the_quick_run_leaves_out_exists() -> None:
+    for entry in (*LONG, *SAMPLED):
+        path, _, name = entry.partition("::")
+        text = (Path(__file__).parent / path).read_text("utf-8")
+        assert not name or f"def {name}(" in text, entry

@@ -402,7 +402,7 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
         def fork() -> None:
             forks._before()
             ready.set()
-            done.wait(20)
+            done.wait(300)
             forks._HELD.clear()
 
         forking = workers.submit(fork)
@@ -411,13 +411,13 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
         reading = workers.submit(saver.get_tuple, generate_config("t"))
         connection.execute("SELECT 1")  # A connection in use is not closed.
         driver._take_back(connection)
-        assert ready.wait(20)
+        assert ready.wait(300)
         time.sleep(0.05)  # Enough for a read that does not wait; no event says that one waits.
         assert not reading.done()
         assert driver.stats() == {"reading": 0, "idle": 0}
         done.set()
-        forking.result(20)
-        assert reading.result(20) is not None
+        forking.result(300)
+        assert reading.result(300) is not None
 
 
 UNCLOSED = """
