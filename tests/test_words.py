@@ -8,21 +8,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("langgraph_checkpoint_custom", "tests", "benchmarks", "docs", ".ci")
-SUFFIXES = {"", ".css", ".html", ".js", ".md", ".py", ".sql", ".toml", ".txt", ".yml"}
+SUFFIXES = {".css", ".html", ".js", ".md", ".py", ".sql", ".toml", ".txt", ".yml"}
+NAMES = {"justfile", "run"}
 # The stores of released versions are data.
 LEFT_OUT = ("tests/golden/0.", "benchmarks/results/", "tests/test_words.py")
 
 # What is searched for, and the words to use instead. An underscore ends a word here.
 RETIRED = {
     r"sqlite_?turns": "group commit",
-    r"lanes": "batch queue",
     r"(?<=_)sharing": "batching",
     r"in_?parts": "chunks",
     r"doomed": "deleting, or marked for deletion",
-    r"erase[ds]?|erasing": "delete",
     r"mend(?:s|ed|ing)?": "repair",
     r"rehears(?:al|als|e|ed|ing)": "dry run",
-    r"colours|(?:both|either|each|child|by|of a) colour|(?<=_)colour": "sync and async, or api",
+    r"(?:both|either|each|child|by|of one)[ _]colours?": "sync and async, or api",
     r"desks?": "what it does, such as delete",
     r"faithful|faithfully": "strict",
     r"verbatim": "raw",
@@ -31,7 +30,7 @@ RETIRED = {
     r"lineage": "ancestors, or id range",
     r"clear_metadata|shown_keys": "plaintext_metadata",
     r"unsealed_if_closed": "unsealed_unless_chunked",
-    r"keptplace": "visible checkpoint",
+    r"kept_?places?": "visible checkpoint",
     r"(?:is|are) told": "the verb that is meant: raises, returns, logs",
     r"so many of": "the number",
     r"nobody in|two at once": "the subject that is meant",
@@ -44,7 +43,11 @@ def _files() -> Iterator[Path]:
     found += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     for path in sorted(found):
         name = path.relative_to(ROOT).as_posix()
-        if path.suffix in SUFFIXES and not name.startswith(LEFT_OUT) and "__pycache__" not in name:
+        if (
+            (path.suffix in SUFFIXES or path.name in NAMES)
+            and not name.startswith(LEFT_OUT)
+            and "__pycache__" not in name
+        ):
             yield path
 
 
@@ -72,4 +75,4 @@ def test_a_retired_word_is_found() -> None:
         "visible checkpoint",
         "group commit",
     ]
-    assert not SEARCHED.search("the amended colour of an unmended desktop: recommended")
+    assert not SEARCHED.search("the amended colours of an unmended desktop: recommended")

@@ -222,5 +222,5 @@ def test_the_error_for_a_missing_schema_has_the_command_that_makes_it(
 
 
 def test_a_schema_is_for_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["setup", "--schema", "mine", "--url", f"sqlite:///{tmp_path / 'a.db'}"]) == 1
+    assert main(["setup", "--schema", "mine", "--url", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
     assert "SqliteSaver has no option 'schema'; it is an option of PostgresSaver" in capsys.readouterr().err
