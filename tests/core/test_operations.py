@@ -245,9 +245,9 @@ def test_put_stores_a_deleted_value_again(d: SqlDialect) -> None:
 
 def test_put_refuses_a_delta_on_a_parent_that_was_deleted(d: SqlDialect) -> None:
     encoded = deltas_alone()
-    gone = [[("parent", None)]]
+    missing = [[("parent", None)]]
     with pytest.raises(CheckpointNotFound, match="'log'"):
-        drive(put(d, encoded), Script([[]], gone))
+        drive(put(d, encoded), Script([[]], missing))
 
 
 def test_copy_refuses_a_thread_with_its_own_checkpoints(d: SqlDialect) -> None:

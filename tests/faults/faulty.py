@@ -20,7 +20,7 @@ class FaultyProxy(Proxy):
     """A proxy that can be made to fail."""
 
     def __init__(self, url: str) -> None:
-        self.deaf_to_come = 0
+        self.connections_to_ignore = 0
         self._pause = 0.0
         self._cut: Cut | None = None
         self._to_pass = 0
@@ -74,8 +74,8 @@ class FaultyProxy(Proxy):
 
     def _from_server(self, source: socket.socket) -> Iterator[bytes]:
         with self._lock:
-            if self.deaf_to_come:
-                self.deaf_to_come -= 1
+            if self.connections_to_ignore:
+                self.connections_to_ignore -= 1
                 self._deaf.add(source)
         connected = False
         for message in super()._from_server(source):

@@ -58,7 +58,7 @@ async def test_an_operation_whose_connection_is_cut_takes_effect_once(
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_claim_that_is_released_twice_was_held(postgres_url: str, cut: Cut, api: str) -> None:
+async def test_a_claim_whose_release_is_retried_is_released(postgres_url: str, cut: Cut, api: str) -> None:
     with faulty(postgres_url) as proxy:
         async with PostgresSaver(proxy.url, max_size=1) as saver:
 
@@ -278,7 +278,7 @@ async def test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more(
             await fill(client, "t")
             before = rows(watcher)
             proxy.cut_next("before the answer")
-            proxy.deaf_to_come = 1_000
+            proxy.connections_to_ignore = 1_000
             with pytest.raises(ConnectionLost, match="no connection to PostgreSQL") as caught:
                 await client.delete_thread("t")
             assert rows(watcher) != before

@@ -27,10 +27,10 @@ from tests.stores import Client, Store
 @pytest.mark.parametrize("api", APIS)
 async def test_a_call_to_a_server_that_accepts_but_does_not_reply_is_retried(postgres_url: str, api: str) -> None:
     with faulty(postgres_url) as proxy:
-        proxy.deaf_to_come = 1
+        proxy.connections_to_ignore = 1
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
             await asyncio.wait_for(fill(Client(saver, api), "t"), 30)
-        assert proxy.deaf_to_come == 0
+        assert proxy.connections_to_ignore == 0
         assert proxy.connections > 1
 
 
@@ -40,14 +40,14 @@ async def test_first_calls_on_a_network_that_drops_packets_fail_together(
 ) -> None:
     """Not one after the other, each after its own connect_timeout."""
     with faulty(postgres_url) as proxy:
-        proxy.deaf_to_come = 1_000
+        proxy.connections_to_ignore = 1_000
         async with PostgresSaver(proxy.url, connect_timeout=2) as saver:
             monkeypatch.setattr(saver._driver, "_retry", RetryPolicy(attempts=2))
             client = Client(saver, api)
             calls = await asyncio.gather(*(client.get_tuple(config(f"t{i}")) for i in range(5)), return_exceptions=True)
             assert [type(call) for call in calls] == [ConnectionLost] * 5
             assert proxy.connections == 2
-            proxy.deaf_to_come = 0
+            proxy.connections_to_ignore = 0
             await fill(client, "t")
 
 

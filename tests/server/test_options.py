@@ -209,7 +209,7 @@ async def test_strict_and_keys_go_together(monkeypatch: pytest.MonkeyPatch) -> N
         assert (await get(Client(saver, "async"), config())).checkpoint["channel_values"] == {"order": order}
 
 
-async def test_no_key_is_in_an_error_or_log(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_key_is_in_the_repr_of_a_saver(monkeypatch: pytest.MonkeyPatch) -> None:
     say(monkeypatch, SECRET_KEY=KEY, **{KEYS: "SECRET_KEY"})
     async with checkpointer() as saver:
         seen = f"{server._SHARED!r} {vars(saver)!r} {saver!r} {vars(saver.serde)!r}"

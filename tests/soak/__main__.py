@@ -21,7 +21,7 @@ def report(outcomes: list[Outcome], seed: int) -> str:
         lines += [f"## {each.database}", ""]
         lines += [f"{each.graphs} graphs for {each.seconds / 60:.1f} minutes did {each.rounds:,} rounds.", ""]
         lines += [f"- {what}: {number:,}" for what, number in sorted(each.done.items())]
-        lines += [f"- {what} told to a caller, who tried again: {number:,}" for what, number in each.errors.items()]
+        lines += [f"- {what} raised to a caller that retried: {number:,}" for what, number in each.errors.items()]
         lines += [f"- server sessions before and after: {each.sessions[0]} and {each.sessions[1]}", ""]
         lines += ["| | MB | threads | files |", "|---|--:|--:|--:|"]
         lines += [
