@@ -18,6 +18,7 @@ from uuid import UUID
 
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import CipherProtocol
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from langgraph_checkpoint_custom.encoding.encode import encode_checkpoint, encode_rows
 from langgraph_checkpoint_custom.encoding.known import NOTHING_KNOWN, KnownValues
@@ -26,7 +27,7 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Offload, RoundTrip, Steps, done, operation, through
 from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of
-from langgraph_checkpoint_custom.model.records import RECORDS, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.model.records import RECORDS, Question, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.list_threads import history_page, threads_page
 from langgraph_checkpoint_custom.operations.read import FORMAT_WITH_SENDS, checkpoints_of_threads, get_tuple
 from langgraph_checkpoint_custom.operations.write import put, put_writes
@@ -182,10 +183,11 @@ def store_document(
     before: Document | None,
     changed: Mapping[str, Any],
     metadata: Mapping[str, Any] | None = None,
+    question: Question | None = None,
 ) -> Steps[Key]:
     """Store the next version of a document, with some of its values changed; return its key.
 
-    Round trips: 1.
+    Round trips: 1, or 2 with a question.
 
     Args:
         d: The dialect.
@@ -195,6 +197,8 @@ def store_document(
         before: The version before, read by the same operation.
         changed: The new values by channel; the other channels stay as they are.
         metadata: The adapter's metadata for this version.
+        question: What waits for a human as of this version. It is stored where LangGraph stores an interrupt, so
+            `interrupts()` lists it until a later version has no question.
     """
     checkpoint_id = _id_after(attempt.checkpoint_id, before)
     key = Key(*location, checkpoint_id)
@@ -222,6 +226,9 @@ def store_document(
     )
     # Encode here and not in a worker: a transaction is open.
     yield from put(d, done(encoded)).start()
+    if question is not None:
+        rows = done(encode_rows(codec, key, [(INTERRUPT, [question._asdict()])], "question", "", None))
+        yield from put_writes(d, *rows).start()
     attempt.stored = attempt.stored or key
     return key
 

@@ -43,6 +43,7 @@ try:
 except ImportError as error:
     raise ConfigError("pydantic-deep is missing: pip install '.[pydantic-deep]' in a clone of this project") from error
 
+_KIND = "pydantic-deep"
 _MESSAGES = "messages"
 
 
@@ -67,6 +68,11 @@ class _Record(NamedTuple):
     pinned: bool
 
     @property
+    def pin(self) -> str:
+        """The label of the saver that protects a pinned checkpoint from a retention and from a prune."""
+        return f"pin {self.first}"
+
+    @property
     def location(self) -> tuple[datetime, str]:
         """The sort key; the oldest checkpoint comes first."""
         return self.created_at.replace(tzinfo=self.created_at.tzinfo or timezone.utc), self.first
@@ -89,13 +95,14 @@ class DeepCheckpointStore:
         session_id: The owner of the checkpoints. Other sessions cannot read or remove them.
         pin_labels: Whether `remove_oldest`, and so the middleware's limit, leaves checkpoints alone that were saved
             again with another label, as the tool `save_checkpoint` does. `count` then counts only the others: the limit
-            applies to automatic checkpoints, and the loop that enforces it ends.
+            applies to automatic checkpoints, and the loop that enforces it ends. A retention spares them, too: each
+            has a label of the saver, which `remove` removes with it.
     """
 
     def __init__(self, saver: CheckpointSaver, session_id: str, *, pin_labels: bool = False) -> None:
         self._saver = saver
         self._runner = OperationRunner(saver)
-        self._thread_id = thread_of("pydantic-deep", session_id)
+        self._thread_id = thread_of(_KIND, session_id)
         self._pin_labels = pin_labels
         # By task, the last result of `count`. The middleware counts, then removes. Without this, several middlewares
         # that counted the same excess checkpoint would each remove one.
@@ -112,7 +119,14 @@ class DeepCheckpointStore:
             "metadata": checkpoint.metadata,
         }
         record = plain("a checkpoint", record)
-        await self._runner.arun(put_deep_checkpoint, attempt(), self._thread_id, record, _encoded(checkpoint.messages))
+        await self._runner.arun(
+            put_deep_checkpoint,
+            attempt(),
+            self._thread_id,
+            record,
+            _encoded(checkpoint.messages),
+            pin=self._pin_labels,
+        )
 
     async def get(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None."""
@@ -155,6 +169,11 @@ class DeepCheckpointStore:
         self._forget_count()
         await self._saver.adelete_thread(self._thread_id)
 
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with all its checkpoints, this one or another. Not in the protocol."""
+        self._forget_count()
+        await self._saver.adelete_thread(thread_of(_KIND, session_id))
+
     async def _read(self, **filter: str) -> list[Checkpoint]:
         return await self._runner.arun(read_deep_checkpoints, self._thread_id, wanted(filter))
 
@@ -171,10 +190,12 @@ def put_deep_checkpoint(
     thread_id: str,
     record: Mapping[str, Any],
     messages: list[str],
+    *,
+    pin: bool = False,
 ) -> Steps[None]:
-    """Store a checkpoint; it replaces one with the same id.
+    """Store a checkpoint; it replaces one with the same id. With `pin`, one that is pinned gets a label of the saver.
 
-    Round trips: 4. If there is one with the same id 6, and 2 for each of its labels.
+    Round trips: 4. If there is one with the same id 6, and 2 for each of its labels. With a new pin one more.
     """
 
     def steps() -> Steps[None]:
@@ -186,9 +207,12 @@ def put_deep_checkpoint(
         new = {**record, "first": first, "pinned": pinned}
         key = yield from store_document(d, codec, change, (thread_id, ""), before, {_MESSAGES: messages}, new)
         for one in earlier:
-            for name in (yield from _labels(d, one.key)):  # Labels move to the new checkpoint with this id.
+            names = yield from _labels(d, one.key)
+            for name in names:  # Labels move to the new checkpoint with this id.
                 yield from unlabel(d, thread_id, name).start()
                 yield from label(d, key, name).start()
+            if pin and pinned and one.pin not in names:
+                yield from label(d, key, one.pin).start()
             yield from delete_checkpoint(d, one.key).start()
 
     yield from once(d, change, steps())
@@ -209,7 +233,7 @@ def remove_deep_checkpoint(
 
     Without a filter, only checkpoints that may be evicted match.
 
-    Round trips: 2, or 3 if one is removed; without a filter one more.
+    Round trips: 2, or 3 if one is removed; without a filter one more, and for a pinned one another.
     """
     found = yield from tell_deep_checkpoints(d, codec, thread_id, filter).start()
     if change.result and change.result not in [one.key for one in found]:
@@ -219,6 +243,8 @@ def remove_deep_checkpoint(
     if len(found) < max(at_least, 1):
         return False
     change.result = found[0].key
+    if found[0].pinned:
+        yield from unlabel(d, thread_id, found[0].pin).start()
     return (yield from delete_checkpoint(d, found[0].key).start())
 
 
@@ -235,7 +261,8 @@ def count_deep_checkpoints(d: SqlDialect, codec: Values, thread_id: str, *, pin:
 def _evictable(d: SqlDialect, thread_id: str, found: Sequence[_Record], *, pin: bool) -> Steps[Sequence[_Record]]:
     """Return the checkpoints without a label of the saver and, with `pin`, without those that are pinned."""
     labels = yield from labels_of_thread(d, thread_id).start()
-    labelled = {key_of(config) for config in labels.values()}
+    pins = {one.pin for one in found}
+    labelled = {key_of(config) for name, config in labels.items() if name not in pins}
     return [one for one in found if one.key not in labelled and not (pin and one.pinned)]
 
 

@@ -5,6 +5,7 @@ The methods are the simple ones of the TypeScript package `deepagentsdk`: save, 
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
 from langgraph_checkpoint_custom.model.keys import MAX_ID, key_of, text
 from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
-from langgraph_checkpoint_custom.model.records import CheckpointRecord
+from langgraph_checkpoint_custom.model.records import CheckpointRecord, Question
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -63,6 +64,59 @@ class SessionCheckpoint:
     interrupt: dict[str, Any] | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the session in the form of `deepagentsdk`, with its names."""
+        found = {
+            "threadId": self.thread_id,
+            "step": self.step,
+            "messages": self.messages,
+            "state": self.state,
+            "interrupt": self.interrupt,
+            "createdAt": _moment("created_at", self.created_at),
+            "updatedAt": _moment("updated_at", self.updated_at),
+        }
+        # In the original, these are left out if there are none.
+        optional = ("interrupt", "createdAt", "updatedAt")
+        return {name: value for name, value in found.items() if value is not None or name not in optional}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> SessionCheckpoint:
+        """Return the session of a dict in the form of `deepagentsdk`.
+
+        Raises:
+            ConfigError: The dict has not that form.
+        """
+        missing = [name for name in ("threadId", "step", "messages") if name not in found]
+        if missing:
+            raise ConfigError(f"a session needs threadId, step and messages; this one has no {', '.join(missing)}")
+        unknown = set(found) - {"threadId", "step", "messages", "state", "interrupt", "createdAt", "updatedAt"}
+        if unknown:
+            raise ConfigError(f"a session has no {', '.join(sorted(unknown))}; put other data into its state")
+        made = cls(found["threadId"], found["step"], found["messages"], interrupt=found.get("interrupt"))
+        made.state = found.get("state", made.state)
+        made.created_at = _time("createdAt", found.get("createdAt"))
+        made.updated_at = _time("updatedAt", found.get("updatedAt"))
+        return made
+
+    def to_json(self) -> str:
+        """Return the session as the JSON text that `deepagentsdk` writes to its files, in one line."""
+        return json.dumps(plain("a session", self.to_dict()), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> SessionCheckpoint:
+        """Return the session of such a JSON text.
+
+        Raises:
+            ConfigError: The text is not JSON, or has not that form.
+        """
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"a session cannot be read, since it is not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise ConfigError(f"a session is a JSON object, not a {type(found).__name__}")
+        return cls.from_dict(found)
 
 
 class SessionVersion(NamedTuple):
@@ -224,7 +278,7 @@ def save_session(
 ) -> Steps[None]:
     """Store a session as a new version.
 
-    Round trips: 3.
+    Round trips: 3, or 4 if a request waits.
     """
 
     def steps() -> Steps[None]:
@@ -240,7 +294,7 @@ def restore_session(
 ) -> Steps[Document]:
     """Store an earlier version of a session as the newest one; return it with its new metadata.
 
-    Round trips: 4.
+    Round trips: 4, or 5 if a request waits.
 
     Raises:
         CheckpointNotFound: The session does not have this version.
@@ -272,8 +326,16 @@ def _store(
     """Store all values of a version; return its metadata."""
     created_at = before and before.metadata.get("created_at")
     metadata = {**metadata, "created_at": created_at or metadata["created_at"] or change.at, "updated_at": change.at}
-    yield from store_document(d, codec, change, (thread_id, ""), before, values, metadata)
+    interrupt = values["interrupt"]
+    question = None if interrupt is None else Question(_question_id(interrupt), interrupt)
+    yield from store_document(d, codec, change, (thread_id, ""), before, values, metadata, question)
     return metadata
+
+
+def _question_id(interrupt: Any) -> str:
+    """Return the id of a request that waits: that of its call of a tool, if it is about one."""
+    call = interrupt.get("toolCall") if isinstance(interrupt, dict) else None
+    return str(call.get("toolCallId", "interrupt")) if isinstance(call, dict) else "interrupt"
 
 
 def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -286,7 +348,7 @@ def _encoded(checkpoint: SessionCheckpoint) -> tuple[dict[str, Any], dict[str, A
         "at_step": plain("a session's step", checkpoint.step),
         "messages": len(messages),
         "interrupted": interrupt is not None,
-        "created_at": _moment(checkpoint.created_at),
+        "created_at": _moment("created_at", checkpoint.created_at),
     }
 
 
@@ -356,12 +418,20 @@ async def _acall(hook: OnSession | None, event: SessionEvent) -> None:
         _LOG.exception("a session's hook failed")
 
 
-def _moment(created_at: datetime | str | None) -> str | None:
-    """Return the time of the first save as ISO 8601 text; a session from JSON has it as such text already."""
+def _time(name: str, time: datetime | str | None) -> datetime | None:
+    """Return a time, which may be ISO 8601 text: a session from JSON has it as such."""
     try:
-        if isinstance(created_at, str):
+        if isinstance(time, str):
             # Python 3.10 cannot parse the Z.
-            created_at = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", created_at))
-        return None if created_at is None else created_at.isoformat()
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"created_at must be a datetime or its ISO 8601 text, not {created_at!r}") from error
+            time = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", time))
+        if time is None or isinstance(time, datetime):
+            return time
+    except ValueError as error:
+        raise ConfigError(f"{name} must be a datetime or its ISO 8601 text, not {time!r}") from error
+    raise ConfigError(f"{name} must be a datetime or its ISO 8601 text, not {time!r}")
+
+
+def _moment(name: str, time: datetime | str | None) -> str | None:
+    """Return a time as ISO 8601 text."""
+    time = _time(name, time)
+    return None if time is None else time.isoformat()

@@ -30,7 +30,7 @@ from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of
-from langgraph_checkpoint_custom.tools.summary import line_of, question_of, text_of
+from langgraph_checkpoint_custom.tools.summary import json_of_question, line_of, question_of, text_of
 
 commands = typer.Typer()
 
@@ -337,7 +337,7 @@ def interrupts(
 ) -> None:
     """List the threads that wait for a human, the longest waiting first, with their questions."""
     with opened(url, tenant) as opener:
-        found = without_classes(opener).interrupts(prefix=prefix)
+        found = without_classes(opener).interrupts(prefix=thread_as_typed(prefix))
     if as_json:
         tell(
             [
@@ -345,7 +345,7 @@ def interrupts(
                     "thread_id": one.thread_id,
                     "checkpoint_id": one.checkpoint_id,
                     "since": one.since.isoformat() if one.since else None,
-                    "interrupts": [json_of(each) for each in one.interrupts],
+                    "interrupts": [json_of_question(each) for each in one.interrupts],
                 }
                 for one in found
             ]
@@ -357,7 +357,7 @@ def interrupts(
         for each in one.interrupts:
             name, question = question_of(each)
             since = one.since.strftime("%Y-%m-%d %H:%M:%S") if one.since else None
-            rows.append((one.thread_id, since, name, brief(question, limit)))
+            rows.append((one.thread_id, since, name, text_of(question, limit)))
     table(("thread", "since", "interrupt", "question"), rows)
 
 

@@ -32,7 +32,7 @@ from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
 from langgraph_checkpoint_custom.tools.display import NOTHING, Difference, brief, differences, json_of, kind, tasks
 from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
-from langgraph_checkpoint_custom.tools.summary import question_of
+from langgraph_checkpoint_custom.tools.summary import json_of_question, question_of
 
 commands = typer.Typer()
 
@@ -144,7 +144,7 @@ def show(
                 "not_stored_here": delta_channels_elsewhere(found),
                 "versions": json_of(found.checkpoint.get("channel_versions")),
                 "writes": [{"task_id": t, "channel": c, "value": json_of(value)} for t, c, value in writes],
-                "interrupts": [json_of(one) for one in waiting],
+                "interrupts": [json_of_question(one) for one in waiting],
                 "next": following,
             }
         )

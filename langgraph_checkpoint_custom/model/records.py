@@ -84,6 +84,13 @@ class Interrupt(Protocol):
     def value(self) -> Any: ...
 
 
+class Question(NamedTuple):
+    """What another framework's thread asks a human; it has the attributes of LangGraph's `Interrupt`."""
+
+    id: str
+    value: Any
+
+
 class WaitingThread(NamedTuple):
     """A thread that waits for a human.
 
@@ -93,6 +100,7 @@ class WaitingThread(NamedTuple):
         since: When that checkpoint was made, which is when the superstep with the interrupts began; None if the
             checkpoint has no time.
         interrupts: The open interrupts, as LangGraph's `Interrupt`s; each has an `id` for the answer and a `value`.
+            Those of other frameworks' threads are `Question`s, with the same attributes.
     """
 
     thread_id: str

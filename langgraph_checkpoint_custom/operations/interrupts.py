@@ -16,7 +16,7 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.errors import StaleInterrupt
 from langgraph_checkpoint_custom.model.keys import Range, TupleRow, right_above
-from langgraph_checkpoint_custom.model.records import Interrupt, WaitingThread
+from langgraph_checkpoint_custom.model.records import Interrupt, Question, WaitingThread
 from langgraph_checkpoint_custom.operations.read import in_order
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -40,7 +40,8 @@ def open_among(writes: Sequence[PendingWrite]) -> list[Interrupt]:
         interrupt
         for task_id, channel, interrupts in writes
         if channel == INTERRUPT and task_id not in done
-        for interrupt in interrupts
+        # Other frameworks' questions are stored as dicts.
+        for interrupt in (Question(**each) if isinstance(each, dict) else each for each in interrupts)
     ]
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of
-from langgraph_checkpoint_custom.tools.display import brief, object_of, plain
+from langgraph_checkpoint_custom.tools.display import brief, json_of, object_of, plain
 
 # Channels of LangGraph's own, which say what runs next.
 _INNER = ("branch:", "join:", "__")
@@ -23,6 +24,8 @@ _ASKING = ("question", "message", "text", "prompt", "query")
 
 def question_of(interrupt: Any) -> tuple[str | None, Any]:
     """Return the id of an interrupt that was read raw, and its question."""
+    if isinstance(interrupt, Question):
+        return interrupt
     made = object_of(interrupt) if isinstance(interrupt, Extension) else None
     content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
     return content.get("id"), content.get("value")
@@ -45,6 +48,11 @@ def line_of(found: CheckpointTuple, chats: Mapping[str, Sequence[Message]], limi
             return _cut(f"{last.name or last.role}: {last.text}", limit)
     shown = {name: value for name, value in values.items() if not name.startswith(_INNER) and value is not None}
     return _cut(", ".join(f"{name}: {text_of(value, 60)}" for name, value in shown.items()), limit)
+
+
+def json_of_question(interrupt: Any) -> Any:
+    """Convert an interrupt that was read raw for JSON."""
+    return json_of(interrupt._asdict() if isinstance(interrupt, Question) else interrupt)
 
 
 def text_of(value: Any, limit: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from langgraph_checkpoint_custom import CheckpointSaver, ConfigError
+from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, Retention
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
 from langgraph_checkpoint_custom.encoding.chunks import NAME_MARK
 from langgraph_checkpoint_custom.errors import CheckpointLabelled, CorruptCheckpoint
@@ -285,6 +285,39 @@ async def test_labels_set_by_hand_can_be_pinned(saver: CheckpointSaver) -> None:
     await deep.save(await deep.get_by_label("hand 1"))
     assert await deep.count() == 0
     assert await deep.remove((await deep.list_all())[0].id)
+
+
+async def test_a_retention_spares_what_is_pinned(saver: CheckpointSaver) -> None:
+    deep = DeepCheckpointStore(saver, "a", pin_labels=True)
+    for number in range(6):
+        await deep.save(named(str(number)))
+    for number in (1, 2):
+        await deep.save(named(str(number), "by hand"))
+    await deep.save(named("1", "by hand again"))  # A pin moves to the new version with this id.
+    saver.sweep(Retention(keep_last=1))
+    assert {one.id for one in await deep.list_all()} == {"1", "2"}  # 1 was also saved last.
+    saver.sweep(Retention(older_than=timedelta(microseconds=1)))
+    saver.prune([THREAD])
+    assert {one.id for one in await deep.list_all()} == {"1", "2"}
+    assert (await deep.count(), await DeepCheckpointStore(saver, "a").count()) == (0, 2)
+    assert await deep.remove("1")
+    assert len(saver.labels(THREAD)) == 1
+    assert await DeepCheckpointStore(saver, "a").remove_oldest()
+    assert saver.labels(THREAD) == {}
+    await deep.save(named("9"))
+    await deep.save(named("9", "by hand"))
+    await deep.clear()
+    assert list(saver.threads()) == []
+
+
+async def test_a_deleted_session_is_gone(saver: CheckpointSaver, deep: DeepCheckpointStore) -> None:
+    other = DeepCheckpointStore(saver, "b")
+    for store in (deep, other):
+        await store.save(named("1"))
+    await deep.delete("b")
+    assert (await deep.count(), await other.count()) == (1, 0)
+    await deep.delete("a")
+    assert await deep.list_all() == []
 
 
 def named(checkpoint_id: str, label: str = "turn") -> Any:

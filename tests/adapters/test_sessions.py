@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -284,3 +285,84 @@ def test_versions_share_large_values_and_are_encrypted(store: Store) -> None:
         saver.prune([thread_of("session", "default", "a")])
         assert sessions.load("a") == restored
         assert len(sessions.history("a")) == 1
+
+
+async def test_a_session_that_waits_is_listed_with_its_question(sessions: Calls, saver: CheckpointSaver) -> None:
+    request = {"toolCall": {"toolCallId": "call-1", "toolName": "rm", "args": {"path": "/"}}, "step": 3}
+    await sessions.save(session("a", interrupt=request))
+    await sessions.save(session("b", interrupt={"question": "Really?"}))
+    await sessions.save(session("c"))
+    first, second = saver.interrupts()
+    assert (first.thread_id, second.thread_id) == tuple(thread_of("session", "default", name) for name in "ab")
+    assert [(one.id, one.value) for one in first.interrupts] == [("call-1", request)]
+    assert [(one.id, one.value) for one in second.interrupts] == [("interrupt", {"question": "Really?"})]
+    assert first.since is not None
+    await sessions.save(session("a", 2))
+    assert [one.thread_id for one in saver.interrupts()] == [second.thread_id]
+    asked, answered = reversed(await sessions.history("a"))
+    assert (asked.interrupted, answered.interrupted) == (True, False)
+    assert (await sessions.restore("a", asked.version)).interrupt == request
+    assert len(saver.interrupts()) == 2
+    saver.prune([first.thread_id])
+    assert len(saver.interrupts()) == 2
+    await sessions.delete("a")
+    assert [one.thread_id for one in saver.interrupts()] == [second.thread_id]
+
+
+# What deepagentsdk 0.x's FileSaver writes: `JSON.stringify(checkpoint, null, 2)`.
+ORIGINAL = """{
+  "threadId": "chat-1",
+  "step": 3,
+  "messages": [{"role": "user", "content": "hällo"}],
+  "state": {"todos": [{"id": "1", "content": "write", "status": "pending"}], "files": {}},
+  "interrupt": {"toolCall": {"toolCallId": "1", "toolName": "rm", "args": {"path": "/"}}, "step": 3},
+  "createdAt": "2025-12-13T09:35:00.123Z",
+  "updatedAt": "2025-12-13T09:36:00.456Z"
+}"""
+
+
+def test_a_session_has_the_dict_and_json_form_of_the_original(saver: CheckpointSaver) -> None:
+    made = SessionCheckpoint.from_json(ORIGINAL)
+    assert (made.thread_id, made.step, made.messages) == ("chat-1", 3, [{"role": "user", "content": "hällo"}])
+    assert made.created_at == datetime(2025, 12, 13, 9, 35, 0, 123_000, timezone.utc)
+    assert made == SessionCheckpoint.from_dict(made.to_dict()) == SessionCheckpoint.from_json(made.to_json())
+    assert made.to_dict() == {
+        **json.loads(ORIGINAL),
+        "createdAt": "2025-12-13T09:35:00.123000+00:00",
+        "updatedAt": "2025-12-13T09:36:00.456000+00:00",
+    }
+    sessions = SessionStore(saver)
+    sessions.save(made)
+    found = sessions.load("chat-1")
+    assert found is not None
+    assert replace(found, updated_at=made.updated_at) == made
+    assert found.to_dict()["interrupt"] == made.interrupt
+    new = session("a").to_dict()
+    assert set(new) == {"threadId", "step", "messages", "state"}
+    assert SessionCheckpoint.from_dict(new) == session("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a JSON object"),
+        ('{"threadId": "a", "step": 1}', "no messages"),
+        ('{"thread_id": "a", "step": 1, "messages": []}', "no threadId"),
+        ('{"threadId": "a", "step": 1, "messages": [], "more": 1}', "has no more"),
+        ('{"threadId": "a", "step": 1, "messages": [], "createdAt": "soon"}', "createdAt must be"),
+        ('{"threadId": "a", "step": 1, "messages": [], "updatedAt": 5}', "updatedAt must be"),
+    ],
+)
+def test_another_form_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SessionCheckpoint.from_json(text)
+
+
+def test_a_session_is_not_copied_to_another_kind_of_thread(saver: CheckpointSaver) -> None:
+    SessionStore(saver).save(session("a"))
+    for target in ("graph", thread_of("cubeloop", "a")):
+        with pytest.raises(ConfigError, match=r"of the kind .* from one of the kind session"):
+            saver.copy_thread(thread_of("session", "default", "a"), target)
+    saver.copy_thread(thread_of("session", "default", "a"), thread_of("session", "default", "b"))
+    assert SessionStore(saver).exists("b")

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from langgraph_checkpoint_custom import CheckpointEncodeError, OperationEvent, ThreadExists, log_slow_operations
-from langgraph_checkpoint_custom.otel import instrumentation
+from langgraph_checkpoint_custom.otel import BOUNDARIES, instrumentation
 from tests.behaviour.helpers import LONG, checkpoint, config, metadata
 from tests.conftest import APIS
 from tests.stores import Client, Store
@@ -142,6 +142,8 @@ def test_spans_and_durations_for_opentelemetry(store: Store, api: str) -> None:
     (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
     assert (metric.name, metric.unit) == ("db.client.operation.duration", "s")
     assert sorted(point.attributes["db.operation.name"] for point in metric.data.data_points) == ["copy_thread", "put"]
+    # The boundaries are those of calls that take from a tenth of a millisecond to seconds, unless a view has others.
+    assert {point.explicit_bounds for point in metric.data.data_points} == {BOUNDARIES}
 
 
 def test_stats_describe_the_connections(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langgraph_checkpoint_custom.adapters.runner import OperationRunner, attempt
+from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from tests.adapters.test_documents import THREAD, add, values
 from tests.cli.conftest import Cli
 from tests.cli.test_changing import chain
@@ -59,3 +60,25 @@ def test_all_are_deleted_and_only_langgraphs_are_pruned(cli: Cli) -> None:
     assert cli.json("prune", SHOWN, "--yes")["deleted_checkpoints"] == 2
     assert cli.json("delete", "--all", "--yes")["threads"] == 2
     assert cli.json("threads")["threads"] == []
+
+
+def test_their_open_questions_are_listed(cli: Cli) -> None:
+    request = {"toolCall": {"toolCallId": "call-1", "toolName": "rm"}, "question": "Delete it?"}
+    with cli.store.open() as saver:
+        SessionStore(saver, "acme").save(SessionCheckpoint("chat", 1, [], interrupt=request))
+    session = r"\x1esession/acme/chat"
+    (line,) = (line for line in cli("interrupts").splitlines() if "acme" in line)
+    assert line.split()[0] == session
+    assert line.split()[3:] == ["call-1", "Delete", "it?"]
+    (waiting,) = cli.json("interrupts")
+    assert waiting["interrupts"] == [{"id": "call-1", "value": request}]
+    assert cli.json("show", session)["interrupts"] == waiting["interrupts"]
+    assert "Waiting for an answer to call-1: " in cli("show", session)
+    assert "asks: Delete it?" in cli("threads")
+    assert cli.json("interrupts", "--prefix", session) == [waiting]
+
+
+def test_a_copy_to_another_kind_is_refused(cli: Cli) -> None:
+    for target in ("2", r"\x1esession/acme/2"):
+        assert "of the kind test" in cli.fail("copy", SHOWN, target, code=2)
+        assert "of the kind test" in cli.fail("fork", SHOWN, target, code=2)

@@ -51,6 +51,7 @@ class CubeLoopCheckpointer:
     """
 
     def __init__(self, saver: CheckpointSaver) -> None:
+        self._saver = saver
         self._runner = OperationRunner(saver)
 
     async def __aenter__(self) -> Self:
@@ -67,6 +68,10 @@ class CubeLoopCheckpointer:
         channels, entries = found
         extra = {key: _read(text) for key, text in channels.get("extra", {}).items()}
         return base.CheckpointData(_messages(thread_id, entries), extra, channels.get("parent"))
+
+    async def delete(self, thread_id: str) -> None:
+        """Delete a thread with everything that was stored for it. Not in the protocol."""
+        await self._saver.adelete_thread(stored(thread_id))
 
     async def append(self, thread_id: str, messages: list[Message]) -> None:
         """Append messages, all or none; raise an error if one belongs to a completed run."""

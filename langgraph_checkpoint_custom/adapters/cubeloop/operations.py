@@ -19,6 +19,7 @@ and msgpack does not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Steps, operation
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.model.namespaced_ids import name_of, thread_of
+from langgraph_checkpoint_custom.model.records import Question
 from langgraph_checkpoint_custom.operations.delete import prune_thread
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
@@ -76,7 +78,8 @@ def change_thread(
 ) -> Steps[bool]:
     """Change a thread's document and append to its log; return whether `revise` changed something.
 
-    Round trips: 3, one more with entries, one more for the first entries, and one more every `VERSIONS` changes.
+    Round trips: 3, one more with entries, one more for the first entries, one more while a request is pending, and one
+    more every `VERSIONS` changes.
     """
 
     def steps() -> Steps[bool]:
@@ -129,11 +132,25 @@ def _store(
     if entries and log is None:
         log = (yield from store_document(d, codec, change, (thread_id, LOG), None, {})).checkpoint_id
         changed = {**changed, "log": log}
-    yield from store_document(d, codec, change, (thread_id, ""), before, changed)
+    pending = {**(before.values if before else {}), **changed}.get("pending")
+    question = Question(str(pending["question"]), _asked(pending)) if pending else None
+    yield from store_document(d, codec, change, (thread_id, ""), before, changed, question=question)
     if entries:
         yield from append_entries(d, codec, Key(thread_id, LOG, log), step, entries)
     if step and step % VERSIONS == 0:
         yield from prune_thread(d, thread_id, VERSIONS).start()
+
+
+def _asked(pending: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a pending request asks, for people; the request itself stays JSON text."""
+    asked: dict[str, Any] = {"request": pending["request"], "run": pending["run"]}
+    try:
+        payload = json.loads(pending["request"])["payload"]
+        prompts = [payload.get("prompt"), *(each["prompt"] for each in payload.get("questions") or ())]
+        question = " ".join(filter(None, prompts)) or f"May {payload['tool_name']} be called?"
+    except (KeyError, TypeError, ValueError, AttributeError):  # A request of a later version of the framework.
+        return asked
+    return {"question": question, **asked}
 
 
 def _entries(d: SqlDialect, codec: Values, thread_id: str, channels: Channels) -> Steps[Sequence[Any]]:

@@ -178,6 +178,37 @@ async def test_extra_is_merged(checkpointer: Checkpointer) -> None:
     assert (await loaded(checkpointer)).extra == {"a": 1, "b": {"d": 3}, "e": 2**70}
 
 
+async def test_a_pending_request_is_listed_until_it_is_answered(store: Store) -> None:
+    async with store.open() as saver:
+        checkpointer = CubeLoopCheckpointer(saver)
+        questions = [Question(key="a", prompt="Which?"), Question(key="b", prompt="How many?")]
+        asks = HitlRequest(question_id="q", thread_id=None, payload=AskRequest(questions=questions), created_at=1)
+        await checkpointer.save_pending_request("thread", asks, run_id="run")
+        await checkpointer.save_pending_request("other", request("call"))
+        await checkpointer.append("thread", [user("hello")])  # The next version still has the request.
+        found = {one.thread_id: one.interrupts[0] for one in await saver.ainterrupts()}
+        assert {thread: one.id for thread, one in found.items()} == {stored("thread"): "q", stored("other"): "call"}
+        assert found[stored("thread")].value["question"] == "Which? How many?"
+        assert found[stored("thread")].value["run"] == "run"
+        assert found[stored("other")].value["question"] == "May shell be called?"
+        assert HitlRequest.model_validate_json(found[stored("thread")].value["request"]) == asks
+        await checkpointer.save_pending_request("thread", None)
+        assert [one.thread_id for one in await saver.ainterrupts()] == [stored("other")]
+
+
+async def test_a_deleted_thread_is_gone(store: Store) -> None:
+    async with store.open() as saver:
+        checkpointer = CubeLoopCheckpointer(saver)
+        for thread_id in ("thread", "other"):
+            await checkpointer.append(thread_id, [user("hello")])
+            await checkpointer.save_pending_request(thread_id, request("question"))
+        await checkpointer.delete("thread")
+        await checkpointer.delete("thread")
+        assert await checkpointer.load("thread") is None
+        assert [one.thread_id for one in saver.threads()] == [stored("other")]
+        assert len(await saver.ainterrupts()) == 1
+
+
 async def test_one_pending_request_is_stored_with_its_run(checkpointer: CubeLoopCheckpointer) -> None:
     asked = HitlRequest(
         question_id="asked",
