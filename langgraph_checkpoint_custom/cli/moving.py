@@ -96,7 +96,14 @@ def migrate(
     url: Url = None,
     tenant: AnyTenant = None,
     no_tenants: NoTenants = False,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="read everything again and compare")] = True,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="read everything again and compare, or nothing; by default what was copied",
+            show_default=False,
+        ),
+    ] = None,
     tables: Annotated[
         str | None,
         typer.Option(
@@ -175,7 +182,7 @@ def _missing(saver: CheckpointSaver) -> list[str]:
     return missing
 
 
-def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> dict[str, Any]:
+def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool | None) -> dict[str, Any]:
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from langgraph_checkpoint_custom.tools.migration import migrate
@@ -190,7 +197,7 @@ def _migrate(source: str, target: CheckpointSaver, serde: Any, verify: bool) -> 
             source, target, serde=serde, verify=verify, progress=lambda what, threads: report(threads, what)
         )
     found: dict[str, Any] = {"threads": moved.threads, "checkpoints": moved.checkpoints, "writes": moved.writes}
-    return {**found, **({"verified": moved.verified} if verify else {}), "problems": moved.problems}
+    return {**found, **({} if verify is False else {"verified": moved.verified}), "problems": moved.problems}
 
 
 def _transfer(source: str, target: CheckpointSaver, tenant: str | None, tenants: bool) -> dict[str, Any]:

@@ -56,10 +56,12 @@ def check_kind(operation: str, thread_id: str, target: str | None = None) -> Non
     kind = kind_of(thread_id)
     if (kind, operation) in _REFUSED:
         reason = _REFUSED[kind or "", operation]
-        raise ConfigError(f"{operation} cannot be used on thread {thread_id!r} of the kind {kind}: {reason}")
+        raise ConfigError(f"{operation} cannot be used on thread {thread_id!r} of the framework {kind}: {reason}")
     if target is not None and kind_of(target) != kind:
         own, other = (which or "LangGraph" for which in (kind, kind_of(target)))
-        raise ConfigError(f"{operation} cannot make thread {target!r} of the kind {other} from one of the kind {own}")
+        raise ConfigError(
+            f"{operation} cannot make thread {target!r} of the framework {other} from one of the framework {own}"
+        )
 
 
 def _escaped(part: str) -> str:

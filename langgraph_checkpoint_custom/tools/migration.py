@@ -76,7 +76,7 @@ def migrate(
     target: CheckpointSaver,
     *,
     serde: SerializerProtocol | None = None,
-    verify: bool = True,
+    verify: bool | None = None,
     progress: Progress = lambda what, threads: None,
 ) -> Moved:
     """Move everything from the database of an official LangGraph saver; runs may continue there.
@@ -86,15 +86,16 @@ def migrate(
         target: The saver to store to. A thread that is in both databases must not have continued in the target.
         serde: The serializer of the source. With an `EncryptedSerializer` the values are decrypted, and encrypted again
             if the target's serializer encrypts.
-        verify: Whether to read everything again from both sides and compare it: checkpoints, values, metadata, writes,
-            and what `DeltaChannel`s are rebuilt from.
+        verify: Which threads to read again from both sides and to compare: checkpoints, values, metadata, writes, and
+            what `DeltaChannel`s are rebuilt from. By default, each thread in which something was stored, right after
+            that; with True all threads, at the end; with False none.
         progress: Called after each thread with the name of the pass and the number of threads that it has done.
 
     Returns:
         What was moved. A thread that could not be moved is in `problems`; the others are moved nevertheless.
     """
     with open_official(source_url, raw_reader(serde or JsonPlusSerializer())) as source:
-        return _Move(source, target, progress).run(verify=verify)
+        return _Move(source, target, progress).run(verify)
 
 
 def copy_from(source: BaseCheckpointSaver[Any], target: CheckpointSaver, threads: Iterable[str] | None = None) -> Moved:
@@ -234,14 +235,22 @@ class _Move:
         self._target._concurrent_writers = "allow"
         self._progress = progress
         self._moved = Moved()
+        # By thread, how many checkpoints are the same, or what differs.
+        self._compared: dict[str, int | str] = {}
 
-    def run(self, *, verify: bool) -> Moved:
+    def run(self, verify: bool | None) -> Moved:
         """Copy, copy again what was stored during the first pass, and compare."""
-        self._pass("copy", self._copy, self._changed)
+        work = self._copy_and_verify if verify is None else self._copy
+        self._pass("copy", work, self._changed)
         if self._moved.checkpoints:
-            self._pass("catch up", self._copy, self._changed)
+            self._pass("catch up", work, self._changed)
         if verify:
             self._pass("verify", self._verify, set)
+        for thread_id, result in self._compared.items():
+            if isinstance(result, int):
+                self._moved.verified += result
+            else:
+                self._moved.problems.setdefault(thread_id, result)
         return self._moved
 
     def _pass(self, what: str, work: Callable[[str], None], chosen: Callable[[Sequence[str]], set[str]]) -> None:
@@ -266,6 +275,13 @@ class _Move:
         """Return the threads of which the target may lack something; reads no values."""
         theirs, ours = self._source.locations(thread_ids), self._ours(thread_ids)
         return {each for each in theirs if _to_do(theirs[each], ours.get(each, {}))}
+
+    def _copy_and_verify(self, thread_id: str) -> None:
+        """Store what the target does not have, and compare if there was something."""
+        before = self._moved.checkpoints, self._moved.writes
+        self._copy(thread_id)
+        if (self._moved.checkpoints, self._moved.writes) != before:
+            self._verify(thread_id)
 
     def _copy(self, thread_id: str) -> None:
         """Store what the target does not have."""
@@ -319,11 +335,10 @@ class _Move:
         for attempt in range(1, ATTEMPTS + 1):
             count, problem = self._compare(thread_id)
             if problem is None:
-                self._moved.verified += count
-                return
+                break
             if attempt < ATTEMPTS:
                 self._copy(thread_id)
-        self._moved.problems[thread_id] = problem or ""
+        self._compared[thread_id] = count if problem is None else problem
 
     def _compare(self, thread_id: str) -> tuple[int, str | None]:
         """Return the number of checkpoints and None if all are the same, else 0 and a description of what differs."""

@@ -362,7 +362,7 @@ def test_another_form_is_refused(text: str, words: str) -> None:
 def test_a_session_is_not_copied_to_another_kind_of_thread(saver: CheckpointSaver) -> None:
     SessionStore(saver).save(session("a"))
     for target in ("graph", thread_of("cubeloop", "a")):
-        with pytest.raises(ConfigError, match=r"of the kind .* from one of the kind session"):
+        with pytest.raises(ConfigError, match=r"of the framework .* from one of the framework session"):
             saver.copy_thread(thread_of("session", "default", "a"), target)
     saver.copy_thread(thread_of("session", "default", "a"), thread_of("session", "default", "b"))
     assert SessionStore(saver).exists("b")

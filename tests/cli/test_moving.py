@@ -78,6 +78,8 @@ def test_migrate_from_the_official_saver(cli: Cli, official: Official) -> None:
             "problems": {},
         }
         assert cli("migrate", "--from", official.url, "--no-verify") == "2 threads, 0 checkpoints, 0 writes.\n"
+        assert cli("migrate", "--from", official.url) == "2 threads, 0 checkpoints, 0 writes, 0 verified.\n"
+        assert cli("migrate", "--from", official.url, "--verify").endswith(" 4 verified.\n")
         with cli.store.open() as saver:
             assert [each._asdict() for each in everything(saver)] == [each._asdict() for each in everything(source)]
             step(saver, "1", None, gone_on=True)
@@ -111,7 +113,7 @@ def test_migrate_inside_of_one_postgres_database(empty_postgres_url: str, cli: C
     with Official("postgres", empty_postgres_url).open() as source:
         step(source, "1", None, a=1)
     for _ in range(2):
-        found = cli.json("migrate", "--from", empty_postgres_url, "--url", empty_postgres_url)
+        found = cli.json("migrate", "--from", empty_postgres_url, "--url", empty_postgres_url, "--verify")
         assert (found["tables"], found["verified"]) == ("official", 1)
     assert "--tables" in cli.fail("migrate", "--from", empty_postgres_url, code=2)
 
@@ -199,7 +201,9 @@ def test_a_migration_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_pa
         there = len({found.config["configurable"]["thread_id"] for found in saver.list(None)})
         assert 0 < there < 400
     found = cli.json("migrate", "--from", official.url)
-    assert (found["checkpoints"], found["verified"], found["problems"]) == (400 - there, 400, {})
+    assert (found["checkpoints"], found["verified"], found["problems"]) == (400 - there, 400 - there, {})
+    found = cli.json("migrate", "--from", official.url, "--verify")
+    assert (found["checkpoints"], found["verified"], found["problems"]) == (0, 400, {})
 
 
 def test_without_a_terminal_there_is_no_bar(store: Store, tmp_path: Path) -> None:

@@ -80,5 +80,5 @@ def test_their_open_questions_are_listed(cli: Cli) -> None:
 
 def test_a_copy_to_another_kind_is_refused(cli: Cli) -> None:
     for target in ("2", r"\x1esession/acme/2"):
-        assert "of the kind test" in cli.fail("copy", SHOWN, target, code=2)
-        assert "of the kind test" in cli.fail("fork", SHOWN, target, code=2)
+        assert "of the framework test" in cli.fail("copy", SHOWN, target, code=2)
+        assert "of the framework test" in cli.fail("fork", SHOWN, target, code=2)

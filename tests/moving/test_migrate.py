@@ -132,9 +132,11 @@ def test_a_second_migration_reads_no_values_that_were_moved(official: Official, 
         assert migrate(official.url, target).verified == 60
         spoil(official, *tables_of(official))
         events.clear()
-        assert migrate(official.url, target, verify=False) == Moved(threads=30)
-        assert [(event.name, event.round_trips) for event in events] == [("checkpoints_of_threads", 1)]
-        assert len(migrate(official.url, target).problems) == 30  # The comparison reads the values.
+        for verify in (False, None):  # By default, only what is new is compared.
+            events.clear()
+            assert migrate(official.url, target, verify=verify) == Moved(threads=30)
+            assert [(event.name, event.round_trips) for event in events] == [("checkpoints_of_threads", 1)]
+        assert len(migrate(official.url, target, verify=True).problems) == 30  # The comparison reads the values.
 
         step(source, "new", None, a=[3], b="z")
         events.clear()
