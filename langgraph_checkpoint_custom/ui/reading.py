@@ -259,7 +259,7 @@ class Store:
             _write(one, value, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
-        state.questions = [_question(each) for each in open_among(pending)]
+        state.questions = [question_of(each) for each in open_among(pending)]
         state.following = tasks(document["channel_values"])
 
     def _deltas(self, state: State, found: CheckpointTuple) -> Sequence[Channel]:
@@ -354,7 +354,7 @@ def _plain_text(value: Any) -> str:
     return brief(value, 300)
 
 
-def _question(interrupt: Any) -> Question:
+def question_of(interrupt: Any) -> Question:
     made = object_of(interrupt) if isinstance(interrupt, Extension) else None
     content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
     return Question(str(content.get("id", "")), content.get("value"))

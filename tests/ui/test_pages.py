@@ -251,13 +251,86 @@ def test_the_timeline_says_whether_there_is_news(pages: Pages) -> None:
     assert sorted(labels) == ["before the answer", "the refund that was paid"]
 
 
+# Differences, the inbox, and what takes room
+
+
+def test_what_a_step_changed(pages: Pages) -> None:
+    html = pages.page("/difference", thread="support-1042")
+    assert "From step 4" in text_of(html)
+    assert re.findall(r'<li class="change (\w+)">', html) == ["plus"]
+    assert "129.00 €** are on their way" in html
+    assert "The same: budget" in text_of(html)
+    first = pages.data("/timeline", thread="support-1042")["spots"][0][0]
+    said = text_of(pages.page("/difference", thread="support-1042", id=first))
+    assert "nothing, it is the first one" in said
+
+
+def test_any_two_checkpoints_can_be_compared(pages: Pages) -> None:
+    spots = pages.data("/timeline", thread="support-fork")["spots"]
+    changed = next(spot for spot in spots if spot[4] & 32)
+    html = pages.page("/difference", thread="support-fork", id=changed[0])
+    said = text_of(html)
+    assert "- My lamp arrived broken" in said
+    assert "+ It is the wrong colour." in said
+    choices = re.findall(r'<option value="([^"]*)"', html)
+    assert len(choices) == 15
+    said = text_of(pages.page("/difference", thread="support-fork", id=choices[0], **{"from": choices[-1]}))
+    assert "budget changed" in said or "budget added" in said
+    pages.page("/difference", 404, thread="support-fork", id=choices[0], **{"from": "nothing"})
+
+
+def test_the_inbox_has_the_longest_waiting_first(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    html = pages.page("/inbox")
+    names = re.findall(r'<h2><a class="id" href="[^"]*"><bdi>([^<]*)', html)
+    assert (names[0], names[-1], len(names)) == ("report-that-waits", "support-1043", 3)
+    assert "May we quote the source on moths?" in html
+    assert "129.00 € back" in html
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.pages.inbox.PAGE", 2)
+    following = re.search(r'rel="next" href="([^"]*)"', pages.page("/inbox"))
+    assert following
+    assert "support-1043" in pages.page(unescape(following[1]))
+    assert "Nothing waits" in pages.page("/inbox", prefix="counter")
+
+
+def test_what_takes_room(pages: Pages) -> None:
+    assert "Counting all rows" in pages.page("/space")  # The figures of a large store take long.
+    html = pages.page("/space", count="1")
+    assert len(re.findall(r"<rect ", html)) == len(THREADS)
+    links = links_in(html, "space")
+    assert len(links) >= 2 * len(THREADS)
+    for link in set(links):
+        assert "Namespaces" in pages.page(link)
+    said = text_of(pages.page("/space", thread="support-fork"))
+    assert "messages" in said
+    assert "documents and metadata" in said
+
+
+def test_what_a_sweep_would_delete(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        for step in range(5):
+            put(saver, "t", meta=metadata(step))
+        put(saver, "other")
+        pages = pages_of(saver)
+        said = text_of(pages.page("/sweep", keep="2"))
+        assert "Threads examined 2" in said
+        assert "Checkpoints deleted or hidden 3" in said
+        assert "Threads deleted 2" in text_of(pages.page("/sweep", megabytes="0"))
+        assert "Threads deleted 0" in text_of(pages.page("/sweep", days="100000"))
+        for asked in ({}, {"days": "x"}, {"keep": "-1"}, {"megabytes": "nan"}, {"days": "1e300"}, {"keep": "0"}):
+            pages.page("/sweep", 400, **asked)
+        assert saver.count_threads() == 2
+
+
 # Hostile and unreadable values
 
 
-@pytest.mark.parametrize("path", ["/", "/thread", "/checkpoint", "/checkpoints", "/timeline", "/summary"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/thread", "/checkpoint", "/checkpoints", "/timeline", "/summary", "/difference", "/inbox", "/space?count=1"],
+)
 def test_hostile_texts_are_shown_and_do_nothing(pages: Pages, path: str) -> None:
-    params = {} if path == "/" else {"thread": HOSTILE_ID}
-    text = pages.page(path, **params)
+    text = pages.page(path, **({} if path in ("/", "/inbox") or "?" in path else {"thread": HOSTILE_ID}))
     assert SCRIPT not in text
     assert "<img src=x" not in text
     assert str(77 * 77_777) not in text  # What a template in a text would have become.
@@ -309,6 +382,7 @@ def test_an_encrypted_store_with_and_without_the_key(store: Store) -> None:
         assert len(pages.data("/timeline", thread="t")["spots"]) == 1
         assert pages.data("/summary", thread="t")["state"] == "unreadable"
         pages.page("/checkpoints", thread="t")
+        assert "not compared" in pages.page("/difference", thread="t")
         pages.page("/value", 404, thread="t", channel="secret")
 
 

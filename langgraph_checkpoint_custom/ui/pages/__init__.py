@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from langgraph_checkpoint_custom.ui.app import View
-from langgraph_checkpoint_custom.ui.pages import thread, threads
+from langgraph_checkpoint_custom.ui.pages import difference, inbox, space, thread, threads
 
 ROUTES: Mapping[str, View] = {
     "/": threads.threads,
@@ -16,4 +16,8 @@ ROUTES: Mapping[str, View] = {
     "/checkpoints": thread.checkpoints,
     "/timeline": thread.timeline,
     "/value": thread.value,
+    "/difference": difference.difference,
+    "/inbox": inbox.inbox,
+    "/space": space.space,
+    "/sweep": space.sweep,
 }

@@ -26,7 +26,7 @@ def _asked(request: Request) -> tuple[str, str, str]:
     return thread_id, checkpoint_ns, checkpoint_id
 
 
-def _state(store: Store, request: Request) -> State:
+def state_asked(store: Store, request: Request) -> State:
     """The checkpoint that a request names; by default, the newest one."""
     thread_id, checkpoint_ns, checkpoint_id = _asked(request)
     if not checkpoint_id:
@@ -52,7 +52,7 @@ def _shown(store: Store, state: State) -> dict[str, Any]:
 def thread(inspector: Inspector, request: Request) -> Response:
     """A thread: its timeline, which the browser draws, and the checkpoint that is chosen in it."""
     store = inspector.store(request)
-    state = _state(store, request)
+    state = state_asked(store, request)
     thread_id = state.key.thread_id
     counts: ThreadCounts = store.run(thread_counts(store.saver.backend.dialect, thread_id))
     return inspector.page(
@@ -70,7 +70,7 @@ def thread(inspector: Inspector, request: Request) -> Response:
 def checkpoint(inspector: Inspector, request: Request) -> Response:
     """The part of the page that shows a checkpoint."""
     store = inspector.store(request)
-    return inspector.page(request, "checkpoint.html", **_shown(store, _state(store, request)))
+    return inspector.page(request, "checkpoint.html", **_shown(store, state_asked(store, request)))
 
 
 def timeline(inspector: Inspector, request: Request) -> Response:
@@ -85,7 +85,7 @@ def timeline(inspector: Inspector, request: Request) -> Response:
     if not records:
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
     shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
-    picture = as_json(picture_of(shown), store.labels(thread_id), more=len(records) == TIMELINE)
+    picture = as_json(picture_of(shown), store.labels(thread_id), more=counts.checkpoints > len(records))
     return Data({"state": state, **picture})
 
 
@@ -105,7 +105,7 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
 def value(inspector: Inspector, request: Request) -> Response:
     """The whole value of a channel as JSON, to be saved."""
     store = inspector.store(request)
-    state = _state(store, request)
+    state = state_asked(store, request)
     name = request.query_params.get("channel", "")
     for channel in state.channels:
         if channel.name == name and channel.readable:

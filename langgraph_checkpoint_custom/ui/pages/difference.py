@@ -1,0 +1,31 @@
+"""What differs between two checkpoints of a thread; by default, what a superstep changed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.tools.display import time_of
+from langgraph_checkpoint_custom.ui.app import Inspector
+from langgraph_checkpoint_custom.ui.changes import changes
+from langgraph_checkpoint_custom.ui.pages.thread import state_asked
+
+# Checkpoints to choose from.
+CHOICES = 300
+
+
+def difference(inspector: Inspector, request: Request) -> Response:
+    """The differences from one checkpoint to another."""
+    store = inspector.store(request)
+    after = state_asked(store, request)
+    thread_id, checkpoint_ns, checkpoint_id = after.key
+    other = request.query_params.get("from") or after.parent_id
+    before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
+    found, same = changes(before.channels if before else (), after.channels)
+    own = [one for one in store.timeline(thread_id) if one.checkpoint_ns == checkpoint_ns][:CHOICES]
+    choices = [{"id": one.checkpoint_id, "time": time_of(one.checkpoint_id), "step": (one.metadata or {}).get("step")}
+               for one in own if one.checkpoint_id != checkpoint_id]  # fmt: skip
+    return inspector.page(
+        request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
+    )

@@ -1,0 +1,86 @@
+"""What differs between two states, and how sizes become a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_checkpoint_custom.tools.chats import chat_of
+from langgraph_checkpoint_custom.ui.changes import Change, Line, PathChange, changes
+from langgraph_checkpoint_custom.ui.reading import Channel
+from langgraph_checkpoint_custom.ui.treemap import treemap
+from tests.ui.test_chats import raw
+
+
+def channel(name: str, value: Any) -> Channel:
+    stored = raw(value)
+    return Channel(name, stored, chat_of(stored))
+
+
+def compared(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[Change], list[str]]:
+    sides = ([channel(name, value) for name, value in values.items()] for values in (before, after))
+    return changes(*sides)
+
+
+def test_messages_are_matched_by_id() -> None:
+    before = [HumanMessage("one", id="1"), AIMessage("two\nlines", id="2"), AIMessage("gone", id="3")]
+    after = [HumanMessage("one", id="1"), AIMessage("two\nother lines", id="2"), HumanMessage("new", id="4")]
+    ((change,), same) = compared({"messages": before, "n": 1}, {"messages": after, "n": 1})
+    assert same == ["n"]
+    assert (change.channel, change.what, change.note) == ("messages", "changed", "1 message as before")
+    assert [(one.sign, one.message.id) for one in change.messages] == [("~", "2"), ("-", "3"), ("+", "4")]
+    assert change.messages[0].lines == [Line(" ", "two"), Line("-", "lines"), Line("+", "other lines")]
+
+
+def test_messages_without_ids_are_matched_by_text() -> None:
+    before = [{"role": "user", "content": "a"}]
+    ((change,), _) = compared({"m": before}, {"m": [*before, {"role": "assistant", "content": "b"}]})
+    assert [(one.sign, one.message.text) for one in change.messages] == [("+", "b")]
+    assert compared({"m": before}, {"m": before}) == ([], ["m"])
+
+
+def test_a_chat_that_begins_or_ends() -> None:
+    ((change,), _) = compared({}, {"m": [HumanMessage("a", id="1")]})
+    assert (change.what, [one.sign for one in change.messages]) == ("added", ["+"])
+    ((change,), _) = compared({"m": [HumanMessage("a", id="1")]}, {"m": []})
+    assert (change.what, [one.sign for one in change.messages]) == ("changed", ["-"])
+
+
+def test_texts_are_compared_by_line() -> None:
+    text = "\n".join(map(str, range(20)))
+    ((change,), _) = compared({"t": text}, {"t": text.replace("10", "ten")})
+    shown = ["… ", "  8", "  9", "- 10", "+ ten", "  11", "  12"]
+    assert change.lines == [Line(*each.split(" ", 1)) if each[0] != " " else Line(" ", each[2:]) for each in shown]
+
+
+def test_other_values_are_compared_by_path() -> None:
+    ((change,), _) = compared({"d": {"a": [1, 2], "b": 1}}, {"d": {"a": [1, 3], "c": 1}})
+    assert change.paths == [PathChange("a[1]", "2", "3"), PathChange("b", "1", None), PathChange("c", None, "1")]
+    ((gone, new), _) = compared({"x": 1}, {"y": None})
+    assert (gone.what, gone.paths) == ("removed", [PathChange("", "1", None)])
+    assert (new.what, new.paths) == ("added", [PathChange("", None, "None")])
+    ((many,), _) = compared({"d": list(range(500))}, {"d": [0.5] * 500})
+    assert len(many.paths) == 200
+    assert many.more
+
+
+def test_what_cannot_be_read_is_not_compared() -> None:
+    unreadable = Channel("secret", readable=False, note="it is encrypted")
+    ((change,), _) = changes([unreadable], [unreadable])
+    assert (change.what, change.note) == ("unknown", "it is encrypted")
+    assert changes([Channel("branch:to:x", None, inner=True)], []) == ([], [])
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=40), st.integers(1, 2_000), st.integers(1, 2_000))
+def test_areas_are_in_proportion_and_fill_the_picture(sizes: list[int], width: int, height: int) -> None:
+    boxes = treemap(sizes, width, height)
+    total = sum(sizes)
+    assert sorted(box.number for box in boxes) == [number for number, size in enumerate(sizes) if size > 0]
+    for box in boxes:
+        area = sizes[box.number] / total * width * height
+        assert abs(box.width * box.height - area) <= 1e-6 * width * height
+        assert -1e-6 * width <= box.x <= box.x + box.width <= width * (1 + 1e-6)
+        assert -1e-6 * height <= box.y <= box.y + box.height <= height * (1 + 1e-6)
