@@ -29,12 +29,16 @@ def ui(
         int, typer.Option(min=0, max=65_535, help="the port; by default a free one", show_default=False)
     ] = 0,
     open_: Annotated[bool, typer.Option("--open", help="open the page in the browser", show_default=False)] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="allow changes; each is asked for once more, and logged", show_default=False)
+    ] = False,
     url: Url = None,
     tenant: Tenant = None,
 ) -> None:
     """Look at threads, states and timelines in the browser, until Ctrl-C.
 
-    The page is for you alone: it is on this machine, and its address has a secret token. It changes nothing.
+    The page is for you alone: it is on this machine, and its address has a secret token. Without --write, it changes
+    nothing.
     """
     from langgraph_checkpoint_custom.ui import create_app
     from langgraph_checkpoint_custom.ui.serving import serve
@@ -45,14 +49,14 @@ def ui(
     logging.getLogger("langgraph_checkpoint_custom").addHandler(handler)
 
     def tell(address: str) -> None:
-        say(f"{name}, read-only. Open this address, which is for you alone:")
+        say(f"{name}, {'with changes' if write else 'read-only'}. Open this address, which is for you alone:")
         print(f"\n    {address}\n", flush=True)
         say("Ctrl-C ends it.")
         if open_:
             webbrowser.open(address)
 
-    with opened(url, tenant, read_only=True) as saver:
-        serve(lambda token, hosts: create_app(saver, name=name, token=token, hosts=hosts), tell, port)
+    with opened(url, tenant, read_only=not write) as saver:
+        serve(lambda token, hosts: create_app(saver, write=write, name=name, token=token, hosts=hosts), tell, port)
     say("Stopped.")
 
 

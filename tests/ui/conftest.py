@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import socket
+import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import uvicorn
+from selenium.webdriver import Chrome
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.ui import create_app
 from tests.conftest import BACKENDS, made_database
-from tests.ui.stories import all_stories
+from tests.ui.stories import all_stories, grown
 
 # Characters that no page may contain as they are stored.
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
@@ -75,3 +88,153 @@ def stories(stories_url: str) -> Iterator[CheckpointSaver]:
 def pages(stories: CheckpointSaver) -> Pages:
     """The inspector over the stories."""
     return pages_of(stories, name="the stories")
+
+
+# A browser
+
+
+class Served:
+    """An inspector on a port of this machine, as the command serves it."""
+
+    def __init__(self, saver: CheckpointSaver, **options: Any) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"http://{self.host}"
+        self.token = "the-token"
+        app = create_app(saver, name="the stories", token=self.token, hosts=[self.host], **options)
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+
+class Browser:
+    """Chromium without a window, and what tests do with it."""
+
+    def __init__(self, driver: WebDriver) -> None:
+        self.driver = driver
+        self.served: Served | None = None
+
+    def open(self, path: str, *, enter: bool = True) -> None:
+        """Open a page, and wait until its scripts have done what they do at first."""
+        assert self.served is not None
+        if enter and not self.driver.current_url.startswith(self.served.url):
+            self.driver.get(f"{self.served.url}/tenants?token={self.served.token}")
+        self.driver.get(self.served.url + path)
+        self.wait("return !document.querySelector('script') || Boolean(document.documentElement.dataset.ready)")
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """What a script returns."""
+        return self.driver.execute_script(text, *arguments)
+
+    def wait(self, text: str, *arguments: Any) -> Any:
+        """Wait until a script returns something true."""
+        return WebDriverWait(self.driver, 60).until(lambda driver: driver.execute_script(text, *arguments))
+
+    def find(self, selector: str) -> WebElement:
+        """The first element."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of elements."""
+        return [each.text for each in self.driver.find_elements(By.CSS_SELECTOR, selector)]
+
+    def keys(self, *keys: str) -> None:
+        """Press keys in the timeline; wait until the checkpoint that is then chosen is shown."""
+        picture = self.find(".picture")
+        for key in keys:
+            picture.send_keys(key)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the checkpoint that is chosen in the timeline is shown."""
+        self.wait(
+            "const chosen = document.documentElement.dataset.chosen;"
+            "const shown = document.querySelector('#checkpoint');"
+            "return document.querySelector('.spot.chosen')?.dataset.id === chosen"
+            " && shown && chosen === decodeURIComponent(shown.dataset.id)"
+        )
+
+    def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Change the window and the colors."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        colors = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [colors]})
+
+    def _log(self, kind: str) -> list[Any]:
+        found: list[Any] = self.driver.get_log(kind)  # type: ignore[attr-defined]  # Chrome has it.
+        return found
+
+    def complaints(self) -> list[str]:
+        """What the browser has reported since the last time: errors of scripts, and what the policy has refused."""
+        return [entry["message"] for entry in self._log("browser") if entry["level"] == "SEVERE"]
+
+    def requests(self) -> list[str]:
+        """The addresses that were asked for since the last time."""
+        found = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
+        sent = [each["params"]["request"]["url"] for each in found if each["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if not url.startswith("data:")]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[WebDriver]:
+    """The Chromium of the system, with its driver: `apt-get install chromium chromium-driver`."""
+    program, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
+    if program is None or driver is None:
+        reason = "no browser: install Debian's packages chromium and chromium-driver"
+        warnings.warn(f"the browser tests are skipped: {reason}", stacklevel=1)
+        pytest.skip(reason)
+    options = Options()
+    options.binary_location = program
+    for argument in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        "--disable-background-networking", "--no-first-run", "--force-prefers-reduced-motion",
+        # Whatever asks for another host fails.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        found = Chrome(options=options, service=Service(driver))
+        found.set_script_timeout(120)
+        yield found
+        found.quit()
+
+
+@pytest.fixture(scope="session")
+def served(stories_url: str) -> Iterator[Served]:
+    """The inspector over the stories, served."""
+    with open_saver(stories_url) as saver:
+        grown(saver, "counter", 5_000)
+    with open_saver(stories_url, read_only=True) as saver, Served(saver) as found:
+        yield found
+
+
+@pytest.fixture
+def browser(chromium: WebDriver, served: Served) -> Iterator[Browser]:
+    """A browser at the stories. In the end it must have reported nothing, and have asked nobody else."""
+    yield from browsing(chromium, served)
+
+
+def browsing(chromium: WebDriver, served: Served) -> Iterator[Browser]:
+    """A browser at an inspector, for the time of a test."""
+    browser = Browser(chromium)
+    browser.served = served
+    browser.resize(1280)
+    browser.complaints()
+    browser.requests()
+    yield browser
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith(served.url)] == []
+    assert browser.script("return document.title") != "owned"
+    chromium.get("about:blank")

@@ -12,12 +12,15 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import copy_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom.operations.inspector import thread_counts
 
 # What stored text must not do to a page or a terminal: tags, scripts, escapes, marks of direction, invisible letters.
 SCRIPT = "<script>document.title = 'owned'</script>"
@@ -252,6 +255,20 @@ def long(saver: CheckpointSaver, thread_id: str = "counter", steps: int = 5_000)
     graph.invoke({"number": 0, "log": "x" * 40}, {**config_of(thread_id, 1), "recursion_limit": steps + 10})
 
 
+def grown(saver: CheckpointSaver, thread_id: str, to: int) -> None:
+    """Goes on with a thread until it has so many checkpoints: with copies of its last step, which takes seconds."""
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    found = saver.get_tuple(config)
+    assert found is not None
+    for step in range(saver.backend.driver.run(thread_counts(saver.backend.dialect, thread_id)).checkpoints, to):
+        version = saver.get_next_version(found.checkpoint["channel_versions"]["number"], None)  # type: ignore[arg-type]
+        checkpoint: Any = copy_checkpoint(found.checkpoint) | {"id": str(uuid6(clock_seq=step))}
+        checkpoint["channel_versions"] = {**checkpoint["channel_versions"], "number": version}
+        metadata: Any = {**found.metadata, "step": step - 1}
+        saver.put(config, checkpoint, metadata, {"number": version})
+        config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
+
+
 def hostile(saver: CheckpointSaver) -> None:
     """A thread in which everything that a user can name is hostile."""
 
@@ -275,7 +292,10 @@ def hostile(saver: CheckpointSaver) -> None:
 
 def all_stories(saver: CheckpointSaver, *, steps: int = 5_000) -> None:
     """Make all of them, in the order in which they have ended."""
-    long(saver, steps=steps)
+    long(saver, steps=min(steps, 100))
+    grown(saver, "counter", steps)
+    deltas(saver, "pruned-chat", turns=4)
+    saver.prune(["pruned-chat"])
     failing(saver)
     killed(saver)
     deltas(saver)

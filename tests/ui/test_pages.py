@@ -25,7 +25,7 @@ from tests.ui.stories import HOSTILE_ID, SCRIPT
 
 THREADS = [
     "support-1043", "support-fork", HOSTILE_ID, "support-1042", "report-that-waits", "report", "delta-chat", "killed",
-    "broken", "counter",
+    "broken", "pruned-chat", "counter",
 ]  # fmt: skip
 
 

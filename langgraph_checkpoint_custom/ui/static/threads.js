@@ -31,7 +31,7 @@ async function summarize(row) {
     return;
   }
   fill(row, "state", element("span", `chip ${found.state}`, STATES[found.state]));
-  fill(row, "text", ...(found.role ? [element("span", "role", found.role)] : []), found.text);
+  fill(row, "text", ...(found.role ? [element("span", "role", found.role), " "] : []), found.text);
   const hidden = found.hidden ? ` + ${found.hidden.toLocaleString("en")}` : "";
   fill(row, "checkpoints", found.checkpoints.toLocaleString("en") + hidden);
   fill(row, "size", found.size);

@@ -110,6 +110,7 @@ export class Timeline {
       point = this.#byKey.get(`${where.ns}\n${where.id}`);
     }
     this.#chosen = point;
+    document.documentElement.dataset.chosen = point.spot[ID];
     if (!still) this.reveal();
     this.#plan();
     if (quietly) return;
@@ -319,7 +320,7 @@ export class Timeline {
     ].filter(Boolean).join(", ");
     const group = svg("g", {
       class: [...classes, isChosen ? "chosen" : ""].filter(Boolean).join(" "),
-      transform: `translate(${x.toFixed(1)} ${point.y})`, "data-point": number, id: `spot-${number}`,
+      transform: `translate(${x.toFixed(1)} ${point.y})`, "data-point": number, "data-id": spot[ID], id: `spot-${number}`,
       role: "option", "aria-selected": String(isChosen), "aria-label": said,
     });
     const title = svg("title");

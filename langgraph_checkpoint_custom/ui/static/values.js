@@ -9,9 +9,10 @@ function filter(root, text) {
     const fits = !text || matches(item, text) || item.parentElement.closest("li.whole") !== null;
     item.classList.toggle("out", !fits);
     // What is inside an element whose own line matches stays visible.
-    const line = item.querySelector(":scope > details > summary");
-    item.classList.toggle("whole", Boolean(text && line && matches(line, text)));
-    if (text && fits && line) line.parentElement.open = true;
+    const details = item.querySelector(":scope > details");
+    const own = details?.querySelector(":scope > summary > .key, :scope > summary > .note");
+    item.classList.toggle("whole", Boolean(text && own && matches(own, text)));
+    if (text && fits && details) details.open = true;
   }
   for (const part of root.querySelectorAll(".channel, .message")) {
     part.classList.toggle("found-here", Boolean(text) && matches(part, text));

@@ -1,0 +1,167 @@
+"""Changes, where they are allowed: each is asked for once more, and logged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError
+from langgraph_checkpoint_custom.model.keys import config_of
+from langgraph_checkpoint_custom.saver import CheckpointSaver
+from langgraph_checkpoint_custom.ui.app import Inspector, link
+from langgraph_checkpoint_custom.ui.texts import marked
+
+_LOG = logging.getLogger("langgraph_checkpoint_custom")
+
+Fields = Mapping[str, str]
+
+
+class Action(NamedTuple):
+    """A change.
+
+    Attributes:
+        question: What is asked before it; the fields are filled in.
+        fields: What it needs; those of `optional` may be empty.
+        run: Makes it, and returns the thread to show after that; None for the list.
+        optional: Fields that may be empty.
+        danger: Whether it deletes something.
+    """
+
+    question: str
+    fields: Sequence[str]
+    run: Callable[[CheckpointSaver, Fields], str | None]
+    optional: Sequence[str] = ()
+    danger: bool = False
+
+
+def _label(saver: CheckpointSaver, given: Fields) -> str:
+    saver.label(config_of(given["thread"], given["ns"], given["id"]), given["name"])
+    return given["thread"]
+
+
+def _unlabel(saver: CheckpointSaver, given: Fields) -> str:
+    if not saver.unlabel(given["thread"], given["name"]):
+        raise CheckpointNotFound(f"thread {given['thread']!r} has no label {given['name']!r}")
+    return given["thread"]
+
+
+def _fork(saver: CheckpointSaver, given: Fields) -> str:
+    saver.fork_thread(given["thread"], given["target"], checkpoint_id=given["id"])
+    return given["target"]
+
+
+def _rollback(saver: CheckpointSaver, given: Fields) -> str:
+    saver.rollback(given["thread"], given["id"])
+    return given["thread"]
+
+
+def _delete_thread(saver: CheckpointSaver, given: Fields) -> None:
+    saver.delete_thread(given["thread"])
+
+
+def _delete_run(saver: CheckpointSaver, given: Fields) -> None:
+    saver.delete_for_runs([given["run"]])
+
+
+def _prune(saver: CheckpointSaver, given: Fields) -> str:
+    saver.prune([given["thread"]])
+    return given["thread"]
+
+
+ACTIONS: Mapping[str, Action] = {
+    "label": Action(
+        "Give checkpoint {id} of thread {thread} the label {name}?", ("thread", "ns", "id", "name"), _label, ("ns",)
+    ),
+    "unlabel": Action("Remove the label {name} from thread {thread}?", ("thread", "name"), _unlabel),
+    "fork": Action(
+        "Start the new thread {target} from checkpoint {id} of thread {thread}?", ("thread", "id", "target"), _fork
+    ),
+    "rollback": Action(
+        "Roll thread {thread} back to checkpoint {id}, and delete everything after it?",
+        ("thread", "id"),
+        _rollback,
+        danger=True,
+    ),
+    "delete-thread": Action("Delete thread {thread} with all checkpoints?", ("thread",), _delete_thread, danger=True),
+    "delete-run": Action(
+        "Delete everything that run {run} has stored, in all threads?", ("run",), _delete_run, danger=True
+    ),
+    "prune": Action(
+        "Delete all checkpoints of thread {thread} but the newest of each namespace and those with a label?",
+        ("thread",),
+        _prune,
+        danger=True,
+    ),
+}
+ANSWER = Action(
+    "Answer interrupt {interrupt} of thread {thread} with {answer}, and let the thread go on?",
+    ("thread", "interrupt", "answer"),
+    lambda saver, given: given["thread"],
+)
+
+
+def _asked(inspector: Inspector, request: Request, given: Fields) -> tuple[str, Action, dict[str, str]]:
+    name = given.get("what", "")
+    action = ANSWER if name == "answer" and inspector.graph is not None else ACTIONS.get(name)
+    if action is None:
+        raise ConfigError(f"there is no change {name!r}")
+    fields = {field: given.get(field, "") for field in action.fields}
+    for field, text in fields.items():
+        if not text and field not in action.optional:
+            raise ConfigError(f"the change {name!r} needs the field {field!r}")
+    if name == "answer" and request.query_params.get("tenant"):
+        raise ConfigError("the graph of the application works for no tenant; answer where the tenant's graph is")
+    return name, action, fields
+
+
+def ask(inspector: Inspector, request: Request) -> Response:
+    """Ask once more."""
+    name, action, fields = _asked(inspector, request, request.query_params)
+    question = action.question.format_map({field: f"“{text}”" for field, text in fields.items()})
+    return inspector.page(request, "change.html", what=name, fields=fields, question=question, danger=action.danger)
+
+
+def change(inspector: Inspector, request: Request) -> Response:
+    """Make a change, and show what it has changed."""
+    given: Fields = request.state.form
+    name, action, fields = _asked(inspector, request, given)
+    tenant = request.query_params.get("tenant")
+    saver = inspector.saver.for_tenant(tenant) if tenant else inspector.saver
+    said = ", ".join(
+        f"{field}={text!r}" for field, text in {**fields, **({"tenant": tenant} if tenant else {})}.items()
+    )
+    _LOG.warning("inspector: %s %s", name, said)
+    if action is ANSWER:
+        _answer(inspector, saver, fields)
+    thread_id = action.run(saver, fields)
+    page = link(request, "") if thread_id is None else link(request, "thread", thread=thread_id)
+    return RedirectResponse(page, 303)
+
+
+def _answer(inspector: Inspector, saver: CheckpointSaver, fields: Fields) -> None:
+    """Let a run answer an interrupt, on an OS thread of its own: it may take long, and the page shows it live."""
+    from langgraph.types import Command
+
+    thread_id, interrupt_id = fields["thread"], fields["interrupt"]
+    config: Any = {"configurable": {"thread_id": thread_id}}
+    saver.check_interrupt(config, interrupt_id)
+    try:
+        answer = json.loads(fields["answer"])
+    except ValueError:
+        answer = fields["answer"]
+    graph = inspector.graph
+    assert graph is not None
+
+    def run() -> None:
+        try:
+            graph.invoke(Command(resume={interrupt_id: answer}), config)
+        except Exception:
+            _LOG.exception("inspector: the run that answered interrupt %s failed", marked(interrupt_id))
+
+    threading.Thread(target=run, name="inspector-answer", daemon=True).start()

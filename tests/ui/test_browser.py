@@ -1,0 +1,415 @@
+"""The inspector in a real browser: what is drawn, what keys do, what is loaded, how it looks in all sizes and colors.
+
+After each test, `browsing` checks that the browser has reported no error, that the policy has refused nothing, and that
+no other host was asked for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.ui import Select
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.stores import Store
+from tests.ui.conftest import Browser, Served, browsing
+from tests.ui.stories import HOSTILE_ID, chat, chat_graph, config_of
+
+LEFT, RIGHT, UP, DOWN = Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.ARROW_UP, Keys.ARROW_DOWN
+PAGES = {
+    "threads": "/",
+    "forks": "/thread?thread=support-fork",
+    "question": "/thread?thread=support-1043",
+    "error": "/thread?thread=broken",
+    "deltas": "/thread?thread=delta-chat",
+    "hostile": f"/thread?thread={quote(HOSTILE_ID, safe='')}",
+    "list": "/checkpoints?thread=support-fork",
+    "difference": "/difference?thread=support-fork",
+    "inbox": "/inbox",
+    "space": "/space",
+    "space of a thread": "/space?thread=support-fork",
+    "sweep": "/sweep?keep=3",
+    "tenants": "/tenants",
+    "problem": "/sweep",
+}
+
+
+def step(browser: Browser) -> str:
+    return browser.find("#checkpoint h2").text
+
+
+# Threads
+
+
+def test_the_list_fills_in_what_takes_longer(browser: Browser) -> None:
+    browser.open("/")
+    found = dict(zip(browser.texts(".threads .id"), browser.texts("[data-cell=state]"), strict=True))
+    assert found["support-1043"] == "waits for a human"
+    assert (found["broken"], found["counter"], found["delta-chat"]) == ("failed", "done", "done")
+    lasts = browser.texts("[data-cell=text]")
+    assert "asks Pay 129.00 € back for order A-1042?" in lasts
+    assert "ai Answer 5" in lasts
+    assert "5,000" in browser.texts("[data-cell=checkpoints]")
+
+
+def test_a_search_from_the_form(browser: Browser) -> None:
+    browser.open("/")
+    browser.find("input[name=where]").send_keys("user=ada")
+    browser.find("input[name=waits]")
+    browser.find("form.search button").click()
+    browser.wait("return location.search.includes('user%3Dada') && document.documentElement.dataset.ready")
+    assert browser.texts(".threads .id") == ["support-1043", "support-1042"]
+    browser.find(".search .button.quiet").click()
+    browser.wait("return location.search === '' && document.documentElement.dataset.ready")
+    assert len(browser.texts(".threads .id")) == 11
+
+
+def test_from_the_inbox_to_the_question(browser: Browser) -> None:
+    browser.open("/inbox")
+    browser.driver.find_element(By.LINK_TEXT, "support-1043").click()
+    browser.wait("return Boolean(document.documentElement.dataset.ready)")
+    assert "Pay 129.00 € back" in browser.find(".callout.asks").text
+    assert browser.find(".spot.chosen").get_attribute("class") == "spot waits chosen"
+
+
+def test_a_tenant(browser: Browser) -> None:
+    browser.open("/tenants")
+    browser.driver.find_element(By.LINK_TEXT, "acme").click()
+    browser.wait("return location.search === '?tenant=acme' && document.documentElement.dataset.ready")
+    browser.driver.find_element(By.LINK_TEXT, "support-of-acme").click()
+    browser.wait("return Boolean(document.documentElement.dataset.ready)")
+    browser.keys(LEFT)
+    assert step(browser) == "Step 4"
+    assert "tenant=acme" in browser.driver.current_url
+
+
+# The timeline
+
+
+def test_keys_move_along_a_branch_and_between_branches(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    assert step(browser) == "Step 8"
+    browser.keys(LEFT)
+    assert step(browser) == "Step 7"
+    browser.keys(Keys.HOME)
+    assert step(browser) == "Step -1"
+    browser.keys(RIGHT, RIGHT, RIGHT, RIGHT)
+    assert step(browser) == "Step 3"
+    assert browser.texts(".chip.label") == ["before the answer"]
+    browser.keys(DOWN)
+    lower = step(browser)
+    browser.keys(DOWN)
+    browser.keys(UP, UP)
+    assert browser.find(".spot.chosen").get_attribute("data-id")
+    assert lower != "Step 3" or browser.script("return document.querySelectorAll('.spot').length") == 16
+    browser.keys(Keys.END)
+    assert step(browser) == "Step 8"
+
+
+def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    browser.keys(LEFT)
+    chosen = browser.find(".spot.chosen").get_attribute("data-id")
+    assert chosen
+    assert f"id={chosen}" in browser.driver.current_url
+    browser.keys(LEFT)
+    browser.driver.back()
+    browser.wait("return decodeURIComponent(document.querySelector('#checkpoint').dataset.id) === arguments[0]", chosen)
+    browser.settle()
+    browser.driver.refresh()
+    browser.wait("return Boolean(document.documentElement.dataset.ready)")
+    browser.settle()
+    assert browser.find(".spot.chosen").get_attribute("data-id") == chosen
+
+
+def test_a_click_chooses(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    spots = browser.driver.find_elements(By.CSS_SELECTOR, ".spot.waits circle.dot")
+    spots[0].click()
+    browser.wait("return document.querySelector('.callout.asks') !== null")
+    browser.settle()
+    assert step(browser) == "Step 4"
+    browser.find(".facts a[data-go]").click()
+    browser.wait("return document.querySelector('#checkpoint h2').textContent.includes('Step 3')")
+    browser.settle()
+
+
+def test_five_thousand_checkpoints_stay_fluid(browser: Browser) -> None:
+    """Only what is visible is drawn, however many there are."""
+    browser.open("/thread?thread=counter")
+    drawn = "return document.querySelectorAll('.picture .spot').length"
+    assert 10 < browser.script(drawn) < 60
+    browser.keys(*[LEFT] * 30)
+    assert step(browser) == "Step 4968"
+    browser.keys("0")
+    assert browser.script(drawn) < 10
+    dots = "return document.querySelector('.picture .dots').getAttribute('d').split('M').length - 1"
+    assert browser.wait(dots) > 4_900
+    browser.keys(Keys.HOME)
+    assert step(browser) == "Step -1"
+    browser.keys("+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+")
+    assert 3 < browser.script(drawn) < 60
+    browser.keys(Keys.END)
+    assert step(browser) == "Step 4998"
+
+
+def test_subgraphs_are_folded_and_unfolded(browser: Browser) -> None:
+    browser.open("/thread?thread=report")
+    spots = "return document.querySelectorAll('.picture .spot').length"
+    assert browser.script(spots) == 5
+    browser.keys(LEFT, LEFT, Keys.ENTER)
+    browser.wait(f"{spots} === 13")
+    assert browser.texts(".strip-name") == ["read", "read"]
+    browser.keys(DOWN, RIGHT, RIGHT)
+    assert "in read (" in step(browser)
+    assert "ns=read" in browser.driver.current_url
+    browser.driver.refresh()  # The page opens with the subgraph unfolded.
+    browser.wait("return Boolean(document.documentElement.dataset.ready)")
+    browser.settle()
+    browser.find("[data-do=strips]").click()
+    browser.wait(f"{spots} === 13")
+    browser.find("[data-do=strips]").click()
+    browser.wait(f"{spots} === 5")
+
+
+def test_hidden_checkpoints_on_request(browser: Browser) -> None:
+    browser.open("/thread?thread=pruned-chat")
+    assert len(browser.texts(".picture .spot")) == 1
+    browser.find("[data-do=hidden]").click()
+    browser.wait("return document.querySelectorAll('.picture .spot.hidden').length > 3")
+    browser.keys(LEFT)
+    assert "hidden by a prune" in browser.texts("#checkpoint .chip")
+
+
+@pytest.fixture
+def lively(store: Store, chromium: WebDriver) -> Iterator[tuple[CheckpointSaver, Browser]]:
+    """A store that a run writes to while a browser looks at it."""
+    with store.open() as saver:
+        saver.setup()
+        with Served(saver) as served:
+            (browser,) = [found for found in [browsing(chromium, served)] if found]
+            yield saver, next(browser)
+            for _ in browser:
+                pass
+
+
+def test_a_running_thread_grows_on_the_screen(lively: tuple[CheckpointSaver, Browser]) -> None:
+    saver, browser = lively
+    graph = chat(saver, "running", answered=False)
+    browser.open("/thread?thread=running")
+    assert len(browser.texts(".picture .spot")) == 5
+    assert "Waits for a human" in browser.find("#checkpoint").text
+    from langgraph.types import Command
+
+    graph.invoke(Command(resume="yes"), config_of("running", 2))
+    browser.wait("return document.querySelectorAll('.picture .spot').length === 7")
+    browser.wait("return document.querySelector('#checkpoint').textContent.includes('on their way')")
+    # Somebody who looks at an earlier step is left there.
+    browser.keys(LEFT)
+    more: Any = {"messages": [{"role": "user", "content": "again"}]}
+    chat_graph(saver).invoke(more, config_of("running", 3))
+    browser.wait("return document.querySelectorAll('.picture .spot').length === 10")
+    assert step(browser) == "Step 4"
+
+
+# Values
+
+
+def test_texts_are_found_in_values(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    browser.find("[data-filter]").send_keys("status")
+    browser.wait("return document.querySelectorAll('.tree li.out').length > 0")
+    shown = browser.texts(".tree li:not(.out)")
+    assert any("status" in text for text in shown)
+    assert not any(text.startswith("history") for text in shown)
+    browser.find("[data-filter]").clear()
+    browser.find("[data-filter]").send_keys("x", Keys.BACKSPACE)
+    browser.wait("return document.querySelectorAll('.tree li.out').length === 0")
+
+
+def test_two_checkpoints_are_compared(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    browser.driver.find_element(By.LINK_TEXT, "What this step changed").click()
+    browser.wait("return location.pathname === '/difference'")
+    assert browser.texts(".change.plus .said") == ["Your refund is already on its way."]
+    choice = Select(browser.find("select[name=from]"))
+    choice.select_by_index(len(choice.options) - 1)
+    browser.find(".between button").click()
+    browser.wait("return location.search.includes('from=')")
+    assert "budget" in browser.texts(".channel h4")[0] + browser.texts(".channel h4")[-1]
+
+
+def test_the_picture_of_sizes_leads_to_a_thread(browser: Browser) -> None:
+    browser.open("/space")
+    browser.wait("return document.querySelectorAll('.map rect').length === 11")
+    browser.find(".map a rect").click()
+    browser.wait("return location.search === '?thread=counter'")
+    assert "Namespaces" in browser.texts("h2")
+
+
+# Nobody else
+
+
+def test_the_token_is_not_in_the_address_and_the_cookie_not_in_scripts(browser: Browser) -> None:
+    assert browser.served is not None
+    browser.open("/tenants")
+    browser.driver.delete_all_cookies()
+    browser.open("/", enter=False)
+    assert "Open the complete address" in browser.find("body").text
+    browser.open(f"/?token={browser.served.token}", enter=False)
+    assert browser.driver.current_url == f"{browser.served.url}/"
+    assert browser.texts("h1") == ["Threads"]
+    assert browser.script("return document.cookie") == ""
+    assert [entry for entry in browser.complaints() if "401" not in entry] == []
+
+
+def test_the_policy_stops_scripts_that_get_into_a_page(browser: Browser) -> None:
+    browser.open(PAGES["hostile"])
+    assert browser.complaints() == []
+    browser.script(
+        "const made = document.createElement('div');"
+        "made.innerHTML = `<img src='/nothing' onerror=\"document.title='owned'\">`"
+        "+ `<p style='color: red'>x</p><img src='http://elsewhere.example/x.png'>`;"
+        "document.body.append(made);"
+        "const script = document.createElement('script'); script.textContent = 'document.title = \"owned\"';"
+        "document.body.append(script);"
+    )
+    found: list[str] = []
+    for _ in range(600):
+        found += browser.complaints()
+        if len([each for each in found if "Content Security Policy" in each]) >= 4:
+            break
+        browser.driver.execute_async_script("setTimeout(arguments[0], 100)")
+    for kind in ("inline event handler", "inline style", "inline script", "elsewhere.example"):
+        assert any(kind in each for each in found), (kind, found)
+    assert browser.script("return document.title") != "owned"
+    browser.requests()
+
+
+def test_hostile_texts_do_nothing(browser: Browser) -> None:
+    for path in (PAGES["hostile"], "/", "/inbox", f"/checkpoints?thread={quote(HOSTILE_ID, safe='')}", "/space"):
+        browser.open(path)
+        assert browser.script("return document.title") != "owned"
+        assert browser.script("return document.querySelectorAll('main script, main img, main b > b').length") == 0
+    browser.open(PAGES["hostile"])
+    for details in browser.driver.find_elements(By.CSS_SELECTOR, "details:not([open]) > summary"):
+        if details.is_displayed():
+            details.click()
+    browser.keys(LEFT)
+    assert "U+202E" in browser.find("h1").text
+
+
+# Looks, which do not depend on the database
+
+looks = pytest.mark.parametrize("stories_url", ["sqlite"], indirect=True)
+
+
+@looks
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_fits_a_narrow_window(browser: Browser, page: str) -> None:
+    browser.resize(360)
+    browser.open(PAGES[page])
+    wide = browser.script(
+        "return [...document.querySelectorAll('main *')].filter((each) =>"
+        " each.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(each).position !== 'absolute'"
+        " && !each.closest('.picture, .lines, table, .columns, .chip'))"
+        ".map((each) => each.outerHTML.slice(0, 200))"
+    )
+    assert wide == []
+    assert browser.script("return document.documentElement.scrollWidth") <= 360
+    browser.complaints()
+
+
+# For each text: the contrast with what is behind it, if that is less than it has to be.
+CONTRAST = """
+const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+function rgb(color) {
+  canvas.clearRect(0, 0, 1, 1);
+  canvas.fillStyle = color;
+  canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+}
+function luminance([r, g, b]) {
+  const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const [x, y, z] = [r, g, b].map((each) => linear(each / 255));
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+}
+function behind(element) {
+  for (let at = element; at; at = at.parentElement) {
+    const color = rgb(getComputedStyle(at).backgroundColor);
+    if (color[3] > 250) return color;
+  }
+  return rgb(getComputedStyle(document.documentElement).colorScheme === 'dark' ? '#000' : '#fff');
+}
+const found = [];
+for (const element of document.querySelectorAll('body *')) {
+  const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+  const box = element.getBoundingClientRect();
+  if (!own || !box.width || element.closest('svg.map, .skip, option, noscript')) continue;
+  const style = getComputedStyle(element);
+  const text = element instanceof SVGElement ? style.fill : style.color;
+  const ground = behind(element.closest('svg')?.parentElement ?? element);
+  const [light, dark] = [luminance(rgb(text)), luminance(ground)].sort((a, b) => b - a);
+  const ratio = (light + 0.05) / (dark + 0.05);
+  if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${element.outerHTML.slice(0, 150)}`);
+}
+return found;
+"""
+
+
+@looks
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_every_text_has_contrast(browser: Browser, page: str, dark: bool) -> None:
+    browser.resize(1280, dark=dark)
+    browser.open(PAGES[page])
+    browser.script("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert browser.script(CONTRAST) == []
+    browser.complaints()
+
+
+@looks
+@pytest.mark.parametrize("page", PAGES)
+def test_everything_has_a_name(browser: Browser, page: str) -> None:
+    """For those who hear a page: one main heading, names of controls, heads of tables, a language."""
+    browser.open(PAGES[page])
+    assert browser.script("return document.documentElement.lang") == "en"
+    assert len(browser.texts("h1")) == 1
+    assert len(browser.texts("main")) == 1
+    nameless = browser.script(
+        "return [...document.querySelectorAll('a, button, input:not([type=hidden]), select, [role=listbox], section')]"
+        ".filter((each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.length || each.title))"
+        ".map((each) => each.outerHTML.slice(0, 150))"
+    )
+    assert nameless == []
+    assert browser.script("return [...document.querySelectorAll('img:not([alt])')].length") == 0
+    assert browser.script("return [...document.querySelectorAll('thead th:not([scope])')].length") == 0
+    for label in browser.script("return [...document.querySelectorAll('.spot')].map((each) => each.ariaLabel)"):
+        assert label.startswith("step ")
+    browser.complaints()
+
+
+@looks
+def test_the_keyboard_reaches_everything(browser: Browser) -> None:
+    browser.open(PAGES["forks"])
+    browser.find("body").send_keys(Keys.TAB)
+    assert browser.script("return document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(25):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(
+            browser.script("const at = document.activeElement; return at.className || at.dataset.do || at.tagName")
+        )
+        if browser.script("return document.activeElement.className") == "picture":
+            break
+    assert {"in", "out", "fit", "hidden", "live", "picture"} <= reached
+    browser.driver.switch_to.active_element.send_keys(LEFT)
+    browser.wait("return document.querySelector('#checkpoint h2').textContent.includes('Step 7')")
+    active = browser.script("return document.querySelector('.picture').getAttribute('aria-activedescendant')")
+    assert browser.find(f"#{active}").get_attribute("aria-selected") == "true"
