@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "tools": BELOW | {"saver"},
     "settings": {"errors", "encoding"},
     "server": {"saver", "settings", "url"},
-    "ui": BELOW | {"saver", "tools"},
+    "ui": BELOW | {"retention", "saver", "tools"},
 }
 OUTSIDE = {"asyncio", "threading", "time", "sqlite3", "psycopg", "psycopg_pool", "socket", "concurrent"}
 

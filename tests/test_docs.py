@@ -264,7 +264,7 @@ def _prepare(name: str, arguments: list[str], serde: Any) -> None:
             saver.label({"configurable": {"thread_id": "1"}}, arguments[-1])
         if name == "import":
             export_file(saver, "all.zst")
-        if name == "delete":
+        if r"\x1ecubeloop/thread" in arguments:
             saver._driver.run(copy_thread(saver._dialect, "1", "\x1ecubeloop/thread"))
     if name == "migrate":
         with OfficialSqliteSaver.from_conn_string("official.db") as official:
