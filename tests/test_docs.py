@@ -138,8 +138,8 @@ def test_the_notebooks_cells_run(tmp_path: Path) -> None:
 
 
 def test_the_readme_has_the_two_commands() -> None:
-    for command in ("python -m langgraph_checkpoint_custom demo", "python -m pytest"):
-        assert f"\npython -m pip install -e '.[dev]' && {command}\n" in README
+    for extra, command in (("demo", "python -m langgraph_checkpoint_custom demo"), ("dev", "python -m pytest")):
+        assert f"\npython -m pip install -e '.[{extra}]' && {command}\n" in README
 
 
 def test_the_numbers_in_the_documents_are_those_of_the_code() -> None:

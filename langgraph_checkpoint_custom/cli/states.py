@@ -195,7 +195,8 @@ def _rows_of(message: Message, indent: str, *, full: bool) -> Iterator[tuple[Sty
     if len(cut) < len(written):
         cut.append(f"… {counted(len(written) - len(cut), 'more line')}; see --full")
     style: Style = "bad" if message.failed else "dim" if message.role in ("tool", "system") else "plain"
-    role = message.role if message.name is None else f"{message.role} {message.name}"
+    # The name of a tool is in the call.
+    role = message.role if message.name is None or message.role == "tool" else f"{message.role} {message.name}"
     for number, line in enumerate(cut or [""]):
         yield style, f"{indent}{role if number == 0 else '':7} {line}".rstrip()
 

@@ -30,7 +30,9 @@ def demo(
         # The package `langgraph` exists even without LangGraph: langgraph-checkpoint installs `langgraph.checkpoint`.
         if not (error.name or "").startswith("langgraph."):
             raise
-        raise ConfigError("the demo runs a real graph, which needs LangGraph 1.2: pip install langgraph") from error
+        raise ConfigError(
+            "the demo runs a real graph, which needs LangGraph 1.2: pip install '.[demo]' in a clone"
+        ) from error
     run(None if url is None else url_of(url))
 
 

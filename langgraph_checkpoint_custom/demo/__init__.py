@@ -28,13 +28,7 @@ from langsmith import tracing_context
 from ulid import ULID
 
 from langgraph_checkpoint_custom.demo.agent import PRICES, SLOW, TASK, Graph, Tools, build_graph, of_thread
-from langgraph_checkpoint_custom.demo.printing import (
-    INTRODUCTION,
-    print_ending,
-    print_history,
-    print_row,
-    print_rule,
-)
+from langgraph_checkpoint_custom.demo.printing import Story
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.url import open_saver
@@ -106,29 +100,28 @@ def run(url: str | None) -> None:
         saver.setup()
         journal = Path(folder, "journal.txt")
         journal.touch()
-        demo = Demo(url, thread_id, journal, saver, build_graph(saver, Tools(journal)))
-        print(INTRODUCTION)
-        print_row("step", "what happened", "what the database did, and the proof")
-        demo.crash()
+        story = Story()
+        demo = Demo(url, thread_id, journal, saver, build_graph(saver, Tools(journal)), story)
+        story.begin()
+        demo.start()
         demo.resume()
-        history = demo.history()
-        demo.travel(history)
+        demo.approve()
+        demo.fork(demo.history())
         demo.copy()
         demo.prune()
-        print_rule()
-        print_history(history)
-    print_ending(url, thread_id)
+    story.end(url, thread_id)
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The steps of the demo on one thread; each prints its row or raises `DemoFailed`."""
+    """The steps of the demo on one thread; each prints a line or raises `DemoFailed`."""
 
     url: str = field(repr=False)  # It may contain a password.
     thread_id: str
     journal: Path
     saver: CheckpointSaver
     graph: Graph
+    story: Story
 
     @property
     def config(self) -> RunnableConfig:
@@ -140,9 +133,12 @@ class Demo:
         """The id of the copy of the demo's thread."""
         return f"{self.thread_id}-copy"
 
-    def crash(self) -> None:
+    def start(self) -> None:
         """Kill a process while one of its four parallel tasks is running."""
-        with start_child("start", self.url, self.thread_id, self.journal) as child:
+        with (
+            self.story.working("a process runs the agent"),
+            start_child("start", self.url, self.thread_id, self.journal) as child,
+        ):
             try:
                 ready = child.stdout is not None and child.stdout.readline()
                 stored = self._wait_for_results(len(PRICES) - 1) if ready else []
@@ -150,44 +146,42 @@ class Demo:
                 child.kill()
         prove(bool(ready), f"the first process ended on its own, with exit code {child.returncode}")
         prove(child.returncode == KILLED, f"the killed process has the exit code {child.returncode}, not {KILLED}")
-        checkpoints = self._count(self.thread_id)
-        print_row(
-            "1 start",
-            f'Process {child.pid} runs an agent with the task "{TASK["messages"][0]["text"]}" The agent looks up '
-            f"{len(PRICES)} suppliers and asks all of them for their price, in parallel.",
-            f"After each step a checkpoint was stored: {checkpoints} so far.",
+        self.story.step(
+            "start",
+            f"Process {child.pid} asks {len(PRICES)} suppliers for prices at once. Its steps are stored as "
+            f"{self._count(self.thread_id)} checkpoints.",
         )
-        print_row(
-            "2 crash",
-            f"{len(stored)} suppliers have answered, {SLOW} has not, and the process is killed with SIGKILL (exit code "
-            f"{child.returncode}): it cannot save anything any more.",
-            f"Each answer had been stored when it came. In the database now: {', '.join(stored)}.",
+        self.story.step(
+            "crash",
+            f"SIGKILL ends it (exit code {child.returncode}) when {len(stored)} have answered. Their answers are "
+            f"stored: {', '.join(stored)}.",
         )
 
     def resume(self) -> None:
         """Let a second process continue, answer the approval and finish."""
-        with start_child("finish", self.url, self.thread_id, self.journal) as child:
+        with (
+            self.story.working("a new process continues"),
+            start_child("finish", self.url, self.thread_id, self.journal) as child,
+        ):
             child.communicate()
         prove(child.returncode == 0, f"the second process ended with exit code {child.returncode}")
         calls = self._calls()
         expected = Counter([*PRICES, SLOW])
         prove(calls == expected, f"the suppliers were asked {counted(calls)}; it should have been {counted(expected)}")
-        print_row(
-            "3 resume",
-            f"Process {child.pid}, a new one, gets nothing but the database and the name of the thread: "
-            f"{self.thread_id}.",
-            f"It goes on in the middle of the step. How often each supplier was asked: {counted(calls)}. Only {SLOW} "
-            "was asked again; the finished calls did not run a second time.",
+        self.story.step(
+            "resume",
+            f"Process {child.pid} has only the database. It asks {SLOW} again and nobody else ({counted(calls)}).",
         )
+
+    def approve(self) -> None:
+        """Prove that the agent waited for a human, and that the final state is as if no process had been killed."""
         asked = self._asked()
         state = self.graph.get_state(self.config)
         prove_equal("the final state", undisturbed(), state.values)
-        print_row(
-            "4 approval",
-            f'The agent stops and asks: "{asked.interrupts[0].value}" The answer is "yes". The agent ends with: '
-            f'"{result(state)}"',
-            "A question waits in the database, for days if need be, and no process has to wait with it. Proof: the "
-            "final state is equal to that of a run that nobody killed.",
+        self.story.step(
+            "approval",
+            f'It asks a human: "{asked.interrupts[0].value}" After "yes", its state equals that of a run that nobody '
+            "killed.",
         )
 
     def history(self) -> list[StateSnapshot]:
@@ -195,54 +189,47 @@ class Demo:
         history = list(self.graph.get_state_history(self.config))
         steps = [snapshot.metadata["step"] for snapshot in history if snapshot.metadata]
         prove(steps == sorted(steps, reverse=True), f"the history is not in order: {steps}")
-        print_row(
-            "5 history",
-            "Every step of both processes can be looked at.",
-            f"{len(history)} checkpoints, newest first: see the list below.",
-        )
+        self.story.step("history", f"All steps of both processes are there, in order: {len(history)} checkpoints.")
         return history
 
-    def travel(self, history: Sequence[StateSnapshot]) -> None:
+    def fork(self, history: Sequence[StateSnapshot]) -> None:
         """Go back to the question and answer it differently, in a new branch of the thread."""
         calls = self._calls()
-        asked = self._asked()
-        self.graph.invoke(None, asked.config, durability="sync")
-        self.graph.invoke(Command(resume="no"), self.config, durability="sync")
-        branch = self.graph.get_state(self.config)
-        first = self.graph.get_state(history[0].config)
+        with self.story.working("back to the question"):
+            asked = self._asked()
+            self.graph.invoke(None, asked.config, durability="sync")
+            self.graph.invoke(Command(resume="no"), self.config, durability="sync")
+            branch = self.graph.get_state(self.config)
+            first = self.graph.get_state(history[0].config)
         prove_equal("the first result after the fork", history[0].values, first.values)
         prove(branch.values["approved"] is False, f"the fork ended with {result(branch)!r}")
         prove(calls == self._calls(), f"the fork called tools again: {counted(self._calls() - calls)}")
-        print_row(
-            "6 travel",
-            'Back to the checkpoint with the question, which is now answered with "no".',
-            f'The work before it was not repeated: no supplier was asked again. Both ends exist: "{result(first)}" and '
-            f'"{result(branch)}"',
+        self.story.step(
+            "fork",
+            f'Back at the question, the answer is "no". Both ends exist: "{result(first)}" and "{result(branch)}"',
         )
 
     def copy(self) -> None:
         """Copy the thread with its complete history."""
-        self.saver.copy_thread(self.thread_id, self.copy_id)
-        original = list(self.graph.get_state_history(self.config))
-        copied = list(self.graph.get_state_history(of_thread(self.copy_id)))
+        with self.story.working("copying the thread"):
+            self.saver.copy_thread(self.thread_id, self.copy_id)
+            original = list(self.graph.get_state_history(self.config))
+            copied = list(self.graph.get_state_history(of_thread(self.copy_id)))
         prove(len(original) == len(copied), f"the copy has {len(copied)} checkpoints, the original {len(original)}")
         for left, right in zip(original, copied, strict=True):
             prove_equal(f"checkpoint {id_of(left)} of the copy", left.values, right.values)
-        print_row(
-            "7 copy",
-            f"The thread is copied to {self.copy_id}, with both branches.",
-            f"Equal states in all {len(copied)} checkpoints of the original and the copy.",
-        )
+        self.story.step("copy", f"{self.copy_id} has equal states in all {len(copied)} checkpoints, of both branches.")
 
     def prune(self) -> None:
         """Prune the thread, read its state with a new saver and compare it with the state before."""
-        before = self.graph.get_state(self.config)
-        count_before = self._count(self.thread_id)
-        self.saver.prune([self.thread_id], strategy="keep_latest")
-        with open_saver(self.url) as fresh:
-            graph = build_graph(fresh)
-            after = graph.get_state(self.config)
-            copied = graph.get_state(of_thread(self.copy_id))
+        with self.story.working("pruning"):
+            before = self.graph.get_state(self.config)
+            count_before = self._count(self.thread_id)
+            self.saver.prune([self.thread_id], strategy="keep_latest")
+            with open_saver(self.url) as fresh:
+                graph = build_graph(fresh)
+                after = graph.get_state(self.config)
+                copied = graph.get_state(of_thread(self.copy_id))
         count_after = self._count(self.thread_id)
         left = self.saver.get_tuple(self.config)
         prove(left is not None and "messages" not in left.checkpoint["channel_values"], "the messages are no delta")
@@ -250,12 +237,10 @@ class Demo:
         prove(self._count(self.copy_id) == count_before, "pruning the original has changed the history of the copy")
         prove_equal("the state after pruning", before.values, after.values)
         prove_equal("the state of the copy after pruning the original", before.values, copied.values)
-        print_row(
-            "8 prune",
-            f"The history of {self.thread_id} is no longer needed; only the newest checkpoint is kept.",
-            f"Checkpoints before: {count_before}, after: {count_after}. The state is equal before and after, with all "
-            f"{len(after.values['messages'])} messages, although those are stored as the changes of each step (a "
-            "DeltaChannel). The copy still has its history.",
+        self.story.step(
+            "prune",
+            f"{self.thread_id} keeps {count_after} of {count_before} checkpoints, and its state with all "
+            f"{len(after.values['messages'])} messages.",
         )
 
     def _wait_for_results(self, number: int) -> list[str]:
@@ -346,4 +331,4 @@ def id_of(snapshot: StateSnapshot) -> str:
 
 def result(snapshot: StateSnapshot) -> str:
     """Return the text of the last message."""
-    return str(snapshot.values["messages"][-1]["text"])
+    return str(snapshot.values["messages"][-1].content)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall as Call
+from langchain_core.messages.tool import tool_call
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -18,16 +21,13 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send, interrupt
 from typing_extensions import TypedDict
 
-Message: TypeAlias = "dict[str, Any]"
-Call: TypeAlias = "dict[str, str]"
-
 KILOS = 20
 PRICES = {"Aroma": 14, "Barista": 13, "Crema": 12, "Doppio": 15}
 # The cheapest supplier: without its result, the agent would order from another one.
 SLOW = "Crema"
 
 
-def extend(messages: list[Message], updates: Sequence[list[Message]]) -> list[Message]:
+def extend(messages: list[AnyMessage], updates: Sequence[list[AnyMessage]]) -> list[AnyMessage]:
     """Append what the tasks of a superstep wrote, in order; this is the reducer of the messages."""
     return [*messages, *(message for update in updates for message in update)]
 
@@ -35,12 +35,13 @@ def extend(messages: list[Message], updates: Sequence[list[Message]]) -> list[Me
 class State(TypedDict, total=False):
     """The state of the agent: three channels of different kinds."""
 
-    messages: Annotated[list[Message], DeltaChannel(extend, snapshot_frequency=3)]
+    messages: Annotated[list[AnyMessage], DeltaChannel(extend, snapshot_frequency=3)]
     prices: Annotated[dict[str, int], operator.or_]
     approved: bool
 
 
-TASK: State = {"messages": [{"by": "user", "text": f"Buy {KILOS} kg of coffee where it is cheapest."}]}
+# The messages have fixed ids, so that the state of each run is the same.
+TASK: State = {"messages": [HumanMessage(f"Buy {KILOS} kg of coffee where it is cheapest.", id="task")]}
 
 Graph: TypeAlias = "CompiledStateGraph[State, None, State, State]"
 
@@ -59,7 +60,7 @@ class Tools:
 
     def run(self, call: Call) -> State:
         """Run a tool; the node of one tool call."""
-        argument = call["argument"]
+        argument = call["args"]["name"]
         if self.journal is not None:
             with self.journal.open("a", encoding="utf-8") as journal:
                 journal.write(f"{argument}\n")
@@ -67,10 +68,18 @@ class Tools:
             print("stuck", flush=True)
             sys.stdin.read()  # Returns only when the parent process has ended, so no child process stays.
             os._exit(1)
-        if call["tool"] == "find_suppliers":
-            return {"messages": [{"by": "tool", "text": ", ".join(PRICES)}]}
+        if call["name"] == "find_suppliers":
+            return {"messages": [_result(call, ", ".join(PRICES))]}
         price = PRICES[argument]
-        return {"messages": [{"by": "tool", "text": f"{argument}: {price} EUR"}], "prices": {argument: price}}
+        return {"messages": [_result(call, f"{argument}: {price} EUR")], "prices": {argument: price}}
+
+
+def _result(call: Call, content: str) -> AnyMessage:
+    return ToolMessage(content, tool_call_id=call["id"], name=call["name"], id=f"result of {call['id']}")
+
+
+def _call(name: str, argument: str) -> Call:
+    return tool_call(name=name, args={"name": argument}, id=f"{name} {argument}")
 
 
 def agent(state: State) -> State:
@@ -81,30 +90,30 @@ def agent(state: State) -> State:
     if prices:
         best = min(prices, key=prices.__getitem__)
         offer = f"{KILOS} kg from {best} for {KILOS * prices[best]} EUR"
-        if last["by"] == "tool":
+        if isinstance(last, ToolMessage):
             text = f"May I order {offer}?"
         else:
             text = f"Ordered {offer}." if state["approved"] else "Nothing was ordered."
-    elif last["by"] == "user":
+    elif isinstance(last, HumanMessage):
         text = "Who sells coffee?"
-        calls = [{"tool": "find_suppliers", "argument": "coffee"}]
+        calls = [_call("find_suppliers", "coffee")]
     else:
         text = "What does it cost?"
-        calls = [{"tool": "get_price", "argument": supplier} for supplier in last["text"].split(", ")]
-    return {"messages": [{"by": "agent", "text": text, "calls": calls}]}
+        calls = [_call("get_price", supplier) for supplier in str(last.content).split(", ")]
+    return {"messages": [AIMessage(text, tool_calls=calls, id=f"answer {len(state['messages'])}")]}
 
 
 def approve(state: State) -> State:
     """Interrupt the graph until a person answers; the node of the approval."""
-    answer = interrupt(state["messages"][-1]["text"])
-    return {"messages": [{"by": "user", "text": answer}], "approved": answer == "yes"}
+    answer = interrupt(state["messages"][-1].content)
+    return {"messages": [HumanMessage(answer, id="approval")], "approved": answer == "yes"}
 
 
 def route(state: State) -> list[Send] | str:
     """Return what comes after the agent: its tool calls in parallel, the approval, or the end."""
     last = state["messages"][-1]
-    if last["calls"]:
-        return [Send("tool", call) for call in last["calls"]]
+    if isinstance(last, AIMessage) and last.tool_calls:
+        return [Send("tool", call) for call in last.tool_calls]
     return "approve" if "approved" not in state else END
 
 

@@ -1,4 +1,4 @@
-"""Prints the demo's table, the list of checkpoints, and what to try next."""
+"""Prints the demo: in color and with something that moves on a terminal, as plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -7,87 +7,91 @@ import re
 import shlex
 import shutil
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 from urllib.parse import unquote, urlsplit
 
-from langgraph.types import StateSnapshot
+from rich.console import Console
+from rich.text import Text
 
-WIDTHS = (11, 41, 42)
-
-INTRODUCTION = """\
-An agent buys coffee, is killed halfway, and loses no work.
-The model is a local stand-in; the graph, the database and the kill are real.
-
-A checkpoint is the whole state of the agent after a step. A thread is one conversation: a chain of checkpoints.
-"""
+TITLE = "An agent buys coffee, is killed halfway, and loses no work. Only its model is a stand-in."
+# Columns of a line that is not printed to a terminal.
+WIDTH = 120
+# Columns before the text of a step.
+INDENT = 13
 
 
-def print_rule() -> None:
-    """Print a line between two rows."""
-    print("-+-".join("-" * width for width in WIDTHS))
+class Story:
+    """What the demo prints: a title, a line for each step that was proved, and what to do next."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._width = min(self._console.width, WIDTH) if self._terminal else WIDTH
+        self._number = 0
+
+    def begin(self) -> None:
+        """Print the title."""
+        self._print("bold", fill(TITLE, self._width))
+
+    def step(self, name: str, text: str) -> None:
+        """Print a step that was proved."""
+        self._number += 1
+        lines = fill(text, self._width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
+        head = f"{self._number} {name}".ljust(INDENT)
+        if self._terminal:
+            head = f"{'✓' if self._can_encode('✓') else '+'} {head}"[: INDENT - 1].ljust(INDENT)
+        self._print("green bold" if self._terminal else "", head, lines[INDENT:])
+
+    def working(self, what: str) -> AbstractContextManager[object]:
+        """Show that work goes on, until the end of the block; only on a terminal."""
+        return self._console.status(f"{what} …") if self._terminal else nullcontext()
+
+    def end(self, url: str, thread_id: str) -> None:
+        """Print where the database is, and the commands to try next."""
+        self._print("bold", "Database:".ljust(INDENT), f"{shown(url)}, threads {thread_id} and {thread_id}-copy")
+        # A simple path needs no quoting in a command. Another URL may contain a password or characters of the shell.
+        plain = re.fullmatch(r"sqlite:///([\w/.@+-]+)", url)
+        hint = "" if plain else ", with CHECKPOINT_URL set to the URL that you gave"
+        self._print("bold", f"\nTry next{hint}:")
+        commands = list(next_commands(thread_id, f" --url {plain[1]}" if plain else ""))
+        widest = max(len(command) for command, _ in commands)
+        for command, what in commands:
+            self._print("cyan", f"  {command.ljust(widest)}", f"  # {what}")
+
+    def _print(self, style: str, text: str, rest: str = "") -> None:
+        """Print a text in a style, and the rest of the line without one."""
+        if self._terminal:
+            self._console.print(Text(text, style=style).append(rest, style="default"))
+        else:
+            print(text + rest, flush=True)
+
+    def _can_encode(self, text: str) -> bool:
+        try:
+            text.encode(sys.stdout.encoding or "ascii")
+        except UnicodeEncodeError:
+            return False
+        return True
 
 
-def print_row(*cells: str) -> None:
-    """Print a row of the table, wrapped; before every row but the head, print a rule."""
-    if cells[0] != "step":
-        print_rule()
-    columns = [wrap(cell, width) for cell, width in zip(cells, WIDTHS, strict=True)]
-    for line in zip_longest(*columns, fillvalue=""):
-        print(" | ".join(text.ljust(width) for text, width in zip(line, WIDTHS, strict=True)).rstrip(), flush=True)
+def next_commands(thread_id: str, url: str) -> Iterator[tuple[str, str]]:
+    """Yield commands that show what the demo has left, and what each shows."""
+    yield f"{program()} threads{url}", "both threads, with their last messages"
+    yield f"{program()} show {thread_id}{url}", "the conversation, from the one checkpoint that was kept"
+    yield f"{program()} history {thread_id}-copy{url}", "every step, with the crash and the fork"
+    if find_spec("starlette") is not None:  # From the extra `ui`.
+        yield f"{program()} ui{url}", "all of that in the browser"
 
 
-def print_history(history: Sequence[StateSnapshot]) -> None:
-    """Print a line for each checkpoint."""
-    print("\nThe history of step 5, newest first (source: what made the checkpoint; next: what was to run after it):\n")
-    print(f"{'no.':>4}  {'source':7} {'next':9} what is in it")
-    for snapshot in history:
-        metadata = snapshot.metadata or {}
-        following = Counter(snapshot.next)
-        nodes = ", ".join(name if times == 1 else f"{name} x{times}" for name, times in following.items())
-        messages, prices = (snapshot.values.get(channel, ()) for channel in ("messages", "prices"))
-        content = f"messages: {len(messages)}, prices: {len(prices)}"
-        if snapshot.interrupts:
-            content += f'; the question "{snapshot.interrupts[0].value}"'
-        elif messages:
-            content += f'; the last one: "{messages[-1]["text"]}"'
-        print(f"{metadata.get('step', ''):>4}  {metadata.get('source', ''):7} {nodes or '(end)':9} {content}")
-
-
-def print_ending(url: str, thread_id: str) -> None:
-    """Print where the database is, and three commands to try next."""
-    print(f"\nDatabase: {shown(url)}  (threads {thread_id} and {thread_id}-copy)")
-    # A simple SQLite URL needs no quoting in a command. Any other may contain a password or characters of the shell.
-    plain = re.fullmatch(r"sqlite:[\w:/.@+-]+", url)
-    source = repr(url) if plain else "os.environ['CHECKPOINT_URL']"
-    prelude = "" if plain else "import os; "
-    hint = "" if plain else " (with CHECKPOINT_URL set to the URL that you gave)"
-    print(f"\nTry next{hint}:")
-    for title, code in next_steps(source, thread_id):
-        print(f'\n  # {title}\n  {python()} -c "{prelude}{code}"')
-
-
-def next_steps(source: str, thread_id: str) -> Iterator[tuple[str, str]]:
-    """Yield titles and lines of Python, which have single quotes only."""
-    opened = f"from langgraph_checkpoint_custom import open_saver; s = open_saver({source}); "
-    config = "{{'configurable': {{'thread_id': '{}'}}}}".format
-    yield (
-        "every checkpoint of the copy, newest first",
-        f"{opened}[print(c.metadata) for c in s.list({config(f'{thread_id}-copy')})]",
-    )
-    yield (
-        "the whole conversation, from the one checkpoint that was kept",
-        f"from langgraph_checkpoint_custom.demo import build_graph; {opened}"
-        f"[print(m['by'], m['text'], sep=': ') for m in build_graph(s).get_state({config(thread_id)})"
-        ".values['messages']]",
-    )
-    yield (
-        "delete the copy",
-        f"{opened}s.delete_thread('{thread_id}-copy'); print('deleted')",
-    )
+def program() -> str:
+    """Return the command that runs this program in a shell: the script, or the module if that is not on the path."""
+    found = shutil.which("lgckpt")
+    if found and os.path.dirname(found) == os.path.dirname(sys.executable):
+        return "lgckpt"
+    return f"{python()} -m langgraph_checkpoint_custom"
 
 
 def python() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,48 +54,54 @@ def fail(command: Sequence[str], folder: Path, code: int = 1, **variables: str) 
     return done.stderr
 
 
-def as_text(output: str) -> str:
-    """The table as text, in which the wrapped cells of each column are joined."""
-    rows = re.split(r"^[-+]+\n", output, flags=re.MULTILINE)
-    tables = [[line.ljust(100).split(" | ") for line in row.splitlines() if " | " in line] for row in rows]
-    return "\n".join(" ".join(" ".join(cells).split()) for table in tables for cells in zip(*table, strict=True))
+def story(output: str) -> str:
+    """The steps as text, in which wrapped lines are joined."""
+    return " ".join(output.partition("\nTry next")[0].split())
 
 
 def assert_all_promises_in(output: str) -> None:
-    """Assert that the table has every promise of the demo."""
-    text = as_text(output)
-    assert "the process is killed with SIGKILL (exit code -9)" in text
-    assert "In the database now: Aroma, Barista, Doppio." in text
-    assert "How often each supplier was asked: Aroma 1, Barista 1, Crema 2, Doppio 1." in text
-    assert 'stops and asks: "May I order 20 kg from Crema for 240 EUR?" The answer is "yes".' in text
-    assert "the final state is equal to that of a run that nobody killed" in text
-    assert "9 checkpoints, newest first" in text
+    """Assert that the story has every promise of the demo, and is short."""
+    text = story(output)
+    assert "asks 4 suppliers for prices at once. Its steps are stored as 5 checkpoints." in text
+    assert "SIGKILL ends it (exit code -9) when 3 have answered." in text
+    assert "Their answers are stored: Aroma, Barista, Doppio." in text
+    assert "It asks Crema again and nobody else (Aroma 1, Barista 1, Crema 2, Doppio 1)." in text
+    assert 'It asks a human: "May I order 20 kg from Crema for 240 EUR?"' in text
+    assert "its state equals that of a run that nobody killed." in text
+    assert "in order: 9 checkpoints." in text
     assert 'Both ends exist: "Ordered 20 kg from Crema for 240 EUR." and "Nothing was ordered."' in text
-    assert "Equal states in all 12 checkpoints of the original and the copy." in text
-    assert "Checkpoints before: 12, after: 1. The state is equal before and after, with all 11 messages" in text
-    assert "   3  loop    tool x4   messages: 4, prices: 0" in output
-    assert max(len(line) for line in output.splitlines() if "|" in line) <= 100
+    assert "has equal states in all 12 checkpoints, of both branches." in text
+    assert "keeps 1 of 12 checkpoints, and its state with all 11 messages." in text
+    steps = re.findall(r"^([1-8]) (\w+) ", output, re.MULTILINE)
+    assert [number for number, _ in steps] == list("12345678")
+    told = output.partition("\nTry next")[0].rstrip().splitlines()
+    assert len([line for line in told if not line.startswith(" ")]) == 10  # The title, eight steps, the database.
+    assert max(map(len, told[:-1])) <= 120
+    assert output.isascii()
 
 
 def next_commands(output: str) -> list[str]:
-    return re.findall(r"^  # .*\n  (.*)$", output, flags=re.MULTILINE)
+    return re.findall(r"^  (\S.*?) +# .*$", output.partition("\nTry next")[2], flags=re.MULTILINE)
 
 
 def assert_commands_run(output: str, folder: Path, **variables: str) -> None:
-    """Assert that the three commands at the end of the output work, in this order."""
-    history, conversation, forget = next_commands(output)
-    assert succeed(history, folder, **variables).count("'step'") == 12
-    lines = succeed(conversation, folder, **variables).splitlines()
-    assert len(lines) == 11
-    assert lines[-1] == "agent: Nothing was ordered."
-    assert succeed(forget, folder, **variables) == "deleted\n"
-    assert succeed(history, folder, **variables) == ""
+    """Assert that the commands at the end of the output work; a test of the inspector starts the last one."""
+    # So that the script is found, as in an environment that is activated.
+    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    threads, show, history, ui = next_commands(output)
+    assert " ui" in ui
+    rows = [line for line in succeed(threads, folder, **variables).splitlines() if "ai: Nothing was ordered." in line]
+    assert len(rows) >= 2
+    text = succeed(show, folder, **variables)
+    assert "messages: 11 messages, rebuilt from earlier steps\n  human   Buy 20 kg of coffee" in text
+    assert "calls get_price(name='Crema')\n" in text
+    assert succeed(f"{history} --json", folder, **variables).count('"parent_id"') == 12
 
 
 def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
     output = succeed([*PROGRAM, "demo"], tmp_path)
     assert_all_promises_in(output)
-    assert f"Database: {tmp_path / 'checkpoints-demo.db'}" in output
+    assert f"Database:    {tmp_path / 'checkpoints-demo.db'}, threads demo and demo-copy\n" in output
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints-demo.db"]
     assert_commands_run(output, tmp_path)
     # Again in the same file, whose other threads remain. A shell needs quotes around its name.
@@ -103,7 +110,8 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
         before = list(saver.threads())
     url = "sqlite:///it's mine.db"
     again = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
-    assert f"Database: {tmp_path}/it's mine.db" in again
+    assert f"Database:    {tmp_path}/it's mine.db" in again
+    assert "Try next, with CHECKPOINT_URL set to the URL that you gave:" in again
     assert next_commands(again) != next_commands(output)
     assert_commands_run(again, tmp_path, CHECKPOINT_URL=url)
     with SqliteSaver(tmp_path / "it's mine.db") as saver:
@@ -112,12 +120,31 @@ def test_demo_on_a_new_sqlite_file_and_again_on_that(tmp_path: Path) -> None:
         assert [thread for thread in after if thread in before] == before
 
 
+def test_on_a_terminal_it_is_in_color_and_something_moves(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    wide = {**os.environ, "COLUMNS": "130", "TERM": "xterm-256color", "NO_COLOR": ""}
+    child = subprocess.Popen([*PROGRAM, "demo"], cwd=tmp_path, stdout=theirs, stderr=theirs, env=wide)
+    os.close(theirs)
+    found = b""
+    with suppress(OSError):  # Linux's way to say that the other side has closed.
+        while piece := os.read(ours, 65_536):
+            found += piece
+    os.close(ours)
+    assert child.wait() == 0
+    output = found.decode().replace("\r\n", "\n")
+    assert "\x1b[1;32m✓ 1 start" in output
+    assert "a process runs the agent …" in output  # Drawn again and again, and erased.
+    assert output.count("a process runs the agent …") > 1
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
+    assert "SIGKILL ends it (exit code -9) when 3 have answered." in plain
+
+
 def test_demo_on_postgres(empty_postgres_url: str, tmp_path: Path) -> None:
     secret = "n0t-for-the-screen"
     url = f"{empty_postgres_url}&application_name={secret}"
     output = succeed([*PROGRAM, "demo", "--url", url], tmp_path)
     assert_all_promises_in(output)
-    assert "Database: postgresql://" in output
+    assert "Database:    postgresql://" in output
     assert secret not in output
     assert list(tmp_path.iterdir()) == []
     assert_commands_run(output, tmp_path, CHECKPOINT_URL=url)
@@ -128,7 +155,7 @@ def test_demo_leaves_existing_files_alone(tmp_path: Path) -> None:
     for name, content in precious.items():
         (tmp_path / name).write_bytes(content)
     output = succeed([*PROGRAM, "demo"], tmp_path)
-    assert f"Database: {tmp_path / 'checkpoints-demo-3.db'}" in output
+    assert f"Database:    {tmp_path / 'checkpoints-demo-3.db'}" in output
     assert {name: (tmp_path / name).read_bytes() for name in precious} == precious
     assert {path.name for path in tmp_path.iterdir()} == {*precious, "checkpoints-demo-3.db"}
 
@@ -191,7 +218,7 @@ def test_demo_without_langgraph(tmp_path: Path) -> None:
         "import sys; sys.modules['langgraph.graph'] = None; "
         "from langgraph_checkpoint_custom.cli import main; sys.exit(main(['demo']))"
     )
-    assert "pip install langgraph" in fail([sys.executable, "-c", code], tmp_path, 2)
+    assert "pip install '.[demo]'" in fail([sys.executable, "-c", code], tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
 
 

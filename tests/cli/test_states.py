@@ -188,4 +188,4 @@ def test_pydantic_deeps_messages_are_shown_without_an_option(cli: Cli) -> None:
         asyncio.run(DeepCheckpointStore(saver, "1").save(checkpoint))
     text = cli("show", r"\x1epydantic-deep/1")
     assert "messages: 3 messages\n  human   Buy coffee\n  ai      ok\n          calls price(of='Crema')\n" in text
-    assert '  tool price {"eur": 12}\n' in text
+    assert '  tool    {"eur": 12}\n' in text
