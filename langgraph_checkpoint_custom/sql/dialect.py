@@ -142,7 +142,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
     def delete_all_but_newest(self, thread_id: str) -> RoundTrip | None:
         """Delete all but the newest checkpoint of each namespace, if nothing else has to remain.
 
-        The reply has a row if it did so. None on SQLite, where `delete_superseded` is as fast.
+        The reply has a row if it did so. None on SQLite, where `delete_superseded` takes little more.
         """
         if "delete_all_but_newest" not in self._texts:
             return None

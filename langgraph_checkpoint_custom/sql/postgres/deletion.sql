@@ -33,12 +33,12 @@ DELETE FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
 )
 
 -- name: delete_all_but_newest
--- differs: not on SQLite, where it took as long as marking and purging. Everything but the newest checkpoint of each
--- namespace is deleted, if nothing else has to remain: nothing in the thread is hidden, labelled or rebuilt from writes
--- (`deletable`). A row says that this was done. For 30 checkpoints, it takes a quarter of the time of marking and
--- purging; for 1,000 small ones, a tenth. Writes may be stored before their checkpoint, so only writes with a
--- checkpoint are deleted. IS TRUE keeps the planner from joining writes and checkpoints one by one, which it would do
--- as long as it believes that the tables are small.
+-- Everything but the newest checkpoint of each namespace is deleted, if nothing else has to remain: nothing in the
+-- thread is hidden, labelled or rebuilt from writes (`deletable`). A row says that this was done. Writes may be stored
+-- before their checkpoint, so only writes with a checkpoint are deleted. IS TRUE keeps the planner from comparing each
+-- write with each checkpoint, which it would do as long as it believes that the tables are small.
+-- differs: only here. For 30 checkpoints it takes a quarter of the time of marking and purging, for 1,000 a tenth. On
+-- SQLite, marking and purging takes 0.6 ms more for 30, and a fifth more for 1,000.
 WITH deletable AS MATERIALIZED (
     SELECT true WHERE NOT EXISTS (SELECT FROM langgraph_checkpoint.labels l WHERE l.thread_id = %(thread_id)s)
     AND NOT EXISTS (
