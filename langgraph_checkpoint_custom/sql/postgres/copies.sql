@@ -62,7 +62,8 @@ WITH own AS MATERIALIZED (
 )
 SELECT checkpoint_id FROM own
 
--- A fork: a copy of one checkpoint of the root graph, with what it needs, to an empty thread.
+-- A fork: a copy of one checkpoint of the root graph, with what it needs, from `thread_id` to the empty thread
+-- `target`.
 
 -- fragment: fork_point
 -- The newest checkpoint of the root graph, or the last one of a run.

@@ -40,8 +40,8 @@ SELECT
     (SELECT count(*) FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 
 -- name: sizes_of_checkpoint
--- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both, their
--- blobs, the chunks of the checkpoint's own blobs, and its writes.
+-- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both,
+-- their blobs, the chunks of the checkpoint's own blobs, and its writes.
 WITH page AS MATERIALIZED (
     SELECT * FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id IN (%(checkpoint_id)s, (

@@ -61,7 +61,8 @@ INSERT INTO labels (thread_id, name, checkpoint_ns, checkpoint_id)
 SELECT :target, name, checkpoint_ns, checkpoint_id FROM labels WHERE thread_id = :source
 ON CONFLICT (thread_id, name) DO NOTHING
 
--- A fork: a copy of one checkpoint of the root graph, with what it needs, to an empty thread.
+-- A fork: a copy of one checkpoint of the root graph, with what it needs, from `thread_id` to the empty thread
+-- `target`.
 
 -- fragment: fork_point
 -- The newest checkpoint of the root graph, or the last one of a run.

@@ -34,8 +34,8 @@ SELECT
     (SELECT count(*) FROM labels WHERE thread_id = :thread_id)
 
 -- name: sizes_of_checkpoint
--- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both, their
--- blobs, the chunks of the checkpoint's own blobs, and its writes.
+-- The lengths of everything that a checkpoint consists of, and of the values that its parent has: the rows of both,
+-- their blobs, the chunks of the checkpoint's own blobs, and its writes.
 WITH page AS MATERIALIZED (
     SELECT * FROM checkpoints
     WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id IN (:checkpoint_id, (
