@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, _DeltaSnapshot
 
-from langgraph_checkpoint_custom.encoding.objects import Extension, pack
+from langgraph_checkpoint_custom.encoding.objects import pack
 from langgraph_checkpoint_custom.encoding.raw import RawReader
 from langgraph_checkpoint_custom.engine.operation import Operation
 from langgraph_checkpoint_custom.errors import CheckpointError, CheckpointNotFound, ConfigError, CorruptCheckpoint
 from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
+from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
@@ -37,8 +38,10 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import brief, json_of, object_of, plain, tasks, time_of
+from langgraph_checkpoint_custom.tools.display import json_of, tasks, time_of
+from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
 from langgraph_checkpoint_custom.tools.raw import without_classes
+from langgraph_checkpoint_custom.tools.summary import question_of, text_of
 from langgraph_checkpoint_custom.ui.texts import line
 
 # Checkpoints in the picture of a thread, the newest ones.
@@ -88,7 +91,7 @@ class Write(NamedTuple):
 class Question(NamedTuple):
     """An open interrupt."""
 
-    id: str
+    id: str | None
     value: Any
 
 
@@ -252,15 +255,32 @@ class Store:
                     inner=_is_inner(name),
                 )
             )
-        state.channels = [*channels, *self._deltas(state, found)]
+        state.channels = self._with_framework([*channels, *self._deltas(state, found)], state.key, found)
         pending = found.pending_writes or []
         # `pending` and the sizes are sorted alike, and come from two reads: a write may have been added in between.
         state.writes = [
             _write(one, value, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
-        state.questions = [question_of(each) for each in open_among(pending)]
+        state.questions = [Question(*question_of(each)) for each in open_among(pending)]
         state.following = tasks(document["channel_values"])
+
+    def _with_framework(self, channels: list[Channel], key: Key, found: CheckpointTuple) -> Sequence[Channel]:
+        """Return the channels, and in a thread of another framework its chat, which may be in a log of its own."""
+        kind = kind_of(key.thread_id)
+        if kind is None or key.checkpoint_ns:
+            return channels
+        values = found.checkpoint["channel_values"]
+        entries: Sequence[Any] = ()
+        if kind in LOGS and isinstance(values.get("log"), str):
+            log = self.saver.get_tuple(config_of(key.thread_id, LOGS[kind], values["log"]))
+            entries = [value for _, _, value in (log and log.pending_writes) or ()]
+        chat = chat_of_framework(kind, values, entries)
+        if not chat:
+            return channels
+        value = values.get("messages", entries)
+        own = Channel("messages", value, chat, _length(value), note=f"the chat of a {kind} thread")
+        return [own, *(channel for channel in channels if channel.name != "messages")]
 
     def _deltas(self, state: State, found: CheckpointTuple) -> Sequence[Channel]:
         """Return the `DeltaChannel`s without a value of their own, rebuilt where LangGraph's rules are known."""
@@ -330,34 +350,16 @@ def _line_of(state: State) -> tuple[str, str]:
     if state.problem:
         return "", state.problem
     for question in state.questions:
-        return "asks", line(_plain_text(question.value))
+        return "asks", line(text_of(question.value, 300))
     for channel in state.channels:
         if channel.chat:
             return channel.chat[-1].role, line(channel.chat[-1].text)
-    shown = [f"{each.name}: {line(_plain_text(each.value), 60)}" for each in state.channels if _is_shown(each)]
+    shown = [f"{each.name}: {line(text_of(each.value, 60), 60)}" for each in state.channels if _is_shown(each)]
     return "", line(", ".join(shown))
 
 
 def _is_shown(channel: Channel) -> bool:
     return channel.readable and not channel.inner and channel.value is not None
-
-
-def _plain_text(value: Any) -> str:
-    """Return what a value says: the text itself, or that of the key that asks."""
-    value = plain(value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        for key in ("question", "message", "text", "prompt", "query"):
-            if isinstance(value.get(key), str):
-                return str(value[key])
-    return brief(value, 300)
-
-
-def question_of(interrupt: Any) -> Question:
-    made = object_of(interrupt) if isinstance(interrupt, Extension) else None
-    content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
-    return Question(str(content.get("id", "")), content.get("value"))
 
 
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}

@@ -1,9 +1,9 @@
-"""Lays out the timeline of a thread: a column for each step, a lane for each branch, subgraphs below.
+"""Lays out the timeline of a thread: a column for each step, a row for each branch, subgraphs below.
 
 Must not know: the store, requests, HTML.
 
-A checkpoint's column is its distance from the beginning, along the parents. The way to the newest checkpoint is lane 0.
-Each other branch takes the first free lane below the one that it leaves.
+A checkpoint's column is its distance from the beginning, along the parents. The way to the newest checkpoint is row 0.
+Each other branch takes the first free row below the one that it leaves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Spot(NamedTuple):
     record: TimelineRecord
     parent: int | None
     column: int
-    lane: int
+    row: int
     marks: int
     nodes: Sequence[str]
     """The nodes that have made it."""
@@ -55,7 +55,7 @@ class Picture(NamedTuple):
     spots: Sequence[Spot]
     strips: Sequence[Strip]
     columns: int
-    lanes: int
+    rows: int
 
 
 def node_of(task: TaskRecord, called: Mapping[str, str]) -> str:
@@ -84,7 +84,7 @@ def picture_of(records: Iterable[TimelineRecord]) -> Picture:
         strips.append(Strip(checkpoint_ns, min(roots, default=None), _spots(own, called)))
     strips.sort(key=lambda strip: (strip.spots[0].record.checkpoint_id, strip.checkpoint_ns))
     columns = 1 + max((spot.column for spot in spots), default=-1)
-    return Picture(spots, strips, columns, 1 + max((spot.lane for spot in spots), default=-1))
+    return Picture(spots, strips, columns, 1 + max((spot.row for spot in spots), default=-1))
 
 
 def _spots(records: Sequence[TimelineRecord], called: Mapping[str, str]) -> list[Spot]:
@@ -100,13 +100,13 @@ def _spots(records: Sequence[TimelineRecord], called: Mapping[str, str]) -> list
     newest = list(range(len(ordered)))  # By checkpoint: the newest one that comes of it.
     for number in sorted(newest, key=lambda each: -columns[each]):
         newest[number] = max([number, *(newest[child] for child in children[number])])
-    lanes = _lanes(parents, columns, children, newest)
+    rows = _rows(parents, columns, children, newest)
     return [
         Spot(
             one,
             parents[number],
             columns[number],
-            lanes[number],
+            rows[number],
             _marks(one, [ordered[child] for child in children[number]]),
             _made_by(one, ordered[parent] if (parent := parents[number]) is not None else None, called),
         )
@@ -129,30 +129,30 @@ def _columns(parents: Sequence[int | None]) -> list[int]:
     return [each or 0 for each in found]
 
 
-def _lanes(
+def _rows(
     parents: Sequence[int | None], columns: Sequence[int], children: Sequence[Sequence[int]], newest: Sequence[int]
 ) -> list[int]:
-    """Return the lane of each checkpoint: a branch goes on in its lane with the child that leads to the newest one."""
+    """Return the row of each checkpoint: a branch goes on in its row with the child that leads to the newest one."""
     preferred = [max(own, key=lambda child: newest[child], default=None) for own in children]
     heads = [number for number, parent in enumerate(parents) if parent is None or preferred[parent] != number]
     heads.sort(key=lambda head: (newest[head] != len(parents) - 1, head))
-    lanes = [0] * len(parents)
-    taken: list[list[tuple[int, int]]] = []  # By lane: the columns that are taken, from and to.
+    rows = [0] * len(parents)
+    taken: list[list[tuple[int, int]]] = []  # By row: the columns that are taken, from and to.
     for head in heads:
         branch = [head]
         while (following := preferred[branch[-1]]) is not None:
             branch.append(following)
         first, last = columns[head] - (parents[head] is not None), columns[branch[-1]]
         parent = parents[head]
-        lane = 0 if parent is None or preferred[parent] == head else lanes[parent] + 1
-        while lane < len(taken) and any(first <= end and begin <= last for begin, end in taken[lane]):
-            lane += 1
-        while len(taken) <= lane:
+        row = 0 if parent is None or preferred[parent] == head else rows[parent] + 1
+        while row < len(taken) and any(first <= end and begin <= last for begin, end in taken[row]):
+            row += 1
+        while len(taken) <= row:
             taken.append([])
-        insort(taken[lane], (columns[head], last))
+        insort(taken[row], (columns[head], last))
         for each in branch:
-            lanes[each] = lane
-    return lanes
+            rows[each] = row
+    return rows
 
 
 def _marks(one: TimelineRecord, children: Sequence[TimelineRecord]) -> int:
@@ -192,7 +192,7 @@ def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping
 def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *, more: bool) -> dict[str, Any]:
     """Return a picture in a short form for the browser; texts are marked.
 
-    Each spot is a list: id, parent, column, lane, marks, step, source, run, time in milliseconds, what made it, labels.
+    Each spot is a list: id, parent, column, row, marks, step, source, run, time in milliseconds, what made it, labels.
     Run, source and maker are numbers of entries in `words`.
     """
     words: dict[str, int] = {}
@@ -212,7 +212,7 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
                     record.checkpoint_id,
                     spot.parent,
                     spot.column,
-                    spot.lane,
+                    spot.row,
                     spot.marks,
                     step if isinstance(step, int) else None,
                     word(metadata.get("source")),
@@ -239,6 +239,6 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
         "strips": strips,
         "words": list(words),
         "columns": picture.columns,
-        "lanes": picture.lanes,
+        "rows": picture.rows,
         "more": more,
     }

@@ -67,6 +67,10 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             20,
         ),
         "runs": (d.select_runs("t7"), 150),
+        # Of a thread of 100 checkpoints: its keys, 20 checkpoints, and their writes.
+        "timeline": (d.select_timeline("t7", "\U0010ffff", 20), 1_000),
+        "numbers of a thread": (d.thread_counts("t7"), 1_000),
+        "sizes of a checkpoint": (d.sizes_of_checkpoint(Key("t7", "", "000050")), 40),
         # For each of the 50 threads that have ever asked: the next one, its newest checkpoint and the writes of that.
         "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
         "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),

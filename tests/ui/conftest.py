@@ -9,6 +9,7 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from starlette.testclient import TestClient
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.ui import create_app
 from tests.conftest import BACKENDS, made_database
-from tests.ui.stories import all_stories, grown
+from tests.ui.stories import all_stories
 
 # Characters that no page may contain as they are stored.
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
@@ -60,21 +61,30 @@ def pages_of(saver: CheckpointSaver, **options: Any) -> Pages:
 @pytest.fixture(scope="session", params=BACKENDS)
 def stories_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A store with all stories, once for each database. Tests only read it."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('stories') / 'stories.db'}"
-        _fill(url)
-        yield url
-        return
-    dsn = request.getfixturevalue("postgres_dsn")
-    with made_database(dsn, request.getfixturevalue("postgres_template")) as (_, url):
-        _fill(url)
+    with _filled(request, tmp_path_factory, STEPS) as url:
         yield url
 
 
-def _fill(url: str) -> None:
-    with open_saver(url) as saver:
-        saver.setup()
-        all_stories(saver, steps=STEPS)
+@pytest.fixture(scope="session", params=BACKENDS)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The inspector over all stories, served, once for each database. One thread has 5,000 checkpoints."""
+    with ExitStack() as stack:
+        url = stack.enter_context(_filled(request, tmp_path_factory, 5_000))
+        yield stack.enter_context(Served(stack.enter_context(open_saver(url, read_only=True))))
+
+
+@contextmanager
+def _filled(request: pytest.FixtureRequest, folders: pytest.TempPathFactory, steps: int) -> Iterator[str]:
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = f"sqlite:///{folders.mktemp('stories') / 'stories.db'}"
+        else:
+            names = (request.getfixturevalue(name) for name in ("postgres_dsn", "postgres_template"))
+            _, url = stack.enter_context(made_database(*names))
+        with open_saver(url) as saver:
+            saver.setup()
+            all_stories(saver, steps=steps)
+        yield url
 
 
 @pytest.fixture
@@ -209,15 +219,6 @@ def chromium() -> Iterator[WebDriver]:
         found.set_script_timeout(120)
         yield found
         found.quit()
-
-
-@pytest.fixture(scope="session")
-def served(stories_url: str) -> Iterator[Served]:
-    """The inspector over the stories, served."""
-    with open_saver(stories_url) as saver:
-        grown(saver, "counter", 5_000)
-    with open_saver(stories_url, read_only=True) as saver, Served(saver) as found:
-        yield found
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ def test_hostile_texts_do_nothing(browser: Browser) -> None:
 
 # Looks, which do not depend on the database
 
-looks = pytest.mark.parametrize("stories_url", ["sqlite"], indirect=True)
+looks = pytest.mark.parametrize("served", ["sqlite"], indirect=True)
 
 
 @looks

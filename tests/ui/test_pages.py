@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.ui import create_app
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
@@ -239,6 +240,22 @@ def test_the_list_of_checkpoints_has_all_of_them(pages: Pages) -> None:
     assert len(found) == len(set(found)) == STEPS
 
 
+def test_a_chat_of_another_framework(store: Store) -> None:
+    with store.open() as saver:
+        saver.setup()
+        messages: Any = [{"role": "user", "content": "from a session"}, {"role": "assistant", "content": "hello"}]
+        SessionStore(saver, "acme").save(SessionCheckpoint("chat", 1, messages, {}))
+        pages = pages_of(saver)
+        html = pages.page("/", kind="session")
+        assert "acme / chat" in html
+        (link,) = links_in(html, "thread")
+        said = text_of(pages.page(link))
+        assert "Human from a session AI hello" in said
+        assert "the chat of a session thread" in said
+        (address,) = re.findall(r'data-summary="([^"]*)"', html)
+        assert pages.data(unescape(address))["text"] == "hello"
+
+
 # Timelines
 
 
@@ -246,7 +263,7 @@ def test_the_timeline_says_whether_there_is_news(pages: Pages) -> None:
     found = pages.data("/timeline", thread="support-fork")
     assert pages.data("/timeline", thread="support-fork", since=found["state"]) == {"state": found["state"]}
     assert len(found["spots"]) == 16
-    assert found["lanes"] == 3
+    assert found["rows"] == 3
     labels = [label for spot in found["spots"] for label in spot[10]]
     assert sorted(labels) == ["before the answer", "the refund that was paid"]
 

@@ -1,4 +1,4 @@
-"""The picture of a thread: columns, lanes and marks."""
+"""The picture of a thread: columns, rows and marks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def task(node: str = "n", *, failed: bool = False, asked: bool = False, done: bo
     return TaskRecord(f"task-{node}", f"~__pregel_pull, {node}", failed, asked, done)
 
 
-def lanes(picture: Picture) -> dict[str, tuple[int, int]]:
-    return {spot.record.checkpoint_id: (spot.column, spot.lane) for spot in picture.spots}
+def rows(picture: Picture) -> dict[str, tuple[int, int]]:
+    return {spot.record.checkpoint_id: (spot.column, spot.row) for spot in picture.spots}
 
 
 def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
@@ -51,20 +51,20 @@ def test_the_way_to_the_newest_checkpoint_is_straight() -> None:
             record("7", "3"),
         ]
     )
-    assert lanes(picture) == {
+    assert rows(picture) == {
         "1": (0, 0), "2": (1, 0), "3": (2, 0), "7": (3, 0), "4": (3, 1), "5": (2, 2), "6": (3, 2),
     }  # fmt: skip
-    assert (picture.columns, picture.lanes) == (4, 3)
+    assert (picture.columns, picture.rows) == (4, 3)
 
 
 def test_a_lane_is_used_again_where_it_is_free() -> None:
     chain = [record(str(n), str(n - 1) if n else None) for n in range(9)]
     picture = picture_of([*chain, record("1a", "1"), record("6a", "6")])
     # 6a is the newest by its text, but not of the newest branch.
-    found = lanes(picture)
+    found = rows(picture)
     assert found["1a"] == (2, 1)
     assert {found["6a"][1], found["7"][1]} <= {0, 1}
-    assert picture.lanes == 2
+    assert picture.rows == 2
 
 
 def test_marks() -> None:
@@ -102,7 +102,7 @@ def test_parents_that_loop_or_are_gone() -> None:
         [record("1", "3"), record("2", "1"), record("3", "2"), record("4", "pruned"), record("5", "5")]
     )
     assert len(picture.spots) == 5
-    assert {column for column, _ in lanes(picture).values()} <= {0, 1, 2, 3}
+    assert {column for column, _ in rows(picture).values()} <= {0, 1, 2, 3}
     assert picture_of([]).spots == []
 
 
@@ -110,11 +110,11 @@ def test_parents_that_loop_or_are_gone() -> None:
 def test_no_two_checkpoints_are_in_one_place(parents: list[int]) -> None:
     records = [record(f"{n:02}", f"{p:02}" if 0 <= p < n else None) for n, p in enumerate(parents)]
     picture = picture_of(records)
-    places = list(lanes(picture).values())
+    places = list(rows(picture).values())
     assert len(set(places)) == len(places) == len(records)
     for spot in picture.spots:
         if spot.parent is not None:
             assert spot.column == picture.spots[spot.parent].column + 1
     if records:
-        assert picture.spots[-1].lane == 0
+        assert picture.spots[-1].row == 0
     json.dumps(as_json(picture, {}, more=False))

@@ -1,10 +1,10 @@
 // Draws the timeline of a thread as SVG, and moves through it by mouse and keyboard.
 //
-// The server has laid it out: each spot has a column and a lane. Only what is visible is drawn, and drawn anew when the
+// The server has laid it out: each spot has a column and a row. Only what is visible is drawn, and drawn anew when the
 // picture is scrolled or zoomed, so thousands of spots cost no more than those on the screen.
 
 const SVG = "http://www.w3.org/2000/svg";
-const [LANE, STRIP, TOP, LEFT] = [58, 46, 36, 34];
+const [BRANCH, STRIP, TOP, LEFT] = [58, 46, 36, 34];
 const [WIDEST, USUAL, NARROWEST] = [150, 76, 0.2];
 // Widths of a column, in pixels, from which spots have circles of their own, a step, and a name.
 const [CIRCLES, STEPS, NAMES] = [12, 26, 50];
@@ -31,7 +31,7 @@ export class Timeline {
   #canvas = svg("svg", { "aria-hidden": "false" });
   #wide = document.createElement("div");
   #onChoose;
-  #data = { spots: [], strips: [], words: [], columns: 0, lanes: 0 };
+  #data = { spots: [], strips: [], words: [], columns: 0, rows: 0 };
   #points = [];
   #byKey = new Map();
   #unfolded = new Set();
@@ -65,8 +65,8 @@ export class Timeline {
   }
 
   #arrange() {
-    const { spots, strips, lanes } = this.#data;
-    this.#points = spots.map((spot) => ({ spot, ns: "", column: spot[COLUMN], row: spot[ROW], y: TOP + spot[ROW] * LANE, under: [] }));
+    const { spots, strips, rows } = this.#data;
+    this.#points = spots.map((spot) => ({ spot, ns: "", column: spot[COLUMN], row: spot[ROW], y: TOP + spot[ROW] * BRANCH, under: [] }));
     const link = (points, own) => {
       for (const point of own) {
         point.parent = point.spot[PARENT] === null ? null : points[point.spot[PARENT]];
@@ -75,8 +75,8 @@ export class Timeline {
       for (const point of own) point.parent?.children.push(point);
     };
     link(this.#points, this.#points);
-    let row = Math.max(lanes, 1);
-    let y = TOP + row * LANE;
+    let row = Math.max(rows, 1);
+    let y = TOP + row * BRANCH;
     for (const strip of strips) {
       const root = strip.root === null ? null : this.#points[strip.root];
       root?.under.push(strip);
@@ -277,13 +277,14 @@ export class Timeline {
     const narrow = this.#width < CIRCLES;
     const special = ([, point]) => point === this.#chosen || point.spot[MARKS] || point.spot[LABELS].length;
     const drawn = narrow ? seen.filter(special).slice(-MOST) : seen;
+    const chosen = seen.find(([, point]) => point === this.#chosen);
+    if (chosen && !drawn.includes(chosen)) drawn.push(chosen);
     if (narrow) {
       const plain = seen.filter((each) => !special(each)).map(([, point, x]) => `M${x.toFixed(1)} ${point.y}h0`);
       const thick = Math.max(2, Math.min(7, this.#width * 0.7));
       layer.append(svg("path", { class: "dots", d: plain.join(""), "stroke-width": thick }));
     }
     for (const each of drawn) layer.append(this.#spot(...each));
-    if (narrow && this.#chosen) layer.append(this.#spot(this.#points.indexOf(this.#chosen), this.#chosen, this.#x(this.#chosen.column)));
     for (const point of this.#points) if (point.strip && point.spot[PARENT] === null) layer.append(this.#name(point));
     this.#canvas.setAttribute("width", clientWidth);
     this.#canvas.setAttribute("height", clientHeight);
