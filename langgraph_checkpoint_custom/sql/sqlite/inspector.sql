@@ -3,7 +3,8 @@
 -- name: timeline
 -- The newest checkpoints of a thread, in all namespaces and with hidden ones, and the tasks that wrote to each. `what`
 -- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read.
--- differs: the unary plus, as in page_of_thread, and a join that is grouped at the end.
+-- differs: the unary plus, as in page_of_thread, and a join that is grouped at the end. likelihood() here and below: with
+-- statistics, SQLite would otherwise read a complete table first, for a Bloom filter.
 WITH page AS MATERIALIZED (
     SELECT checkpoint_ns, checkpoint_id FROM checkpoints
     WHERE thread_id = :thread_id AND +checkpoint_id < :before
@@ -15,6 +16,7 @@ SELECT
 FROM page p
 CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.checkpoint_ns
     AND c.checkpoint_id = p.checkpoint_id
+WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
 UNION ALL
 SELECT
     'task', w.checkpoint_ns, w.checkpoint_id, w.task_id, max(w.task_path), NULL,
@@ -23,6 +25,7 @@ SELECT
 FROM page p
 CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = p.checkpoint_ns
     AND w.checkpoint_id = p.checkpoint_id
+WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
 GROUP BY w.checkpoint_ns, w.checkpoint_id, w.task_id
 
 -- name: thread_counts
@@ -48,6 +51,7 @@ WITH page AS MATERIALIZED (
     CROSS JOIN json_each(p.blob_channels) AS n
     CROSS JOIN blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         AND b.channel = n.value AND b.version = p.blob_versions ->> n.key
+    WHERE likelihood(n.value IS NOT NULL, 0.00001)
 )
 SELECT
     'checkpoint' AS kind, checkpoint_id, run_id AS name, parent_id AS key, checkpoint_type AS type,
@@ -63,6 +67,7 @@ FROM (
 ) AS r
 CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint_ns
     AND b.channel = r.channel AND b.version = r.name
+WHERE likelihood(r.name IS NOT NULL, 0.00001)
 UNION ALL
 SELECT 'write', task_id, channel, task_path, type, length(value), idx, 0, NULL, NULL
 FROM writes
