@@ -38,7 +38,7 @@ def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
     if applied is None:
         applied = set()
         (((schema_exists, _, _),),) = yield d.schema_state()
-        yield d.schema_create(whole=not schema_exists)
+        yield d.schema_create(with_schema=not schema_exists)
     for migration in d.migrations:
         if migration.number not in applied:
             yield d.schema_apply(migration)
@@ -99,7 +99,7 @@ def script(d: SqlDialect, after: int, searchable: Sequence[str] = ()) -> str:
     """
     lines = ["BEGIN;"]
     if after == 0:
-        lines += [f"{statement.sql};" for statement in d.schema_create(whole=d.system == "postgresql").statements]
+        lines += [f"{statement.sql};" for statement in d.schema_create(with_schema=d.system == "postgresql").statements]
     for migration in d.migrations[after:]:
         lines.append(f"\n-- {migration.number:04} {migration.name}")
         *statements, applied = d.schema_apply(migration).statements

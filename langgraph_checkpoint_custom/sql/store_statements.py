@@ -36,9 +36,9 @@ class StoreStatements(Statements):
         """Read one row: the number of partitions of `checkpoints`."""
         return self._send(self.statement("schema_partitions", schema=self._schema))
 
-    def schema_create(self, *, whole: bool) -> RoundTrip:
-        """Create the table of migrations; with `whole`, the schema before it."""
-        names = ("schema_create", "schema_create_table") if whole else ("schema_create_table",)
+    def schema_create(self, *, with_schema: bool) -> RoundTrip:
+        """Create the table of migrations and, if `with_schema`, the schema before it."""
+        names = ("schema_create", "schema_create_table") if with_schema else ("schema_create_table",)
         return self._send(*map(self.statement, names))
 
     def schema_apply(self, migration: Migration) -> RoundTrip:
