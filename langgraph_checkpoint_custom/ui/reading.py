@@ -8,7 +8,7 @@ sizes of the checkpoint remain, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import json_of, tasks, time_of
+from langgraph_checkpoint_custom.tools.display import json_of, plain, tasks, time_of
 from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.summary import question_of, text_of
@@ -104,11 +104,15 @@ class State:
     run_id: str | None
     time: datetime | None
     sizes: CheckpointSize
+    seconds: float | None = None
+    """The time since its parent was stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
     channels: Sequence[Channel] = ()
     writes: Sequence[Write] = ()
     questions: Sequence[Question] = ()
+    answered: Sequence[Question] = ()
+    answers: Sequence[Any] = ()
     following: Sequence[str] = ()
     problem: str = ""
 
@@ -209,7 +213,10 @@ class Store:
         sizes: CheckpointSize | None = self.run(sizes_of_checkpoint(d, key))
         if sizes is None:
             raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint {checkpoint_id!r}, or it was deleted")
-        state = State(key, sizes.parent_id, sizes.run_id, time_of(checkpoint_id), sizes)
+        time, before = time_of(checkpoint_id), time_of(sizes.parent_id or "")
+        state = State(key, sizes.parent_id, sizes.run_id, time, sizes)
+        if time and before:
+            state.seconds = (time - before).total_seconds()
         try:
             found = self.saver.get_tuple(config_of(*key))  # type: ignore[arg-type]
         except CheckpointError as error:
@@ -263,6 +270,10 @@ class Store:
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
         state.questions = [Question(*question_of(each)) for each in open_among(pending)]
+        seen = {question.id for question in state.questions}
+        asked = [Question(*question_of(each)) for each in _elements(state.writes, "interrupt")]
+        state.answered = [question for question in asked if question.id not in seen]
+        state.answers = list(_elements(state.writes, "answer"))
         state.following = tasks(document["channel_values"])
 
     def _with_framework(self, channels: list[Channel], key: Key, found: CheckpointTuple) -> Sequence[Channel]:
@@ -360,6 +371,17 @@ def _line_of(state: State) -> tuple[str, str]:
 
 def _is_shown(channel: Channel) -> bool:
     return channel.readable and not channel.inner and channel.value is not None
+
+
+def _elements(writes: Sequence[Write], what: str) -> Iterator[Any]:
+    """Yield the elements of the writes of a kind, such as the interrupts of a task, each once."""
+    seen: list[Any] = []
+    for write in writes:
+        value = plain(write.value) if write.what == what and write.readable else ()
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if each not in seen:
+                seen.append(each)
+                yield each
 
 
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}

@@ -9,6 +9,7 @@ Each other branch takes the first free row below the one that it leaves.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -181,12 +182,8 @@ def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping
     source = (one.metadata or {}).get("source")
     if source in ("input", "update", "fork") or parent is None:
         return []
-    names: list[str] = []
-    for task in parent.tasks:
-        name = node_of(task, called)
-        if name and task.done and name not in names:
-            names.append(name)
-    return names
+    names = Counter(name for task in parent.tasks if task.done and (name := node_of(task, called)))
+    return [f"{name} ×{number}" if number > 1 else name for name, number in names.items()]
 
 
 def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *, more: bool) -> dict[str, Any]:

@@ -158,6 +158,15 @@ def test_a_question_is_shown_with_its_thread(pages: Pages) -> None:
     assert "interrupt" in said
 
 
+def test_an_answered_question_is_shown_with_the_answer(pages: Pages) -> None:
+    spots = pages.data("/timeline", thread="support-1042")["spots"]
+    (asked,) = (spot for spot in spots if spot[4] & 4)
+    said = checkpoint_of(pages, "support-1042", id=asked[0])
+    assert re.search(r"Asked a human .*Pay 129\.00 € back for order A-1042\?.* answer yes", said)
+    assert "Waits for a human" not in said
+    assert re.search(r"Took [\d.e-]+ s after its parent", said)
+
+
 def test_an_error_is_shown_with_its_task(pages: Pages) -> None:
     said = checkpoint_of(pages, "broken")
     assert "A task failed: second" in said

@@ -92,6 +92,8 @@ def test_what_made_a_checkpoint() -> None:
         ]
     )
     assert picture.spots[1].nodes == ["b", "a", "worker"]
+    twice = [task("a", done=True), task("a", done=True)._replace(task_id="another")]
+    assert picture_of([record("1", None, *twice), record("2", "1")]).spots[1].nodes == ["a ×2"]
     assert picture.spots[0].nodes == []
     (strip,) = picture.strips
     assert (strip.checkpoint_ns, strip.root, len(strip.spots)) == ("worker:task-2", 0, 1)
