@@ -201,7 +201,8 @@ def test_a_migration_stopped_by_ctrl_c_is_continued_by_the_next(cli: Cli, tmp_pa
         there = len({found.config["configurable"]["thread_id"] for found in saver.list(None)})
         assert 0 < there < 400
     found = cli.json("migrate", "--from", official.url)
-    assert (found["checkpoints"], found["verified"], found["problems"]) == (400 - there, 400 - there, {})
+    assert (found["checkpoints"], found["problems"]) == (400 - there, {})
+    assert found["verified"] - found["checkpoints"] in (0, 1)  # One may have been stored without its writes.
     found = cli.json("migrate", "--from", official.url, "--verify")
     assert (found["checkpoints"], found["verified"], found["problems"]) == (0, 400, {})
 
