@@ -1,7 +1,7 @@
 """The errors of this package, grouped by who can fix them. Each message names the cause and what to do.
 
 These are the classes. The code that raises an error words it: `operations/schema.py` for missing tables, the drivers
-for what a database reports.
+for what a database reports. The few texts that several files need are here.
 
 If an error says that nothing was stored, changed or deleted, this is true of the last attempt. If the answer to an
 earlier attempt was lost, that attempt may have succeeded, and the message says so.

@@ -36,7 +36,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
-from langgraph_checkpoint_custom.encoding.messages import made
 from langgraph_checkpoint_custom.encoding.objects import (
     AS_LANGGRAPH,
     DELTA,
@@ -51,6 +50,7 @@ from langgraph_checkpoint_custom.encoding.objects import (
     said_by,
 )
 from langgraph_checkpoint_custom.encoding.restored import array, changed, find, make
+from langgraph_checkpoint_custom.encoding.restored_messages import made
 from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError
 
 MSGPACK = "msgpack"

@@ -21,8 +21,8 @@ from typing import Any
 import ormsgpack
 from ormsgpack import MsgpackEncodeError
 
-from langgraph_checkpoint_custom.encoding.messages import MODELS
 from langgraph_checkpoint_custom.encoding.objects import may_have_bytes
+from langgraph_checkpoint_custom.encoding.restored_messages import MODELS
 
 _FIXED = frozenset({str, int, float, bool, type(None), bytes})
 _CONTAINERS = frozenset({dict, list})

@@ -4,6 +4,8 @@ Must not know: databases, event loops, OS threads, the clock.
 
 A call is sent immediately and alone if fewer than `BATCHES` of its kind are in flight, none of them with its key. So no
 call waits for a batch to fill up: a batch consists of the calls that arrived while others were in flight.
+
+Which requests can be batched at all is decided where they get a `Batchable`, in `sql/postgres_dialect.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """How often and for how long an operation is retried.
 
 Must not know: the clock; the caller passes the elapsed time.
+
+The loop is `_retrying` in `drivers/postgres.py`. SQLite waits for other processes by the rules of `drivers/sqlite.py`.
 """
 
 from __future__ import annotations

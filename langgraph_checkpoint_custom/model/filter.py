@@ -110,7 +110,7 @@ def wanted(filter: Mapping[str, Any] | None) -> dict[str, str]:
     return texts
 
 
-def plaintext_keys(keys: Iterable[str]) -> list[str]:
+def projected_keys(keys: Iterable[str]) -> list[str]:
     """The keys as they are in the projection, without duplicates."""
     return list(dict.fromkeys(map(_projected, keys)))
 

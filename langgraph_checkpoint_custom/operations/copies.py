@@ -74,16 +74,16 @@ def _fork(
     def encoded() -> dict[str, Any]:
         metadata = Decoder(codec, source, "", point).metadata(type_, data)
         metadata |= {FROM_THREAD: source, FROM_CHECKPOINT: point}
-        stored, plaintext_keys = dict(metadata), dict(metadata)
+        stored, searched = dict(metadata), dict(metadata)
         if "thread_id" in metadata:  # As `encode_checkpoint` stores it.
             own = metadata["thread_id"] == source
             stored["thread_id"] = None if own else [metadata["thread_id"]]
-            plaintext_keys["thread_id"] = target if own else metadata["thread_id"]
+            searched["thread_id"] = target if own else metadata["thread_id"]
         new = codec.dumps(stored, location_of_metadata("", point))
         return {
             "metadata_type": new.type,
             "metadata": new.value,
-            "metadata_filter": project(plaintext_keys, codec.plaintext_keys),
+            "metadata_filter": project(searched, codec.plaintext_keys),
         }
 
     params = yield from offload(len(data), encoded)

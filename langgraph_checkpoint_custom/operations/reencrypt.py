@@ -80,12 +80,12 @@ class Table(NamedTuple):
 
 
 def _checkpoint(codec: Values, row: Row) -> Mapping[str, Any]:
-    _, checkpoint_ns, checkpoint_id, type_, document, type2, metadata, projection = row
+    _, checkpoint_ns, checkpoint_id, type_, document, type2, metadata, stored_projection = row
     stored = _renewed(codec, type_, document, location_of_checkpoint(checkpoint_ns, checkpoint_id))
     stored2 = _renewed(codec, type2, metadata, location_of_metadata(checkpoint_ns, checkpoint_id))
-    plaintext_keys = json.loads(projection)
-    hidden = plaintext_keys if codec.plaintext_keys is None else hide(plaintext_keys, codec.plaintext_keys)
-    if stored is None and stored2 is None and hidden == plaintext_keys:
+    projection = json.loads(stored_projection)
+    hidden = projection if codec.plaintext_keys is None else hide(projection, codec.plaintext_keys)
+    if stored is None and stored2 is None and hidden == projection:
         return {}
     new, new2 = stored or Stored(type_, document), stored2 or Stored(type2, metadata)
     return {

@@ -1,6 +1,8 @@
 """What a sweep reads and deletes, one thread after the other.
 
 Must not know: SQL, connections, the clock.
+
+`retention.py` decides what a sweep deletes and makes its dry run, with the operations of this file.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 
 from langgraph_checkpoint_custom.errors import ConfigError
-from langgraph_checkpoint_custom.model.filter import plaintext_keys
+from langgraph_checkpoint_custom.model.filter import projected_keys
 
 # The placeholder of a key in the statements: in the name of the index, in the name of the view, and in a literal.
 _PLACEHOLDER = re.compile(r"\b(searchable_|searched_)key\b|searchable key")
@@ -25,7 +25,7 @@ def searchable_keys(keys: Sequence[str]) -> list[str]:
     """Return the keys that `setup` is called with, each once, as the projection spells them."""
     if isinstance(keys, str) or not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
         raise ConfigError(f"searchable must be a list of metadata keys, such as ['user'], not {keys!r}")
-    return plaintext_keys(keys)
+    return projected_keys(keys)
 
 
 def index_of(key: str) -> str:

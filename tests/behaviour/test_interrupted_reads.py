@@ -18,7 +18,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pydantic import BaseModel
 
 from langgraph_checkpoint_custom import CheckpointError
-from langgraph_checkpoint_custom.encoding import chunks, decode, known, messages, objects, restored, serde, values
+from langgraph_checkpoint_custom.encoding import chunks, decode, known, objects, restored, serde, values
+from langgraph_checkpoint_custom.encoding import restored_messages as messages
 from tests.behaviour.helpers import LONG, config, metadata, put
 from tests.stores import Client, Store
 

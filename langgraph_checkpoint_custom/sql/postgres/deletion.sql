@@ -94,6 +94,7 @@ WITH deletable AS MATERIALIZED (
 SELECT * FROM deletable
 
 -- name: mark_superseded
+-- The first statement of `prune`; the purge_ statements follow.
 -- Everything is marked except what remains: the `keep` newest checkpoints of each namespace; those with a label; and,
 -- for each subgraph with a memory of its own, the checkpoint that a run goes on from if it starts at a root checkpoint
 -- with a label, or at one that remains besides the newest.

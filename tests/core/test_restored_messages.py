@@ -19,7 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_checkpoint_custom.encoding import messages
+from langgraph_checkpoint_custom.encoding import restored_messages as messages
 from langgraph_checkpoint_custom.encoding.serde import exact_serializer
 
 OFFICIAL = JsonPlusSerializer(allowed_msgpack_modules=None)
