@@ -49,10 +49,14 @@ _JOIN = "join:"
 
 
 class ThreadsReply(NamedTuple):
-    """The threads of a page that match, and the next page, or None if this was the last one."""
+    """The threads of a page that match, and the next page, or None if this was the last one.
+
+    It is not `complete` if more threads may match: those that a search with `reach` has not come to.
+    """
 
     threads: Sequence[ThreadRecord]
     after: ThreadPage | None
+    complete: bool = True
 
 
 class HistoryReply(NamedTuple):
@@ -85,11 +89,18 @@ class _Last(NamedTuple):
 
 @operation("read")
 def threads_page(
-    d: SqlDialect, codec: Values, page: ThreadPage, wanted: Mapping[str, str], *, even_unreadable: bool = False
+    d: SqlDialect,
+    codec: Values,
+    page: ThreadPage,
+    wanted: Mapping[str, str],
+    *,
+    even_unreadable: bool = False,
+    reach: int | None = None,
 ) -> Steps[ThreadsReply]:
     """Return one page of threads; the one with the newest checkpoint is first. With a filter, a page may be empty.
 
     `even_unreadable` returns threads whose metadata cannot be read as if they had none, so that they match no filter.
+    With `reach` and a filter, and if no index finds the rest, only that number of the newest checkpoints is searched.
 
     Round trips: 1. Without a filter, one more for the last page, or if the newest 1,000 checkpoints are of too few
         threads; then one more each time that 20 times as many checkpoints are not enough. With a filter, 2 if too few
@@ -101,14 +112,18 @@ def threads_page(
     Raises: CorruptCheckpoint, unless `even_unreadable`.
     """
     asked = page._replace(filter=narrowing(wanted, contains=d.filter_contains))
+    complete = True
     if asked.prefix:
         (rows,) = yield d.select_threads(asked)
     elif asked.filter:
-        rows, searchable = yield d.select_recent_threads(asked, FILTERED)
+        rows, searchable = yield d.select_recent_threads(asked, reach or FILTERED)
         rows, are_all = _recent(rows)
         if len(rows) < page.limit and not are_all:
             key = first_searchable(_indexable(d, codec, wanted), searchable)
-            (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
+            if key is None and reach is not None:
+                complete = False
+            else:
+                (rows,) = yield d.select_threads(asked) if key is None else d.select_searched_threads(asked, key)
     else:
         (rows,) = yield d.select_newest_threads(asked, NEAR)
         reach, are_all = RECENT, False
@@ -122,7 +137,7 @@ def threads_page(
         after = page._replace(before=last[2], thread_below=d.own_thread_id(last[0]))
     decode = partial(_records, d, codec, rows, wanted, even_unreadable=even_unreadable)
     records = yield from offload(_size(rows), decode)
-    return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after)
+    return ThreadsReply([ThreadRecord(record.thread_id, record) for record in records], after, complete)
 
 
 def _recent(rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:

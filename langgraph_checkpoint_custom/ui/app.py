@@ -28,7 +28,7 @@ from langgraph_checkpoint_custom.tools.chats import calls_of
 from langgraph_checkpoint_custom.tools.display import counted, kind, size
 from langgraph_checkpoint_custom.ui.reading import Store
 from langgraph_checkpoint_custom.ui.security import Guard
-from langgraph_checkpoint_custom.ui.texts import age, clock, line, marked, namespace, visible
+from langgraph_checkpoint_custom.ui.texts import age, clock, duration, line, marked, namespace, visible
 from langgraph_checkpoint_custom.ui.values import tree
 
 
@@ -64,7 +64,15 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"visible": visible, "line": line, "size": size, "clock": clock, "kind": kind, "tree": tree}
+    made.filters |= {
+        "visible": visible,
+        "line": line,
+        "size": size,
+        "clock": clock,
+        "duration": duration,
+        "kind": kind,
+        "tree": tree,
+    }
     made.filters |= {"counted": counted, "namespace": namespace, "calls": calls_of}
     return made
 

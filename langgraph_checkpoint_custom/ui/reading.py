@@ -26,6 +26,7 @@ from langgraph_checkpoint_custom.model.filter import wanted
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key, config_of, prefix_text, thread_text
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadPage, ThreadRecord
+from langgraph_checkpoint_custom.operations.export_rows import next_thread
 from langgraph_checkpoint_custom.operations.inspector import (
     CheckpointSize,
     TimelineRecord,
@@ -128,6 +129,14 @@ class Summary(NamedTuple):
     bytes: int
 
 
+class ThreadList(NamedTuple):
+    """A page of threads, and where the next one begins; `complete` is False if a search has not come to all threads."""
+
+    threads: Sequence[ThreadRecord]
+    after: tuple[str, str] | None
+    complete: bool = True
+
+
 class Store:
     """A saver, or the part of one tenant, whose values are read raw."""
 
@@ -145,26 +154,47 @@ class Store:
         return self.saver.backend.driver.run(op)
 
     def threads(
-        self, *, prefix: str = "", filter: dict[str, Any] | None = None, before: tuple[str, str] | None, limit: int
-    ) -> tuple[list[ThreadRecord], tuple[str, str] | None]:
-        """Return a page of threads, the newest first, and where the next page begins; None at the end.
+        self,
+        *,
+        prefix: str = "",
+        filter: dict[str, Any] | None = None,
+        before: tuple[str, str] | None,
+        limit: int,
+        reach: int | None = None,
+    ) -> ThreadList:
+        """Return a page of threads, the newest first.
 
-        `before` is the newest checkpoint id and the id of the last thread of the page before.
+        `before` is the newest checkpoint id and the id of the last thread of the page before. With `reach`, a filter
+        searches that number of the newest checkpoints, unless an index finds all.
         """
         d, _, codec = self.saver.backend
         texts = wanted(filter)
         below, thread_id = before or (AFTER_ALL, "")
         page: ThreadPage | None = ThreadPage(below, thread_id, {}, limit, prefix_text(prefix))
         found: list[ThreadRecord] = []
+        complete = True
         while page is not None and len(found) < limit:
-            reply = self.run(threads_page(d, codec, page, texts, even_unreadable=True))
+            reply = self.run(threads_page(d, codec, page, texts, even_unreadable=True, reach=reach))
             found += reply.threads
-            page = reply.after
+            page, complete = reply.after, reply.complete
         after = None
         if len(found) > limit or (found and page is not None):
             found = found[:limit]
             after = found[-1].newest.checkpoint_id, found[-1].thread_id
-        return found, after
+        return ThreadList(found, after, complete)
+
+    def thread_ids(self, prefix: str, after: str, limit: int) -> list[str]:
+        """Return the ids above `after` that begin with `prefix`, in their order, from one to the next."""
+        d = self.saver.backend.dialect
+        found = [prefix] if prefix > after and self.saver.thread_exists(prefix) else []
+        last = max(prefix, after)
+        while len(found) < limit:
+            following: str | None = self.run(next_thread(d, last))
+            if following is None or not following.startswith(prefix):
+                break
+            last = following
+            found.append(last)
+        return found
 
     def newest(self, thread_id: str) -> CheckpointRecord:
         """Return the newest checkpoint of a thread's root graph, or of any namespace if the root has none.
@@ -185,10 +215,10 @@ class Store:
             )
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
 
-    def timeline(self, thread_id: str, before: str = AFTER_ALL) -> Sequence[TimelineRecord]:
+    def timeline(self, thread_id: str, before: str = AFTER_ALL, limit: int = TIMELINE) -> Sequence[TimelineRecord]:
         """Return the newest checkpoints of a thread."""
         d, _, codec = self.saver.backend
-        found: Sequence[TimelineRecord] = self.run(timeline(d, codec, thread_text(thread_id), before, TIMELINE))
+        found: Sequence[TimelineRecord] = self.run(timeline(d, codec, thread_text(thread_id), before, limit))
         return found
 
     def labels(self, thread_id: str) -> dict[tuple[str, str], list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_checkpoint_custom.ui.texts import age, line, marked, namespace, visible
+from langgraph_checkpoint_custom.ui.texts import age, duration, line, marked, namespace, visible
 
 # Characters of these categories that are shown as they are: newline, tab, the joiners that emoji and scripts need, and
 # signs that are seen although they are format characters.
@@ -67,6 +67,16 @@ def test_ages(seconds: float, text: str) -> None:
     now = datetime(2026, 1, 2, tzinfo=timezone.utc)
     assert age(now - timedelta(seconds=seconds), now) == text
     assert age((now - timedelta(seconds=seconds)).replace(tzinfo=None), now) == text
+
+
+def test_durations() -> None:
+    assert [duration(each) for each in (0.00042, 0.25, 6.18, 150, 9_000)] == [
+        "0.4 ms",
+        "250.0 ms",
+        "6.2 s",
+        "2.5 min",
+        "2.5 h",
+    ]
 
 
 def test_namespaces() -> None:

@@ -11,7 +11,7 @@ from langgraph_checkpoint_custom.ui.app import Inspector
 from langgraph_checkpoint_custom.ui.changes import changes
 from langgraph_checkpoint_custom.ui.pages.thread import state_asked
 
-# Checkpoints to choose from.
+# Checkpoints to choose from: the newest ones of the thread.
 CHOICES = 300
 
 
@@ -23,7 +23,8 @@ def difference(inspector: Inspector, request: Request) -> Response:
     other = request.query_params.get("from") or after.parent_id
     before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
     found, same = changes(before.channels if before else (), after.channels)
-    own = [one for one in store.timeline(thread_id) if one.checkpoint_ns == checkpoint_ns][:CHOICES]
+    recent = store.timeline(thread_id, limit=CHOICES)
+    own = [one for one in recent if one.checkpoint_ns == checkpoint_ns]
     choices = [{"id": one.checkpoint_id, "time": time_of(one.checkpoint_id), "step": (one.metadata or {}).get("step")}
                for one in own if one.checkpoint_id != checkpoint_id]  # fmt: skip
     return inspector.page(

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langgraph_checkpoint_custom.errors import CheckpointNotFound
-from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
@@ -94,7 +94,7 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
     store = inspector.store(request)
     thread_id = _asked(request)[0]
     before = request.query_params.get("before")
-    records = store.timeline(thread_id, *([before] if before else []))[: LISTED + 1]
+    records = store.timeline(thread_id, before or AFTER_ALL, LISTED + 1)
     rows = [
         {"record": one, "time": time_of(one.checkpoint_id), "metadata": one.metadata or {}} for one in records[:LISTED]
     ]

@@ -14,35 +14,48 @@ from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import threads_with_label
 from langgraph_checkpoint_custom.tools.display import size, time_of
 from langgraph_checkpoint_custom.ui.app import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import Store, thread_record
+from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
 from langgraph_checkpoint_custom.ui.texts import marked
 
 # Threads on a page.
 PAGE = 30
+# Checkpoints that a search by metadata goes through at first. It takes a tenth of a second.
+REACH = 20_000
 # Metadata keys of LangGraph's own, which say nothing about whose thread it is.
 _PLUMBING = ("source", "step", "parents", "run_id", "thread_id", "counters_since_delta_snapshot", "checkpoint_ns")
 
 
 def threads(inspector: Inspector, request: Request) -> Response:
-    """A page of threads, the newest first: all, or those that a search finds."""
+    """A page of threads, the newest first: all, or those that a search finds.
+
+    Threads that are searched for by label or by the beginning of their id come in the order of their ids, since many
+    may match. Those that wait come in the order of the inbox.
+    """
     store = inspector.store(request)
     asked = {name: request.query_params.get(name, "") for name in ("prefix", "where", "label", "waits", "kind")}
     before = request.query_params.get("before")
     at = request.query_params.get("at")
-    found, after = _found(store, asked, (at, before or "") if at else None)
+    everything = request.query_params.get("all") == "1"
+    found, after, complete = _found(store, asked, (at, before or "") if at else None, None if everything else REACH)
     rows = [{"record": one, "time": time_of(one.newest.checkpoint_id), "tags": _tags(one)} for one in found]
     following = None
     if after is not None:
-        following = {**{name: text or None for name, text in asked.items()}, "at": after[0], "before": after[1]}
+        same = {name: text or None for name, text in asked.items()} | {"all": 1 if everything else None}
+        following = {**same, "at": after[0], "before": after[1]}
     searched = any(asked.values())
     return inspector.page(
-        request, "threads.html", rows=rows, asked=asked, following=following, is_first=at is None, searched=searched
+        request,
+        "threads.html",
+        rows=rows,
+        asked=asked,
+        following=following,
+        is_first=at is None,
+        searched=searched,
+        reach=None if complete else REACH,
     )
 
 
-def _found(
-    store: Store, asked: dict[str, str], before: tuple[str, str] | None
-) -> tuple[list[ThreadRecord], tuple[str, str] | None]:
+def _found(store: Store, asked: dict[str, str], before: tuple[str, str] | None, reach: int | None) -> ThreadList:
     """The threads that a search finds, and where the next page begins."""
     prefix = asked["prefix"].strip()
     if asked["kind"]:
@@ -55,12 +68,14 @@ def _found(
         waiting = [one.thread_id for one in store.saver.interrupts(prefix=prefix)]
         begin = waiting.index(before[1]) + 1 if before and before[1] in waiting else 0
         return _records(store, waiting[begin : begin + PAGE + 1])
-    return store.threads(prefix=prefix, filter=wanted_of(asked["where"]), before=before, limit=PAGE)
+    if prefix and not asked["where"]:
+        return _records(store, store.thread_ids(prefix, before[1] if before else "", PAGE + 1))
+    return store.threads(prefix=prefix, filter=wanted_of(asked["where"]), before=before, limit=PAGE, reach=reach)
 
 
-def _records(store: Store, names: list[str]) -> tuple[list[ThreadRecord], tuple[str, str] | None]:
+def _records(store: Store, names: list[str]) -> ThreadList:
     records = [record for name in names[:PAGE] if (record := thread_record(store, name))]
-    return records, ("-", names[PAGE - 1]) if len(names) > PAGE else None
+    return ThreadList(records, ("-", names[PAGE - 1]) if len(names) > PAGE else None)
 
 
 def wanted_of(text: str) -> dict[str, Any] | None:
