@@ -64,6 +64,9 @@ def test_the_wheel_contains_schema_and_migrations(wheel: Path) -> None:
         assert f"{package}/migrations/{database}/shipped.txt" in names
         for file in (ROOT / package / "migrations" / database).glob("*.sql"):
             assert f"{package}/migrations/{database}/{file.name}" in names
+    for folder in ("templates", "static"):
+        for file in (ROOT / package / "ui" / folder).iterdir():
+            assert f"{package}/ui/{folder}/{file.name}" in names
     assert not any(name.startswith("tests") for name in names)
 
 

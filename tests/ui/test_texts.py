@@ -43,6 +43,7 @@ def test_other_scripts_stay_as_they_are() -> None:
     for text in ("Grüße", "שלום", "مرحبا", "नमस्ते", "日本語", "👩‍👩‍👧", "a\u00a0b", "می‌خواهم"):
         assert marked(text) == text
         assert str(visible(text)) == text
+    assert str(visible("a\u202e<")) == 'a<span class="unseen" title="right-to-left override">U+202E</span>&lt;'
     assert marked("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from langgraph_checkpoint_custom.errors import CorruptCheckpoint
 from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.tools.display import time_of
 from langgraph_checkpoint_custom.ui.app import Inspector
 from langgraph_checkpoint_custom.ui.changes import changes
 from langgraph_checkpoint_custom.ui.pages.thread import state_asked
 
-# Checkpoints to choose from: the newest ones of the thread.
+# Checkpoints to choose from: the newest ones of the namespace.
 CHOICES = 300
 
 
@@ -23,9 +28,11 @@ def difference(inspector: Inspector, request: Request) -> Response:
     other = request.query_params.get("from") or after.parent_id
     before = store.state(Key(thread_id, checkpoint_ns, other)) if other else None
     found, same = changes(before.channels if before else (), after.channels)
-    recent = store.timeline(thread_id, limit=CHOICES)
-    own = [one for one in recent if one.checkpoint_ns == checkpoint_ns]
-    choices = [{"id": one.checkpoint_id, "time": time_of(one.checkpoint_id), "step": (one.metadata or {}).get("step")}
+    where: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
+    own: list[CheckpointRecord] = []
+    with suppress(CorruptCheckpoint):  # Metadata that cannot be read: then there is no choice.
+        own += store.saver.history(where, limit=CHOICES)
+    choices = [{"id": one.checkpoint_id, "time": time_of(one.checkpoint_id), "step": one.metadata.get("step")}
                for one in own if one.checkpoint_id != checkpoint_id]  # fmt: skip
     return inspector.page(
         request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
