@@ -26,6 +26,8 @@ def question_of(interrupt: Any) -> tuple[str | None, Any]:
     """Return the id of an interrupt that was read raw, and its question."""
     if isinstance(interrupt, Question):
         return interrupt
+    if isinstance(interrupt, dict) and interrupt.keys() == {"id", "value"}:  # How a `Question` is stored.
+        return interrupt["id"], interrupt["value"]
     made = object_of(interrupt) if isinstance(interrupt, Extension) else None
     content = made.content if made and isinstance(made.content, dict) else {"value": interrupt}
     return content.get("id"), content.get("value")
