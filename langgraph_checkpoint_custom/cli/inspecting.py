@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import webbrowser
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -10,17 +9,9 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from langgraph_checkpoint_custom.cli.common import Tenant, Url, given, opened
-from langgraph_checkpoint_custom.cli.output import safe, say
+from langgraph_checkpoint_custom.cli.output import say, show_source
 
 commands = typer.Typer()
-
-
-class _Safe(logging.Formatter):
-    """Formats log records so that what comes from the store cannot affect the terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        return "\n".join(map(safe, super().format(record).split("\n")))
 
 
 @commands.command()
@@ -44,14 +35,10 @@ def ui(
     from langgraph_checkpoint_custom.ui.serving import serve
 
     name = name_of(given(url))
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Safe("%(levelname)s: %(message)s"))
-    logging.getLogger("langgraph_checkpoint_custom").addHandler(handler)
 
     def tell(address: str) -> None:
         say(f"{name}, {'with changes' if write else 'read-only'}. Open this address, which is for you alone:")
-        print(f"\n    {address}\n", flush=True)
-        say("Ctrl-C ends it.")
+        show_source(f"\n    {address}\n\nCtrl-C ends it.")
         if open_:
             webbrowser.open(address)
 

@@ -48,8 +48,8 @@ def say(text: str) -> None:
 
 
 def show_source(text: str) -> None:
-    """Print SQL or Python of several lines, or a help."""
-    print("\n".join(map(safe, text.split("\n"))))
+    """Print text of several lines, such as SQL or a help."""
+    print("\n".join(map(safe, text.split("\n"))), flush=True)
 
 
 def decline(message: str) -> None:

@@ -251,6 +251,7 @@ def test_a_delta_channel_without_a_snapshot_is_reported(cli: Cli) -> None:
     with cli.store.open() as saver:
         meta = metadata(1, counters_since_delta_snapshot={HOSTILE: [1, 1]})
         where = put(saver, "1", meta=metadata(), a=1)
+        saver.put_writes(where, [(HOSTILE, "no message")], "task")
         put(saver, "1", where, meta, a=1)
     assert cli.json("show", "1")["not_stored_here"] == [HOSTILE]
     assert f"rebuilt from earlier steps: {SHOWN}" in cli("show", "1")
