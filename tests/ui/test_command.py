@@ -11,10 +11,14 @@ import sys
 import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
+from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli.inspecting import name_of
+from langgraph_checkpoint_custom.ui import create_app
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli  # A fixture.
 from tests.cli.test_reading import put
@@ -48,6 +52,36 @@ def test_it_serves_until_it_is_interrupted(cli: Cli) -> None:
     assert process.returncode == 0, errors
     assert rest.strip() == "Stopped."
     assert errors == ""
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_the_store_is_opened_for_reading_unless_changes_are_allowed(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    """With --write, a change is logged, and what the log quotes of it cannot affect the terminal."""
+    with cli.store.open() as saver:
+        put(saver, "a\x1b[31m-thread", text="hello")
+
+    def serve(make: Any, tell: Any, port: int) -> None:
+        pages = TestClient(make("token", ["127.0.0.1"]), base_url="http://127.0.0.1")
+        pages.get("/?token=token")
+        given = {"what": "delete-thread", "thread": "a\x1b[31m-thread"}
+        answer = pages.post("/change", data=given, headers={"origin": "http://127.0.0.1"}, follow_redirects=False)
+        assert answer.status_code == (303 if write else 404)
+
+    savers: list[CheckpointSaver] = []
+
+    def make_app(saver: CheckpointSaver, **options: Any) -> Any:
+        savers.append(saver)
+        return create_app(saver, **options)
+
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.serving.serve", serve)
+    monkeypatch.setattr("langgraph_checkpoint_custom.ui.create_app", make_app)
+    cli("ui", *(["--write"] if write else []))
+    assert savers[0].backend.driver._read_only is not write  # type: ignore[attr-defined]
+    assert ("inspector: delete-thread" in cli.error) is write
+    with cli.store.open() as saver:
+        assert saver.thread_exists("a\x1b[31m-thread") is not write
 
 
 def test_it_binds_to_this_machine_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
