@@ -58,6 +58,8 @@ def work(phase: str, url: str, thread_id: str, journal: str) -> None:
         journal: The path of the journal.
     """
     config = of_thread(thread_id)
+    # So that the superstep in which one run ended and another one continued can be seen, for example by the inspector.
+    config["configurable"]["run_id"] = f"process-{os.getpid()}"
     with tracing_context(enabled=False), open_saver(url) as saver:
         if phase == "start":
             graph = build_graph(saver, Tools(Path(journal), stuck_on=SLOW))
