@@ -182,8 +182,8 @@ def test_the_command_line_prints_no_password(cluster: Cluster) -> None:
         (["setup", "--url", each], 1) for each, *_ in broken(cluster).values() if "://" in each
     ]
     commands += [
-        (["setup", "--url", f"postgresql://me:first@{SECRET}@127.0.0.1/db"], 1),
-        (["setup", "--url", f"host=127.0.0.1 password={SECRET}"], 1),
+        (["setup", "--url", f"postgresql://me:first@{SECRET}@127.0.0.1/db"], 2),
+        (["setup", "--url", f"host=127.0.0.1 password={SECRET}"], 2),
         (["setup", url], 2),
         (["setup", "--uri", url], 2),
         (["setup", f"--uri={url}"], 2),

@@ -150,12 +150,18 @@ class Browser:
         return WebDriverWait(self.driver, 60).until(lambda driver: driver.execute_script(text, *arguments))
 
     def find(self, selector: str) -> WebElement:
-        """The first element."""
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
+        """The first element; the timeline may be about to draw it."""
+        wait = WebDriverWait(self.driver, 60)
+        return wait.until(lambda driver: driver.find_element(By.CSS_SELECTOR, selector))
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of elements."""
-        return [each.text for each in self.driver.find_elements(By.CSS_SELECTOR, selector)]
+        """The texts of elements, at one moment: a live page may replace them."""
+        found: list[str] = self.script(
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".map((each) => (each.innerText ?? each.textContent).trim())",
+            selector,
+        )
+        return found
 
     def keys(self, *keys: str) -> None:
         """Press keys in the timeline; wait until the checkpoint that is then chosen is shown."""

@@ -130,8 +130,7 @@ def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
 
 def test_a_click_chooses(browser: Browser) -> None:
     browser.open(PAGES["forks"])
-    spots = browser.driver.find_elements(By.CSS_SELECTOR, ".spot.waits circle.dot")
-    spots[0].click()
+    browser.find(".spot.waits circle.dot").click()
     browser.wait("return document.querySelector('.callout.asks') !== null")
     browser.settle()
     assert step(browser) == "Step 4"
@@ -203,7 +202,7 @@ def test_a_running_thread_grows_on_the_screen(lively: tuple[CheckpointSaver, Bro
     saver, browser = lively
     graph = chat(saver, "running", answered=False)
     browser.open("/thread?thread=running")
-    assert len(browser.texts(".picture .spot")) == 5
+    browser.wait("return document.querySelectorAll('.picture .spot').length === 5")
     assert "Waits for a human" in browser.find("#checkpoint").text
     from langgraph.types import Command
 
