@@ -197,6 +197,6 @@ def table_reads(plan: dict[str, Any]) -> tuple[list[str], int]:
     for node, read in statement_rows(plan):
         if "Scan" in node["Node Type"] and not node.get("Relation Name", "pg_").startswith("pg_"):
             rows += read
-            if node["Node Type"] == "Seq Scan":
+            if node["Node Type"] == "Seq Scan" and node["Actual Loops"]:  # Else it is below a condition that is false.
                 scans.append(f"{node['Relation Name']} ({read} rows)")
     return scans, rows
