@@ -109,7 +109,7 @@ class TimedConnection(_AnswerTimeout, Connection[Any]):
                 try:
                     self.cancel_safe()
                     self._wait_for(exchange, CANCEL_TIMEOUT)
-                except Exception:
+                except Exception:  # It could not be cancelled. What interrupted the call is raised below.
                     self.pgconn.finish()
                 except BaseException:
                     self.pgconn.finish()
@@ -159,7 +159,7 @@ class TimedAsyncConnection(_AnswerTimeout, AsyncConnection[Any]):
                 try:
                     await self.cancel_safe()
                     await self._wait_for(exchange, CANCEL_TIMEOUT)
-                except Exception:
+                except Exception:  # It could not be cancelled. What interrupted the call is raised below.
                     self.pgconn.finish()
                 except BaseException:
                     self.pgconn.finish()

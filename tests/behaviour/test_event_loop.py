@@ -103,7 +103,7 @@ async def test_a_blocking_call_is_noticed(tmp_path: Path) -> None:
     """Shows that the test above can fail."""
     with watched() as seen, SqliteSaver(tmp_path / "a.db") as saver:
         saver.get_tuple(config())
-        time.sleep(0)  # noqa: ASYNC251  # noqa: ASYNC251  # Something that would block.
+        time.sleep(0)  # noqa: ASYNC251  # Something that would block.
         os.stat(tmp_path)
         os.close(os.open(tmp_path, os.O_RDONLY))
     assert {"sqlite3 connect", "sqlite3 execute", "time sleep", "posix open", "posix stat"} <= set(seen)

@@ -161,7 +161,7 @@ def _answer(inspector: Inspector, saver: CheckpointSaver, fields: Fields) -> Non
     def run() -> None:
         try:
             graph.invoke(Command(resume={interrupt_id: answer}), config)
-        except Exception:
+        except Exception:  # Of a node of the application. Nobody waits for this OS thread.
             _LOG.exception("inspector: the run that answered interrupt %s failed", marked(interrupt_id))
 
     threading.Thread(target=run, name="inspector-answer", daemon=True).start()
