@@ -270,17 +270,17 @@ class Bench:
         self._store = Store("postgres", url)
         self._path = str(folder / "export")
         # A saver like all others, and one that stores everything again in another form.
-        self._free = [stack.enter_context(PostgresSaver(url, compress=each)) for each in (True, False)]
+        self.free = [stack.enter_context(PostgresSaver(url, compress=each)) for each in (True, False)]
         self._watcher = stack.enter_context(psycopg.connect(url, autocommit=True))
-        self._connection = stack.enter_context(Watched.connect(url, autocommit=True))
-        self._held = [PostgresSaver(self._connection, compress=each) for each in (True, False)]
-        for saver in (*self._free, *self._held):
+        self.connection = stack.enter_context(Watched.connect(url, autocommit=True))
+        self._held = [PostgresSaver(self.connection, compress=each) for each in (True, False)]
+        for saver in (*self.free, *self._held):
             saver.thread_exists("nobody's")  # Each checks once whether the tables exist.
         self._models: dict[str, tuple[Model, State]] = {}
 
     def play(self, first: str, second: str, begun: str) -> Played:
         """Play a pair."""
-        model, start = self._begin(begun)
+        model, start = self.begin(begun)
         number = {"copy": 50, "empty": 0}.get(begun, 10)  # That of the thread's first checkpoint.
         calls = [
             OPERATIONS[first].call(number, False, self._path),
@@ -290,14 +290,14 @@ class Bench:
         leases: dict[str, Any] = {}
 
         def meanwhile() -> None:
-            answers.append(do(self._free[_is_renewing(calls[1])], calls[1], leases))
+            answers.append(do(self.free[_is_renewing(calls[1])], calls[1], leases))
 
         worker = threading.Thread(target=meanwhile)
         try:
-            with self._connection.transaction():
+            with self.connection.transaction():
                 answers.append(do(self._held[_is_renewing(calls[0])], calls[0], leases))
                 worker.start()
-                waited = self._waits(worker)
+                waited = self.waits(worker)
             worker.join()
             both = zip((first, second), calls, answers, strict=True)
             history = [Done(name, call, 1, 2, answer) for name, call, answer in both]
@@ -324,7 +324,7 @@ class Bench:
         Returns:
             None if there are fewer statements.
         """
-        model, start = self._begin(begun)
+        model, start = self.begin(begun)
         first = {"copy": 50, "empty": 0}.get(begun, 10)
         call = OPERATIONS[name].call(first, False, self._path)
         if which == "named":
@@ -345,17 +345,17 @@ class Bench:
 
         def store() -> None:
             if next(numbers) == before:
-                self._connection.before = None
+                self.connection.before = None
                 for now, each in enumerate(rows, 1):
-                    history.append(Done("row", replace(each, single_row=True), now, now, do(self._free[0], each, {})))
+                    history.append(Done("row", replace(each, single_row=True), now, now, do(self.free[0], each, {})))
 
         leases: dict[str, Any] = {}
         try:
-            self._connection.before = store
-            with self._connection.transaction():
+            self.connection.before = store
+            with self.connection.transaction():
                 answer = do(self._held[_is_renewing(call)], call, leases)
         finally:
-            self._connection.before = None
+            self.connection.before = None
             for lease in leases.values():
                 lease.__exit__(None, None, None)
         if not history:
@@ -367,19 +367,19 @@ class Bench:
     def _judged(
         self, title: str, model: Model, start: State, steps: Sequence[Step], right: set[Verdict], *, waited: bool
     ) -> Played:
-        left = read_final_state(self._free[0], self._store, THREADS)
+        left = read_final_state(self.free[0], self._store, THREADS)
         found = explain(model, start, steps, THREADS, partial(left.is_of, model))
         if found.verdict in right and not left.broken:
             return Played(waited, found.verdict, "")
         return Played(waited, found.verdict, describe(title, THREADS, model, start, steps, left, found))
 
-    def _waits(self, worker: threading.Thread) -> bool:
+    def waits(self, worker: threading.Thread) -> bool:
         while worker.is_alive():
             if self._watcher.execute(_WAITING).fetchall():
                 return True
         return False
 
-    def _begin(self, name: str) -> tuple[Model, State]:
+    def begin(self, name: str) -> tuple[Model, State]:
         """Restore a beginning."""
         if name not in self._models:
             self._models[name] = self._made(name)
@@ -404,7 +404,7 @@ class Bench:
         def perform(calls: Sequence[Call]) -> None:
             nonlocal state
             for call in calls:
-                answer = do(self._free[0], call, {})
+                answer = do(self.free[0], call, {})
                 assert answer[0] == "ok", answer
                 for effect in model.effects(call, THREADS, among=False):
                     (state,) = model.outcomes(state, effect, answer)
@@ -412,7 +412,7 @@ class Bench:
         if name in MAKING.split():  # The imported thread is the source, with the id of the thread.
             perform(list(history_of(THREAD, 50, delta=False)))
             Path(self._path).unlink(missing_ok=True)
-            export_file(self._free[0], self._path)
+            export_file(self.free[0], self._path)
             model.exported[self._path] = THREAD, state.content(THREAD)
             perform([Call("copy_thread", (THREAD, SOURCE)), Call("delete_thread", (THREAD,))])
             perform(list(history_of(OTHER, 70, delta=False)))

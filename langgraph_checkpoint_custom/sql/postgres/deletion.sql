@@ -285,6 +285,8 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = o.checkpoint_ns AND c.ch
 
 -- name: purge_blobs
 -- The blobs that only deleted checkpoints refer to, and their chunks, except those that a remaining blob shares.
+-- `purged` is a list of its own, because a DELETE that joins a UNION ALL misses rows: if another transaction has changed
+-- a row in the meantime, PostgreSQL looks for the changed row in that list again, and with an index scan it finds none.
 -- include: with_namespaces_of_deleted
 , refs AS MATERIALIZED (
     SELECT DISTINCT n.checkpoint_ns, c.channel, c.version, c.deleting
@@ -311,8 +313,12 @@ WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = o.checkpoint_ns AND c.ch
     -- include: blob_of_reference
     CROSS JOIN LATERAL json_array_elements_text(b.chunks::json) AS n (name)
     WHERE NOT r.deleting
+), purged AS MATERIALIZED (
+    SELECT * FROM unused
+    UNION ALL
+    SELECT * FROM unused_chunks
 )
-DELETE FROM langgraph_checkpoint.blobs b USING (SELECT * FROM unused UNION ALL SELECT * FROM unused_chunks) AS u
+DELETE FROM langgraph_checkpoint.blobs b USING purged u
 WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = u.checkpoint_ns AND b.channel = u.channel
 AND b.version = u.version
 
