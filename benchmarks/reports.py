@@ -61,6 +61,7 @@ def report(about: dict[str, Any], results: Sequence[Result]) -> str:
         "the median of the ratios of all rounds; less is better.",
         "",
     ]
+    lines += _ordinary(results)
     for database in dict.fromkeys(result.database for result in results):
         chosen = [result for result in results if result.database == database]
         lines += [
@@ -79,6 +80,42 @@ def report(about: dict[str, Any], results: Sequence[Result]) -> str:
     lines += [_detail(result, each) for result in results for each in result.figures]
     lines += [""]
     return "\n".join(lines)
+
+
+# The cases of an ordinary superstep: those of a whole one, and its calls.
+SUPERSTEPS = tuple(
+    f"superstep,{kind} durability {durability}" for kind in ("", " delta,") for durability in ("sync", "async")
+)
+CALLS = ("put small", "put_writes 1", "get small", "get agent state with writes")
+RARE = ("put chat to 1,000 messages", "copy_thread", "prune")
+
+
+def _ordinary(results: Sequence[Result]) -> list[str]:
+    """What nearly every superstep costs, and in one sentence what a user of each database gains and loses."""
+    ratios = {(each.case, each.database, each.api): each.ratio("official") for each in results}
+    columns = list(dict.fromkeys((each.database, each.api) for each in results))
+    lines = []
+    for database in dict.fromkeys(database for database, _ in columns):
+        parts = []
+        for what, cases in (("an ordinary superstep", SUPERSTEPS), (f"{RARE[0]}, {RARE[1]} and {RARE[2]}", RARE)):
+            for api in ("sync", "async"):
+                known = [ratio for case in cases if (ratio := ratios.get((case, database, api))) is not None]
+                if known:
+                    parts.append(f"{what}, {api}, {_ratio(min(known))} to {_ratio(max(known))}")
+        if parts:
+            lines += [f"- {database}, times as long as with the fastest official saver: {'; '.join(parts)}."]
+    table = [
+        f"| {case} | {' | '.join(_ratio(ratios.get((case, *column))) for column in columns)} |"
+        for case in (*SUPERSTEPS, *CALLS)
+        if any((case, *column) in ratios for column in columns)
+    ]
+    if not lines or not table:
+        return []
+    head = [
+        f"| case | {' | '.join(f'{database} {api}' for database, api in columns)} |",
+        "|---|" + "--:|" * len(columns),
+    ]
+    return ["## The ordinary superstep", "", *lines, "", *head, *table, ""]
 
 
 def _said(value: Any) -> str:
