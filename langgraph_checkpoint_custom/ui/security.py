@@ -13,7 +13,8 @@ What could go wrong, and what prevents it:
 - Stored text contains HTML or scripts: templates escape it, and if they did not, the Content-Security-Policy allows
   neither inline scripts nor inline styles nor another host. `nosniff` keeps a download from becoming a page.
 - A page shows the inspector in a frame and catches clicks: `frame-ancestors 'none'`.
-- The browser keeps or passes on what it has seen: `no-store`, `no-referrer`.
+- The browser keeps or passes on what it has seen: `no-store`, and a referrer for these pages only. With `no-referrer`,
+  browsers would send `Origin: null` with the forms of these pages, too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",

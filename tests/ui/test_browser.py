@@ -7,6 +7,7 @@ no other host was asked for anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -191,11 +192,8 @@ def lively(store: Store, chromium: WebDriver) -> Iterator[tuple[CheckpointSaver,
     """A store that a run writes to while a browser looks at it."""
     with store.open() as saver:
         saver.setup()
-        with Served(saver) as served:
-            (browser,) = [found for found in [browsing(chromium, served)] if found]
-            yield saver, next(browser)
-            for _ in browser:
-                pass
+        with Served(saver) as served, contextmanager(browsing)(chromium, served) as browser:
+            yield saver, browser
 
 
 def test_a_running_thread_grows_on_the_screen(lively: tuple[CheckpointSaver, Browser]) -> None:

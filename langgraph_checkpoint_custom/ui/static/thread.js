@@ -55,13 +55,14 @@ async function load() {
   const first = !state;
   state = found.state;
   if (!isNew) return false;
-  const atEnd = !first && timeline.isAtEnd();
+  // A page whose address names no checkpoint shows the newest one, also if it was stored after the page was made.
+  const atEnd = first ? !new URL(location.href).searchParams.has("id") : timeline.isAtEnd();
   timeline.set(found, chosen());
   control("strips").parentElement.hidden = found.strips.length === 0;
   const number = found.spots.length + found.strips.reduce((sum, strip) => sum + strip.spots.length, 0);
   status.textContent = found.more ? `the newest ${number.toLocaleString("en")} checkpoints` : "";
   if (first) timeline.reveal();
-  if (atEnd) timeline.chooseNewest();
+  if (atEnd && !timeline.isAtEnd()) timeline.chooseNewest();
   document.documentElement.dataset.ready = state;
   return true;
 }

@@ -1,0 +1,150 @@
+"""Changes in a real browser: the forms of `--write` are filled in and clicked, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+
+from langgraph_checkpoint_custom import CheckpointSaver
+from tests.stores import Store
+from tests.ui.conftest import Browser, Served, browsing
+from tests.ui.stories import HOSTILE_ID, chat, config_of, hostile
+
+
+class Editor(NamedTuple):
+    """A browser at an inspector with changes, its store, and the graph that it answers with."""
+
+    browser: Browser
+    saver: CheckpointSaver
+    graph: Any
+
+    def ids(self, thread_id: str) -> list[str]:
+        """The checkpoints of a thread, newest first."""
+        return [one.checkpoint_id for one in self.saver.history(config_of(thread_id))]
+
+    def ask(self, what: str, typed: str | None = None) -> str:
+        """Fill in the form of a change and send it; return what the page after it asks."""
+        browser = self.browser
+        if browser.script("return document.querySelector('details.changes:not([open])') !== null"):
+            browser.find("details.changes > summary").click()
+        browser.script(
+            "const form = document.querySelector(`form:has(input[name=what][value='${arguments[0]}'])`);"
+            "form.id = 'asked';",
+            what,
+        )
+        if typed is not None:
+            browser.find("#asked input:not([type=hidden])").send_keys(typed)
+        browser.find("#asked button").click()
+        browser.wait("return document.querySelector('h1')?.textContent === 'Sure?'")
+        return browser.find(".problem").text
+
+    def say(self, yes: bool) -> None:
+        """Click Yes or No, and wait for the page after that."""
+        self.browser.find(".confirm button" if yes else ".confirm a").click()
+        self.browser.wait(
+            "return document.querySelector('h1') && document.querySelector('h1').textContent !== 'Sure?'"
+            " && Boolean(document.documentElement.dataset.ready)"
+        )
+
+    def change(self, what: str, typed: str | None = None) -> None:
+        """Make a change."""
+        self.ask(what, typed)
+        self.say(yes=True)
+
+
+@pytest.fixture
+def editor(store: Store, chromium: WebDriver) -> Iterator[Editor]:
+    """A browser at a store with a chat that has ended, and one that waits for an answer."""
+    with store.open() as saver:
+        saver.setup()
+        chat(saver, "t")
+        graph = chat(saver, "asks", answered=False)
+        with (
+            Served(saver, write=True, graph=graph) as served,
+            contextmanager(browsing)(chromium, served) as browser,
+        ):
+            yield Editor(browser, saver, graph)
+
+
+def test_a_label_is_given_and_removed(editor: Editor) -> None:
+    browser = editor.browser
+    browser.open("/thread?thread=t")
+    assert editor.ask("label", "the <end>").endswith("the label “the <end>”?")
+    editor.say(yes=True)
+    assert browser.texts("#checkpoint .chip.label") == ["the <end>"]
+    assert list(editor.saver.labels("t")) == ["the <end>"]
+    editor.change("unlabel")
+    assert browser.texts("#checkpoint .chip.label") == []
+    assert editor.saver.labels("t") == {}
+
+
+def test_a_checkpoint_that_is_chosen_in_the_picture_is_forked(editor: Editor) -> None:
+    browser = editor.browser
+    browser.open("/thread?thread=t")
+    browser.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    editor.change("fork", "another way")
+    assert browser.driver.current_url.endswith("/thread?thread=another+way")
+    assert "Forked from" in browser.find(".facts").text
+    # The copies have the ids of their originals, and the last one has the mark of the fork.
+    assert len(editor.ids("another way")) == 1
+    browser.find(".facts a[href*='thread=t']").click()
+    browser.wait("return location.search.includes('thread=t') && document.documentElement.dataset.ready")
+    browser.settle()
+
+
+def test_a_thread_is_rolled_back_and_pruned(editor: Editor) -> None:
+    browser = editor.browser
+    before = editor.ids("t")
+    browser.open("/thread?thread=t")
+    browser.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    question = editor.ask("rollback")
+    assert before[2] in question
+    editor.say(yes=False)
+    assert editor.ids("t") == before
+    browser.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    editor.change("rollback")
+    assert editor.ids("t") == before[2:]
+    assert browser.wait("return document.querySelectorAll('.picture .spot').length") == len(before) - 2
+    editor.change("prune")
+    assert editor.ids("t") == before[2:3]
+
+
+def test_a_run_and_a_thread_are_deleted(editor: Editor) -> None:
+    browser = editor.browser
+    browser.open("/thread?thread=t")
+    editor.change("delete-run")
+    assert browser.driver.current_url == f"{browser.served and browser.served.url}/"
+    assert len(editor.ids("t")) == 5
+    browser.open("/thread?thread=t")
+    editor.change("delete-thread")
+    assert browser.texts(".threads .id") == ["asks"]
+    assert not editor.saver.thread_exists("t")
+
+
+def test_an_answer_lets_the_run_go_on_while_one_looks(editor: Editor) -> None:
+    browser = editor.browser
+    browser.open("/thread?thread=asks")
+    assert "Waits for a human" in browser.find("#checkpoint").text
+    assert editor.ask("answer", "yes").startswith("Answer interrupt")
+    editor.say(yes=True)
+    browser.wait("return document.querySelector('#checkpoint').textContent.includes('on their way')")
+    assert editor.graph.get_state(config_of("asks")).values["messages"][-1].content.startswith("Done")
+    browser.open("/inbox")
+    assert browser.texts(".asked-card") == []
+
+
+def test_a_hostile_thread_of_a_tenant_is_deleted_and_no_other(editor: Editor) -> None:
+    own = editor.saver.for_tenant("acme")
+    for saver in (own, editor.saver):
+        hostile(saver)
+    editor.browser.open(f"/thread?tenant=acme&thread={quote(HOSTILE_ID, safe='')}")
+    editor.change("delete-thread")
+    assert editor.browser.driver.current_url.endswith("/?tenant=acme")
+    assert not own.thread_exists(HOSTILE_ID)
+    assert editor.saver.thread_exists(HOSTILE_ID)
