@@ -29,7 +29,7 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound, ConfigError, 
 from langgraph_checkpoint_custom.model.keys import config_of
 from langgraph_checkpoint_custom.model.records import CheckpointRecord, ThreadRecord
 from langgraph_checkpoint_custom.saver import CheckpointSaver
-from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of
+from langgraph_checkpoint_custom.tools.display import brief, json_of, time_of, up_to
 from langgraph_checkpoint_custom.tools.summary import json_of_question, line_of, question_of, text_of
 
 commands = typer.Typer()
@@ -80,7 +80,7 @@ def threads(
 
     A thread without messages is shown by its state.
     """
-    from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+    from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_threads, sizes_up_to
 
     wanted = wanted_of(where)
     with opened(url, tenant) as opener:
@@ -88,24 +88,27 @@ def threads(
         started = time.monotonic()
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
         hint = _hint(saver, wanted) if wanted and time.monotonic() - started >= SLOW else None
-        sizes = saver.backend.driver.run(sizes_of_threads(saver.backend.dialect, [one.thread_id for one in found]))
+        ids, run, d = [one.thread_id for one in found], saver.backend.driver.run, saver.backend.dialect
+        exact = run(sizes_of_threads(d, ids)) if as_json else {}
+        counts = {} if as_json else run(sizes_up_to(d, ids, MOST))
         said = [] if as_json else [_said(saver, one, channel) for one in found]
         mention_tenants(saver, tenant)
     last = found[-1] if len(found) == limit else None
     following = f"{last.newest.checkpoint_id}:{last.thread_id}" if last else None
     if as_json:
-        tell({"threads": [{**_thread(one), **sizes[one.thread_id]._asdict()} for one in found], "next": following})
+        tell({"threads": [{**_thread(one), **exact[one.thread_id]._asdict()} for one in found], "next": following})
         return
     # What is the same in every row, or in none, is no column.
     keys = columns or [key for key in ("user",) if any(key in one.newest.metadata for one in found)]
     kinds = ["kind"] if any(one.kind for one in found) else []
     rows = []
     for one, line in zip(found, said, strict=True):
-        held = sizes[one.thread_id]
+        held, complete = counts[one.thread_id]
         whose = (_brief(one.newest.metadata.get(key)) for key in keys)
         of = (one.kind or "langgraph" for _ in kinds)
         newest = when(one.newest.checkpoint_id)
-        rows.append((one.thread_id, *of, newest, *whose, line, held.checkpoints, size(held.bytes)))
+        numbers = up_to(MOST, held.checkpoints), ("" if complete else "> ") + size(held.bytes)
+        rows.append((one.thread_id, *of, newest, *whose, line, *numbers))
     head = ("thread", *kinds, "newest", *keys, channel or "last message", "checkpoints", "size")
     table(head, rows, right=("checkpoints", "size"))
     if following:

@@ -15,6 +15,7 @@ from langgraph_checkpoint_custom.encoding.decode import Decoder
 from langgraph_checkpoint_custom.encoding.values import Values
 from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
 from langgraph_checkpoint_custom.model.keys import Key
+from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 _FAILED, _ASKED, _DONE = 1, 2, 4
@@ -44,11 +45,23 @@ class TimelineRecord(NamedTuple):
 
 
 class ThreadCounts(NamedTuple):
-    """What changes when something is stored in a thread or deleted from it."""
+    """What changes when something is stored in a thread or deleted from it.
+
+    Of a thread with more than `MOST` checkpoints or writes, the numbers of these are `MOST` + 1. What a run stores
+    changes the others.
+
+    Attributes:
+        checkpoints: The number of its checkpoints.
+        newest: The newest checkpoint of all namespaces; None if there is none.
+        writes: The number of its writes.
+        latest_writes: The number of writes to the newest checkpoints of its namespaces.
+        labels: The number of its labels.
+    """
 
     checkpoints: int
     newest: str | None
     writes: int
+    latest_writes: int
     labels: int
 
 
@@ -116,7 +129,8 @@ def timeline(d: SqlDialect, codec: Values, thread_id: str, before: str, limit: i
     """Return the newest checkpoints of a thread below an id, newest first, in all namespaces and with hidden ones.
 
     Round trips: 1.
-    Rows: the keys of the thread's checkpoints, for the order; `limit` checkpoints, and their writes without values.
+    Rows: for the order, the key of the newest checkpoint of each namespace, on PostgreSQL `limit` of each; `limit`
+        checkpoints, and their writes without values.
     Snapshot: one read snapshot.
     """
     (rows,) = yield d.select_timeline(thread_id, before, limit)
@@ -148,9 +162,9 @@ def thread_counts(d: SqlDialect, thread_id: str) -> Steps[ThreadCounts]:
     """Return what changes when something is stored in a thread or deleted from it, to see whether it has changed.
 
     Round trips: 1.
-    Rows: the keys of the thread's rows.
+    Rows: up to `MOST` keys of its checkpoints, and of its writes; the key of the newest checkpoint of each namespace.
     """
-    ((row,),) = yield d.thread_counts(thread_id)
+    ((row,),) = yield d.thread_counts(thread_id, MOST + 1)
     return ThreadCounts(*row)
 
 

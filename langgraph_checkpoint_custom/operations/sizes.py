@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 from langgraph_checkpoint_custom.engine.operation import Operation, Steps, operation
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
+# Rows of a table that a list counts of each thread, so that a long thread takes no longer than some tens of
+# milliseconds.
+MOST = 10_000
+
 
 class ThreadSize(NamedTuple):
     """The number of rows of a thread; `bytes` is the size of its values as they are stored."""
@@ -21,6 +25,13 @@ class ThreadSize(NamedTuple):
     writes: int
     blobs: int
     bytes: int
+
+
+class Counted(NamedTuple):
+    """The size of a thread of which a number of rows was counted; it has more unless it is `complete`."""
+
+    size: ThreadSize
+    complete: bool
 
 
 class NamespaceSize(NamedTuple):
@@ -89,6 +100,21 @@ def sizes_of_threads(d: SqlDialect, thread_ids: Sequence[str]) -> Steps[dict[str
     (rows,) = yield d.sizes_of_threads(thread_ids)
     found = {thread_id: ThreadSize(thread_id, 0, 0, 0, 0, 0) for thread_id in thread_ids}
     return found | {size.thread_id: size for size in (ThreadSize(d.own_thread_id(row[0]), *row[1:]) for row in rows)}
+
+
+@operation("read")
+def sizes_up_to(d: SqlDialect, thread_ids: Sequence[str], most: int) -> Steps[dict[str, Counted]]:
+    """Return the sizes of these threads, by thread id, for a list: of a long thread, `most` rows of each table.
+
+    Round trips: 1, with a statement for each thread; 0 for no thread.
+    Rows: `most` and one of each table for each thread.
+    """
+    replies = (yield d.sizes_up_to(thread_ids, most + 1)) if thread_ids else ()
+    found = {}
+    for thread_id, ((checkpoints, hidden, writes, blobs, size),) in zip(thread_ids, replies, strict=True):
+        complete = max(checkpoints + hidden, writes, blobs) <= most
+        found[thread_id] = Counted(ThreadSize(thread_id, checkpoints, hidden, writes, blobs, int(size)), complete)
+    return found
 
 
 @operation("read")

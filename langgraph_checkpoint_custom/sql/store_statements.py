@@ -68,6 +68,10 @@ class StoreStatements(Statements):
         """Read a row for each thread with rows: its id, visible and hidden checkpoints, writes, blobs, bytes."""
         return self._send(self.statement("sizes_of_threads", **self._within(self._only(thread_ids))))
 
+    def sizes_up_to(self, thread_ids: Sequence[str], most: int) -> RoundTrip:
+        """Read a row for each thread: visible and hidden checkpoints, writes, blobs, bytes; at most `most` rows."""
+        return self._send(*(self.statement("sizes_up_to", thread_id=each, most=most) for each in thread_ids))
+
     def sizes_of_thread(self, thread_id: str, limit: int) -> RoundTrip:
         """Read the largest namespaces of a thread, and its largest channels."""
         within = self._within(self._only([thread_id]))

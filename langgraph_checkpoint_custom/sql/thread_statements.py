@@ -191,9 +191,9 @@ class ThreadStatements(Statements):
         """Read the newest checkpoints below an id, hidden ones too, and the tasks that wrote to them."""
         return self._round_trip("timeline", thread_id=thread_id, before=before, limit=limit)
 
-    def thread_counts(self, thread_id: str) -> RoundTrip:
-        """Read one row: the numbers of checkpoints, the newest id, the numbers of writes and of labels."""
-        return self._round_trip("thread_counts", thread_id=thread_id)
+    def thread_counts(self, thread_id: str, most: int) -> RoundTrip:
+        """Read one row: the columns of `ThreadCounts`, counted up to `most`."""
+        return self._round_trip("thread_counts", thread_id=thread_id, most=most)
 
     def sizes_of_checkpoint(self, key: Key) -> RoundTrip:
         """Read the lengths of all parts of a checkpoint, and of the values of its parent."""

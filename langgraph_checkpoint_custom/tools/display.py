@@ -313,6 +313,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
 
 
+def up_to(most: int, number: int) -> str:
+    """Format a number that was counted up to `most`, and one more: "12", or "> 10,000"."""
+    return f"{number:,}" if number <= most else f"> {most:,}"
+
+
 # Times in ids. They are only displayed: nothing in the package depends on them.
 
 _GREGORIAN = datetime(1582, 10, 15, tzinfo=timezone.utc)

@@ -36,7 +36,7 @@ from langgraph_checkpoint_custom.operations.inspector import (
 )
 from langgraph_checkpoint_custom.operations.interrupts import open_among
 from langgraph_checkpoint_custom.operations.list_threads import threads_page
-from langgraph_checkpoint_custom.operations.sizes import sizes_of_threads
+from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_up_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
 from langgraph_checkpoint_custom.tools.display import json_of, plain, tasks, time_of
@@ -124,9 +124,7 @@ class Summary(NamedTuple):
     state: str
     role: str
     text: str
-    checkpoints: int
-    hidden: int
-    bytes: int
+    counted: Counted
 
 
 class ThreadList(NamedTuple):
@@ -358,12 +356,11 @@ class Store:
     def summary(self, thread_id: str) -> Summary:
         """Return a thread in a line."""
         d = self.saver.backend.dialect
-        sizes = self.run(sizes_of_threads(d, [thread_text(thread_id)]))[thread_id]
-        numbers = sizes.checkpoints, sizes.hidden, sizes.bytes
+        counted: Counted = self.run(sizes_up_to(d, [thread_text(thread_id)], MOST))[thread_id]
         newest = self.newest(thread_id)
         state = self.state(Key(thread_id, newest.checkpoint_ns, newest.checkpoint_id))
         role, text = _line_of(state)
-        return Summary(state_of(state), role, text, *numbers)
+        return Summary(state_of(state), role, text, counted)
 
 
 def state_of(state: State) -> str:

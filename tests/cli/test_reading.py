@@ -18,6 +18,7 @@ from langgraph.types import Interrupt, Send
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.cli import reading
+from langgraph_checkpoint_custom.operations import sizes
 from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
 from tests.behaviour.helpers import config, metadata, next_uuid
 from tests.cli.conftest import Cli
@@ -329,3 +330,15 @@ def test_a_missing_file_is_not_created(cli: Cli, tmp_path: Path) -> None:
     ):
         assert "no file" in cli.fail(*command, "--url", "sqlite:///nowhere.db")
     assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_a_list_does_not_count_a_long_thread_to_its_end(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "MOST", 3)
+    with cli.store.open() as saver:
+        for thread_id, number in (("short", 3), ("long", 5)):
+            for step in range(number):
+                put(saver, thread_id, meta=metadata(step), word="x")
+    long, short = [line.split() for line in cli("threads").splitlines() if line.split()[:1] in (["long"], ["short"])]
+    assert (long[-5:-2], short[-3]) == ([">", "3", ">"], "3")
+    counted = {one["thread_id"]: one["checkpoints"] for one in cli.json("threads")["threads"]}
+    assert counted == {"long": 5, "short": 3}

@@ -67,14 +67,16 @@ def round_trips(d: SqlDialect) -> dict[str, tuple[RoundTrip, int]]:
             20,
         ),
         "runs": (d.select_runs("t7"), 150),
-        # Of a thread of 100 checkpoints: its keys, 20 checkpoints, and their writes.
-        "timeline": (d.select_timeline("t7", "\U0010ffff", 20), 1_000),
-        "numbers of a thread": (d.thread_counts("t7"), 1_000),
+        # Of a thread of 4,000 checkpoints, 20 with their writes.
+        "timeline": (d.select_timeline("t0", "\U0010ffff", 20), 150),
+        "timeline, from the middle": (d.select_timeline("t0", "002000", 20), 150),
+        "numbers of a thread": (d.thread_counts("t0", 100), 210),
         "sizes of a checkpoint": (d.sizes_of_checkpoint(Key("t7", "", "000050")), 40),
         # For each of the 50 threads that have ever asked: the next one, its newest checkpoint and the writes of that.
         "inbox": (d.select_interrupts(d.ranges(), 1_000), 300),
         "inbox of some": (d.select_interrupts(d.ranges("t1"), 1_000), 300),
         "sizes of threads": (d.sizes_of_threads(["t1", "t2"]), 1_500),
+        "sizes of threads, in part": (d.sizes_up_to(["t0", "t1"], 100), 450),
         "sizes of a thread": (d.sizes_of_thread("t1", 10), 2_500),
         # A page of 200 rows, what they reference, and what references those of their threads: 100 checkpoints in each.
         "doctor, checkpoints": (d.doctor_page("checkpoints", {**after, "checkpoint_id": ""}, 200), 3_000),

@@ -17,7 +17,12 @@ from starlette.testclient import TestClient
 
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
-from langgraph_checkpoint_custom.ui import create_app
+from langgraph_checkpoint_custom.model.keys import AFTER_ALL
+from langgraph_checkpoint_custom.operations import inspector
+from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
+from langgraph_checkpoint_custom.ui import create_app, reading
+from langgraph_checkpoint_custom.ui.pages import thread, threads
+from langgraph_checkpoint_custom.ui.reading import Store as Inspected
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
 from tests.stores import Store
@@ -115,8 +120,35 @@ def test_threads_are_paged_by_key(pages: Pages, monkeypatch: pytest.MonkeyPatch)
 def test_a_thread_in_a_line(pages: Pages, thread_id: str, state: str, role: str, text: str) -> None:
     found = pages.data("/summary", thread=thread_id)
     assert (found["state"], found["role"], found["text"].strip()) == (state, role, text.strip())
-    assert found["checkpoints"] > 2
+    assert int(found["checkpoints"]) > 2
     assert re.fullmatch(r"[\d.]+ (B|kB|MB)", found["size"])
+
+
+def test_a_long_thread_is_not_counted_to_its_end(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (inspector, reading, thread, threads):
+        monkeypatch.setattr(module, "MOST", 20)
+    found = pages.data("/summary", thread="counter")
+    assert (found["checkpoints"], found["hidden"]) == ("> 20", 0)
+    assert re.fullmatch(r"> [\d.]+ (B|kB|MB)", found["size"])
+    assert "more than 20 checkpoints, more than 20 writes" in pages.page("/thread", thread="counter")
+    assert re.search(r"[^n] ?\b[1-9] checkpoints, \d+ writes<", pages.page("/thread", thread="broken"))
+    state = pages.data("/timeline", thread="counter")["state"]
+    assert pages.data("/timeline", thread="counter", since=state) == {"state": state}
+
+
+@pytest.mark.parametrize("limit", [1, 4, 7, 1000])
+def test_a_timeline_is_the_newest_checkpoints_of_all_namespaces(stories: CheckpointSaver, limit: int) -> None:
+    store = Inspected(stories)
+    for name in ("report", "support-fork", "pruned-chat", "counter"):
+        everything = store.timeline(name, limit=10_000)
+        assert len(everything) > 4
+        ids = [(one.checkpoint_id, one.checkpoint_ns) for one in everything]
+        assert ids == sorted(ids, reverse=True)
+        found: list[TimelineRecord] = []
+        while len(found) < min(len(everything), 20):
+            found += store.timeline(name, found[-1].checkpoint_id if found else AFTER_ALL, limit)
+        assert found[:20] == list(everything[:20])
+    assert store.timeline("nobody") == []
 
 
 def test_what_is_not_there(pages: Pages) -> None:

@@ -1,12 +1,36 @@
 -- What the inspector draws and measures.
 
+-- fragment: with_spaces
+-- The namespaces of a thread, from one to the next.
+WITH RECURSIVE spaces (checkpoint_ns) AS (
+    (
+        SELECT checkpoint_ns FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT n.checkpoint_ns
+    FROM spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_ns FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns < s.checkpoint_ns
+        ORDER BY c.checkpoint_ns DESC LIMIT 1
+    ) AS n
+)
+
 -- name: timeline
 -- The newest checkpoints of a thread, in all namespaces and with hidden ones, and the tasks that wrote to each. `what`
--- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read.
-WITH page AS MATERIALIZED (
-    SELECT checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_id < %(before)s
-    ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT %(limit)s
+-- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read. For the
+-- order, the newest checkpoints of each namespace are read, as many as the page may have.
+-- include: with_spaces
+, page AS MATERIALIZED (
+    SELECT s.checkpoint_ns, c.checkpoint_id
+    FROM spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id < %(before)s
+        ORDER BY c.checkpoint_id DESC LIMIT %(limit)s
+    ) AS c
+    ORDER BY c.checkpoint_id DESC, s.checkpoint_ns DESC LIMIT %(limit)s
 )
 SELECT
     'checkpoint' AS kind, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, c.root_id AS path, c.run_id,
@@ -32,11 +56,37 @@ CROSS JOIN LATERAL (
 ) AS w
 
 -- name: thread_counts
--- What changes when something is stored in a thread or deleted from it. Only indexes are read.
+-- What changes when something is stored in a thread or deleted from it: the numbers of its rows, counted up to `most`,
+-- the newest checkpoint, and the number of writes to the newest ones of its namespaces. Only indexes are read.
+-- include: with_spaces
+, newest AS MATERIALIZED (
+    SELECT s.checkpoint_ns, c.checkpoint_id
+    FROM spaces s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS c
+)
 SELECT
-    (SELECT count(*) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s),
-    (SELECT max(checkpoint_id) FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s),
-    (SELECT count(*) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s),
+    (SELECT count(*) FROM (
+        SELECT FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
+    ) AS counted),
+    (SELECT max(checkpoint_id) FROM newest),
+    (SELECT count(*) FROM (
+        SELECT FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
+    ) AS counted),
+    (
+        SELECT count(*) FROM newest n
+        CROSS JOIN LATERAL (
+            SELECT FROM langgraph_checkpoint.writes w
+            WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = n.checkpoint_ns
+            AND w.checkpoint_id = n.checkpoint_id
+            OFFSET 0
+        ) AS w
+    ),
     (SELECT count(*) FROM langgraph_checkpoint.labels WHERE thread_id = %(thread_id)s)
 
 -- name: sizes_of_checkpoint

@@ -120,6 +120,30 @@ SELECT thread_id, count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (
     count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind IN ('value', 'chunk')), sum(bytes)::bigint
 FROM sizes GROUP BY thread_id
 
+-- name: sizes_up_to
+-- The sizes of a thread, of which at most `most` rows of each table are counted.
+WITH sizes AS (
+    (
+        SELECT CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind,
+            octet_length(checkpoint) + octet_length(metadata) AS bytes
+        FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
+    )
+    UNION ALL
+    (
+        SELECT 'write', octet_length(value) FROM langgraph_checkpoint.writes WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT %(most)s
+    )
+    UNION ALL
+    (
+        SELECT 'blob', octet_length(value) FROM langgraph_checkpoint.blobs WHERE thread_id = %(thread_id)s
+        ORDER BY checkpoint_ns, channel, version LIMIT %(most)s
+    )
+)
+SELECT count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (WHERE kind = 'hidden'),
+    count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind = 'blob'), coalesce(sum(bytes), 0)
+FROM sizes
+
 -- name: sizes_of_tables
 -- include: with_sizes
 SELECT CASE WHEN kind IN ('checkpoint', 'hidden') THEN 'checkpoints' WHEN kind = 'write' THEN 'writes' ELSE 'blobs' END,

@@ -1,14 +1,40 @@
 -- What the inspector draws and measures.
 
+-- fragment: with_spaces
+-- The namespaces of a thread, from one to the next.
+WITH RECURSIVE spaces (checkpoint_ns) AS (
+    SELECT max(checkpoint_ns) FROM checkpoints WHERE thread_id = :thread_id
+    UNION ALL
+    SELECT (
+        SELECT max(c.checkpoint_ns) FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns < s.checkpoint_ns
+    )
+    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
+)
+
 -- name: timeline
 -- The newest checkpoints of a thread, in all namespaces and with hidden ones, and the tasks that wrote to each. `what`
--- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read.
--- differs: the unary plus, as in page_of_thread, and a join that is grouped at the end. likelihood() here and below: with
--- statistics, SQLite would otherwise read a complete table first, for a Bloom filter.
-WITH page AS MATERIALIZED (
-    SELECT checkpoint_ns, checkpoint_id FROM checkpoints
-    WHERE thread_id = :thread_id AND +checkpoint_id < :before
-    ORDER BY +checkpoint_id DESC, checkpoint_ns DESC LIMIT :limit
+-- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read. For the
+-- order, the newest checkpoint of each namespace is read, and those of the page.
+-- differs: the next checkpoint is always taken from a queue with one of each namespace, and the join is grouped at the
+-- end. likelihood() here and below: with statistics, SQLite would otherwise read a complete table first, for a Bloom
+-- filter.
+-- include: with_spaces
+, queue (checkpoint_ns, checkpoint_id) AS (
+    SELECT s.checkpoint_ns, (
+        SELECT max(c.checkpoint_id) FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = s.checkpoint_ns AND c.checkpoint_id < :before
+    )
+    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
+    UNION ALL
+    SELECT q.checkpoint_ns, (
+        SELECT max(c.checkpoint_id) FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = q.checkpoint_ns AND c.checkpoint_id < q.checkpoint_id
+    )
+    FROM queue q WHERE q.checkpoint_id IS NOT NULL
+    ORDER BY 2 DESC, 1 DESC LIMIT :limit
+), page AS MATERIALIZED (
+    SELECT checkpoint_ns, checkpoint_id FROM queue WHERE checkpoint_id IS NOT NULL
 )
 SELECT
     'checkpoint' AS kind, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, c.root_id AS path, c.run_id,
@@ -29,11 +55,26 @@ WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
 GROUP BY w.checkpoint_ns, w.checkpoint_id, w.task_id
 
 -- name: thread_counts
--- What changes when something is stored in a thread or deleted from it. Only indexes are read.
+-- What changes when something is stored in a thread or deleted from it: the numbers of its rows, counted up to `most`,
+-- the newest checkpoint, and the number of writes to the newest ones of its namespaces. Only indexes are read.
+-- include: with_spaces
+, newest AS MATERIALIZED (
+    SELECT s.checkpoint_ns, (
+        SELECT max(c.checkpoint_id) FROM checkpoints c
+        WHERE c.thread_id = :thread_id AND c.checkpoint_ns = s.checkpoint_ns
+    ) AS checkpoint_id
+    FROM spaces s WHERE s.checkpoint_ns IS NOT NULL
+)
 SELECT
-    (SELECT count(*) FROM checkpoints WHERE thread_id = :thread_id),
-    (SELECT max(+checkpoint_id) FROM checkpoints WHERE thread_id = :thread_id),
-    (SELECT count(*) FROM writes WHERE thread_id = :thread_id),
+    (SELECT count(*) FROM (SELECT 1 FROM checkpoints WHERE thread_id = :thread_id LIMIT :most)),
+    (SELECT max(checkpoint_id) FROM newest),
+    (SELECT count(*) FROM (SELECT 1 FROM writes WHERE thread_id = :thread_id LIMIT :most)),
+    (
+        SELECT count(*) FROM newest n
+        CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = n.checkpoint_ns
+            AND w.checkpoint_id = n.checkpoint_id
+        WHERE likelihood(n.checkpoint_id IS NOT NULL, 0.00001)
+    ),
     (SELECT count(*) FROM labels WHERE thread_id = :thread_id)
 
 -- name: sizes_of_checkpoint

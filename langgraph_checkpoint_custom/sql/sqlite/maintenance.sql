@@ -88,6 +88,28 @@ SELECT thread_id, count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (
     count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind IN ('value', 'chunk')), sum(bytes)
 FROM sizes GROUP BY thread_id
 
+-- name: sizes_up_to
+-- The sizes of a thread, of which at most `most` rows of each table are counted.
+WITH sizes AS (
+    SELECT * FROM (
+        SELECT CASE WHEN hidden THEN 'hidden' ELSE 'checkpoint' END AS kind, length(checkpoint) + length(metadata) AS bytes
+        FROM checkpoints WHERE thread_id = :thread_id ORDER BY checkpoint_ns, checkpoint_id LIMIT :most
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'write', length(value) FROM writes WHERE thread_id = :thread_id
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT :most
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'blob', length(value) FROM blobs WHERE thread_id = :thread_id
+        ORDER BY checkpoint_ns, channel, version LIMIT :most
+    )
+)
+SELECT count(*) FILTER (WHERE kind = 'checkpoint'), count(*) FILTER (WHERE kind = 'hidden'),
+    count(*) FILTER (WHERE kind = 'write'), count(*) FILTER (WHERE kind = 'blob'), coalesce(sum(bytes), 0)
+FROM sizes
+
 -- name: sizes_of_tables
 -- include: with_sizes
 SELECT CASE WHEN kind IN ('checkpoint', 'hidden') THEN 'checkpoints' WHEN kind = 'write' THEN 'writes' ELSE 'blobs' END,

@@ -11,9 +11,10 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL, Key
 from langgraph_checkpoint_custom.model.namespaced_ids import kind_of, name_of
 from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, thread_counts
+from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
 from langgraph_checkpoint_custom.ui.app import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import TIMELINE, State, Store, state_of
+from langgraph_checkpoint_custom.ui.reading import State, Store, state_of
 from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
 
 # Checkpoints in the list below the picture.
@@ -62,7 +63,7 @@ def thread(inspector: Inspector, request: Request) -> Response:
         kind=kind_of(thread_id),
         thread_name=" / ".join(name_of(thread_id)),
         counts=counts,
-        limit=TIMELINE,
+        most=MOST,
         **_shown(store, state),
     )
 

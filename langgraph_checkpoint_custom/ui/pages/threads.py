@@ -12,7 +12,8 @@ from langgraph_checkpoint_custom.errors import CheckpointNotFound
 from langgraph_checkpoint_custom.model.keys import KIND_MARK, label_text
 from langgraph_checkpoint_custom.model.records import ThreadRecord
 from langgraph_checkpoint_custom.operations.inspector import threads_with_label
-from langgraph_checkpoint_custom.tools.display import size, time_of
+from langgraph_checkpoint_custom.operations.sizes import MOST
+from langgraph_checkpoint_custom.tools.display import size, time_of, up_to
 from langgraph_checkpoint_custom.ui.app import Data, Inspector
 from langgraph_checkpoint_custom.ui.reading import Store, ThreadList, thread_record
 from langgraph_checkpoint_custom.ui.texts import marked
@@ -107,14 +108,15 @@ def summary(inspector: Inspector, request: Request) -> Response:
         found = store.summary(thread_id)
     except CheckpointNotFound:
         return Data({"gone": True}, 404)
+    counted, complete = found.counted
     return Data(
         {
             "state": found.state,
             "role": found.role,
             "text": marked(found.text),
-            "checkpoints": found.checkpoints,
-            "hidden": found.hidden,
-            "size": size(found.bytes),
+            "checkpoints": up_to(MOST, counted.checkpoints),
+            "hidden": counted.hidden,
+            "size": size(counted.bytes) if complete else f"> {size(counted.bytes)}",
         }
     )
 
