@@ -22,6 +22,8 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 
 # Rows of a round trip. Their values are in memory at the same time.
 PAGE = 50
+# Rows of a round trip that come with digests instead of values.
+DIGESTED = 1_000
 # Bytes, as base64, after which no more rows are added to the page that is imported.
 PAGE_BYTES = 4_000_000
 
@@ -92,6 +94,38 @@ def export_thread(d: SqlDialect, thread_id: str, begin: Callable[[], Callable[[s
             if len(rows) < PAGE:
                 break
             after = dict(zip(kind.key, rows[-1], strict=False))
+
+
+class Digest(NamedTuple):
+    """The number of rows of a thread, and a text that is the same if all of them are the same, in any database."""
+
+    rows: int
+    text: str
+
+
+@operation("read")
+def digest_thread(d: SqlDialect, thread_id: str) -> Steps[Digest]:
+    """Return a digest of all rows of a thread, to compare it with the digest of the same thread in another database.
+
+    If the thread changes meanwhile, the digest may be one of no moment.
+
+    Round trips: 1, and one more for each further page of rows.
+    Rows: all of the thread; on PostgreSQL, the server hashes their values and sends only the hashes.
+    """
+    number, digests = 0, {kind.name: sha256() for kind in KINDS}
+    pages: Sequence[tuple[Kind, Mapping[str, Any]]] = [(kind, kind.key) for kind in KINDS]
+    limit = DIGESTED if d.digests else PAGE
+    while pages:
+        replies = yield d.digest_rows(thread_id, [(kind.name, after) for kind, after in pages], limit)
+        following = []
+        for (kind, _), rows in zip(pages, replies, strict=True):
+            number += len(rows)
+            for row in rows:
+                digests[kind.name].update(_line(d, kind, row, hashed=not d.digests).encode() + b"\n")
+            if len(rows) == limit:
+                following.append((kind, dict(zip(kind.key, rows[-1], strict=False))))
+        pages = following
+    return Digest(number, "".join(each.hexdigest() for each in digests.values()))
 
 
 class ImportedRow(NamedTuple):
@@ -216,11 +250,11 @@ def _pages(rows: Iterator[ImportedRow]) -> Iterator[list[ImportedRow]]:
         yield page
 
 
-def _line(d: SqlDialect, kind: Kind, row: Row) -> str:
+def _line(d: SqlDialect, kind: Kind, row: Row, *, hashed: bool = False) -> str:
     cells: dict[str, Any] = dict(zip((*kind.key, *kind.columns), row, strict=True))
     for name, cell in cells.items():
         if name in _BYTES:
-            cells[name] = b64encode(cell).decode()
+            cells[name] = b64encode(sha256(cell).digest() if hashed else cell).decode()
         elif name in _LISTS:
             cells[name] = d.names(cell)
         elif name == "metadata_filter":

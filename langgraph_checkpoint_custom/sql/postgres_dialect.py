@@ -77,6 +77,7 @@ class PostgresDialect(SqlDialect):
 
     system = "postgresql"
     compresses = True
+    digests = True
     filter_contains = True
     negative_limit = 0
     replaces = False

@@ -150,6 +150,17 @@ class StoreStatements(Statements):
         """
         return self._send(self.statement(f"export_{kind}s", **after, thread_id=thread_id, limit=limit))
 
+    def digest_rows(self, thread_id: str, pages: Sequence[tuple[str, Mapping[str, Any]]], limit: int) -> RoundTrip:
+        """Read pages as `export_rows` does, each of a kind after a key; with digests of the values if it can."""
+        names = ((f"digest_{kind}s" if kind != "label" else "export_labels", after) for kind, after in pages)
+        return self._send(
+            *(
+                statement
+                for name, after in names
+                for statement in self._statements(name, **after, thread_id=thread_id, limit=limit)
+            )
+        )
+
     def import_rows(self, thread_id: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> RoundTrip:
         """Store rows of a thread, each with its kind, unless a row with the same key exists."""
         return self._send(*(self.statement(f"import_{kind}s", **row, thread_id=thread_id) for kind, row in rows))

@@ -33,6 +33,7 @@ from langgraph_checkpoint_custom.errors import CheckpointError, ConfigError, Thr
 from langgraph_checkpoint_custom.model.keys import flag, thread_text
 from langgraph_checkpoint_custom.operations.export_rows import (
     ImportedRow,
+    digest_thread,
     export_thread,
     import_thread,
     next_thread,
@@ -214,9 +215,9 @@ def transfer(
 ) -> Exchanged:
     """Store the threads of one saver with another, on any database; each completely or not at all.
 
-    You may run it next to live traffic on the source and run it again. A thread that has changed since is then stored
-    again; what was written or labelled in its copy is deleted. A thread that has checkpoints of its own in the target,
-    or is claimed there, stays as it is and is in `problems`.
+    You may run it next to live traffic on the source and run it again. Then it compares digests of each thread on both
+    sides. A thread that has changed is stored again; what was written or labelled in its copy is deleted. A thread that
+    has checkpoints of its own in the target, or is claimed there, stays as it is and is in `problems`.
 
     Args:
         source: The saver to read from. The saver of a tenant transfers that tenant's threads.
@@ -238,6 +239,11 @@ def transfer(
         for own, thread_id in _threads(source, tenants):
             tenant = "" if own is source else own.backend.dialect.tenant
             to = target.for_tenant(tenant) if tenant else target
+            if (same := _same(own, to, thread_id)) is not None:
+                done.threads += 1
+                done.rows += same
+                progress(done.threads)
+                continue
             end = _write_thread(own, thread_id, spool)
             try:
                 _store(to, thread_id, end, lambda: _rows(spool), replace=True)
@@ -247,6 +253,15 @@ def transfer(
                 done.problems[_named(thread_id, tenant)] = str(error)
             progress(done.threads)
     return done
+
+
+def _same(source: CheckpointSaver, target: CheckpointSaver, thread_id: str) -> int | None:
+    """Return the number of rows of a thread that is the same on both sides; None if it differs."""
+    ours = target.backend.driver.run(digest_thread(target.backend.dialect, thread_id))
+    if not ours.rows:
+        return None
+    theirs = source.backend.driver.run(digest_thread(source.backend.dialect, thread_id))
+    return ours.rows if ours == theirs else None
 
 
 def _check_targets(source: CheckpointSaver, target: CheckpointSaver, tenants: bool) -> None:

@@ -17,6 +17,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from zstandard import ZstdCompressor, ZstdDecompressor
 
 from langgraph_checkpoint_custom import CheckpointSaver, ConfigError, open_saver
+from langgraph_checkpoint_custom.operations import export_rows as exporting
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
+from langgraph_checkpoint_custom.tools import exchange
 from langgraph_checkpoint_custom.tools.exchange import (
     BrokenExport,
     Exchanged,
@@ -190,7 +193,7 @@ def test_a_second_transfer_moves_what_has_changed(saver: CheckpointSaver, other:
     first = step(saver, "t", None, a=[1], b=["x" * 300])
     saver.put_writes(first, [("__error__", "one")], "task")
     assert transfer(saver, other).problems == {}
-    saver.put_writes(first, [("__error__", "another")], "task")
+    saver.put_writes(first, [("__error__", "two")], "task")
     step(saver, "t", first, a=[2])
     step(saver, "u", None, a=[3])
     assert transfer(saver, other).threads == 2
@@ -198,6 +201,36 @@ def test_a_second_transfer_moves_what_has_changed(saver: CheckpointSaver, other:
     saver.prune(["t"])
     moved = transfer(saver, other)
     assert list(moved.problems) == ["t"]  # It has a checkpoint that the source does not have any more.
+
+
+def test_a_transfer_reads_only_digests_of_what_is_the_same(
+    saver: CheckpointSaver, other: CheckpointSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "PAGE", 7)
+    monkeypatch.setattr(exporting, "DIGESTED", 7)
+    names = play(saver, every=3)
+    fill_large(saver)
+    saver.prune([names[0]])
+    first = transfer(saver, other)
+    assert first.problems == {}
+    read: list[str] = []
+    own = exporting.export_thread
+
+    def noted(d: SqlDialect, thread_id: str, begin: Any) -> Any:
+        read.append(thread_id)
+        return own(d, thread_id, begin)
+
+    monkeypatch.setattr(exchange, "export_thread", noted)
+    assert transfer(saver, other) == first
+    assert read == []
+    # Each of these leaves the number of rows and their lengths as they are.
+    last = next(iter(saver.history(config("t")))).config
+    saver.unlabel("t", "label 59")
+    saver.label(last, "label 6x")
+    assert transfer(saver, other) == first
+    assert read == ["t"]
+    assert other.labels("t") == saver.labels("t")
+    assert plain(other) == plain(saver)
 
 
 def fill_large(saver: CheckpointSaver) -> None:
@@ -250,6 +283,7 @@ SCRIPT = """
 import signal
 import sys
 from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 from langgraph_checkpoint_custom.tools import exchange
 exchange.FRAME = 2_000
 def progress(threads):

@@ -54,6 +54,34 @@ ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 SELECT name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
 WHERE thread_id = %(thread_id)s AND name > %(name)s ORDER BY name LIMIT %(limit)s
 
+-- The digest_ statements read the same pages, with the SHA-256 of values instead of these.
+
+-- name: digest_checkpoints
+-- differs: SQLite has no hash function. It sends export_checkpoints.
+SELECT
+    checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
+    delta_channels, blob_channels, blob_versions, checkpoint_type, sha256(checkpoint), metadata_type,
+    sha256(metadata), metadata_filter::text
+FROM langgraph_checkpoint.checkpoints
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id) > (%(checkpoint_ns)s, %(checkpoint_id)s)
+ORDER BY checkpoint_ns, checkpoint_id LIMIT %(limit)s
+
+-- name: digest_blobs
+-- differs: as digest_checkpoints.
+SELECT
+    checkpoint_ns, channel, version, type, sha256(value), chunks
+FROM langgraph_checkpoint.blobs
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, channel, version) > (%(checkpoint_ns)s, %(channel)s, %(version)s)
+ORDER BY checkpoint_ns, channel, version LIMIT %(limit)s
+
+-- name: digest_writes
+-- differs: as digest_checkpoints.
+SELECT
+    checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, sha256(value)
+FROM langgraph_checkpoint.writes
+WHERE thread_id = %(thread_id)s AND (checkpoint_ns, checkpoint_id, task_id, idx) > (%(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
+ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
+
 -- name: import_checkpoints
 INSERT INTO langgraph_checkpoint.checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, format, hidden, inline_channels,
