@@ -1,23 +1,22 @@
-"""Server time of the inspector's pages on large stores: `python -m benchmarks.inspector [URL]`.
+"""Server time of the inspector's pages on large stores: `python -m benchmarks.inspector`.
 
-It makes a store of a million threads, one of which has 200,000 checkpoints, with rows that a saver has encoded, on a
-SQLite file by default; an empty PostgreSQL database can be given. Then it gets each page and prints the median and the
-longest time of several requests, in milliseconds. What the browser fetches after the first paint is marked.
+It makes a store of a million threads, one of which has 200,000 checkpoints and 400,000 writes, with rows that a saver
+has encoded, on a SQLite file and then on a PostgreSQL server in a temporary folder. It gets each page and prints the
+median and the longest time of several requests, in milliseconds. What the browser fetches after the first paint is
+marked.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import statistics
-import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.testclient import TestClient
 
+from benchmarks.stores import folder, started_server
 from langgraph_checkpoint_custom import open_saver
 from langgraph_checkpoint_custom.ui import create_app
 
@@ -63,6 +62,12 @@ SELECT %(thread)s || CASE WHEN %(thread)s = 't' THEN lpad(n::text, 7, '0') ELSE 
 FROM generate_series(1, %(number)s) AS n
 CROSS JOIN (SELECT * FROM langgraph_checkpoint.checkpoints WHERE thread_id = 'model') AS m
 """
+# Two tasks a superstep.
+_WRITES = """
+INSERT INTO {writes} (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value)
+SELECT c.thread_id, '', c.checkpoint_id, m.task_id, m.idx, m.task_path, NULL, m.channel, m.type, m.value
+FROM {checkpoints} c CROSS JOIN (SELECT * FROM {writes} WHERE thread_id = 'model') AS m WHERE c.thread_id = 'long'
+"""
 
 
 def fill(url: str) -> None:
@@ -75,35 +80,58 @@ def fill(url: str) -> None:
         }  # fmt: skip
         config: Any = {"configurable": {"thread_id": "model", "checkpoint_ns": ""}}
         metadata: Any = {"source": "loop", "step": 1, "parents": {}, "user": "u7"}
-        saver.put(config, document, metadata, {"text": "1", "number": "1"})
+        stored = saver.put(config, document, metadata, {"text": "1", "number": "1"})
+        for node in ("ask", "answer"):
+            saver.put_writes(stored, [("number", 8)], f"task-{node}", f"~__pregel_pull, {node}")
     for thread, number in (("t", THREADS), ("long", LONG)):
         if url.startswith("sqlite"):
             with sqlite3.connect(unquote(url.removeprefix("sqlite:///"))) as file:
                 file.execute(_SQLITE, {"thread": thread, "number": number})
+                if thread == "long":
+                    file.execute(_WRITES.format(checkpoints="checkpoints", writes="writes"))
         else:
             import psycopg
 
-            with psycopg.connect(url) as server:
+            with psycopg.connect(url, autocommit=True) as server:
                 server.execute(_POSTGRES, {"thread": thread, "number": number})
+                if thread == "long":
+                    names = {name: f"langgraph_checkpoint.{name}" for name in ("checkpoints", "writes")}
+                    server.execute(_WRITES.format(**names).encode())
+                    server.execute("VACUUM ANALYZE")  # As autovacuum does some time after so many rows.
+
+
+def measure(url: str) -> dict[str, tuple[float, float]]:
+    """Return the median and the longest time of each page, in milliseconds."""
+    found = {}
+    with open_saver(url, read_only=True) as saver:
+        client = TestClient(create_app(saver), base_url="http://127.0.0.1")
+        state = client.get("/timeline?thread=long").json()["state"]
+        for name, path in PAGES.items():
+            taken = []
+            for _ in range(REQUESTS):
+                began = time.perf_counter()
+                answer = client.get(path + (state if path.endswith("since=") else ""))
+                taken.append(1_000 * (time.perf_counter() - began))
+                assert answer.status_code == 200, answer.text
+            found[name] = statistics.median(taken), max(taken)
+    return found
 
 
 def main() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'large.db'}"
+    results = []
+    with folder() as place:
+        url = f"sqlite:///{place / 'large.db'}"
         fill(url)
-        with open_saver(url, read_only=True) as saver:
-            client = TestClient(create_app(saver), base_url="http://127.0.0.1")
-            state = client.get("/timeline?thread=long").json()["state"]
-            print(f"{'page':48}{'median':>10}{'longest':>10}  ms")
-            for name, path in PAGES.items():
-                taken = []
-                for _ in range(REQUESTS):
-                    began = time.perf_counter()
-                    answer = client.get(path + (state if path.endswith("since=") else ""))
-                    taken.append(1_000 * (time.perf_counter() - began))
-                    assert answer.status_code == 200, answer.text
-                print(f"{name:48}{statistics.median(taken):>10.1f}{max(taken):>10.1f}", flush=True)
+        results.append(measure(url))
+    with folder() as place, started_server(place) as server:
+        url = server.create("inspector")
+        fill(url)
+        results.append(measure(url))
+    print(f"{'':48}{'SQLite, ms':>20}{'PostgreSQL, ms':>20}")
+    print(f"{'page':48}" + f"{'median':>10}{'longest':>10}" * 2)
+    for name in PAGES:
+        print(f"{name:48}" + "".join(f"{number:>10.1f}" for found in results for number in found[name]))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,9 @@ def _timeline(codec: Values, thread_id: str, rows: Sequence[Row]) -> list[Timeli
             metadata = Decoder(codec, thread_id, ns, checkpoint_id).metadata(type_, data)
         except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
             metadata = None
-        own = sorted(tasks.get((ns, checkpoint_id), ()), key=lambda task: (task.path, task.task_id))
+        own = tasks.get((ns, checkpoint_id), [])
+        if len(own) > 1:
+            own.sort(key=lambda task: (task.path, task.task_id))
         found.append(TimelineRecord(ns, checkpoint_id, parent_id, root_id, run_id, bool(hidden), metadata, own))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.checkpoint_ns), reverse=True)
 

@@ -157,33 +157,37 @@ def _rows(
 
 
 def _marks(one: TimelineRecord, children: Sequence[TimelineRecord]) -> int:
-    asks = any(task.asked for task in one.tasks)
-    waits = not children and any(task.asked and not task.done for task in one.tasks)
-    failed = any(task.failed and not task.done for task in one.tasks)
+    asks = open_ = failed = failed_once = done = False
+    for task in one.tasks:
+        asks |= task.asked
+        open_ |= task.asked and not task.done
+        failed |= task.failed and not task.done
+        failed_once |= task.failed
+        done |= task.done
+    waits = open_ and not children
     # Its superstep was begun by one run and ended by another, or by none so far.
     others = [child for child in children if (child.metadata or {}).get("source") == "loop"]
     changed = (one.metadata or {}).get("source") in ("update", "fork")
     left = bool(others) and not changed and all(child.run_id != one.run_id for child in others)
-    left = left or (not children and not one.hidden and any(task.done for task in one.tasks))
-    found = 0
-    for mark, holds in (
-        (HIDDEN, one.hidden),
-        (WAITS, waits),
-        (ASKED, asks and not waits),
-        (FAILED, failed or any(task.failed for task in one.tasks)),
-        (STOPPED, left and not asks and not failed),
-        (CHANGED, changed),
-    ):
-        found |= mark if holds else 0
-    return found
+    left = left or (not children and not one.hidden and done)
+    return (
+        HIDDEN * one.hidden
+        | WAITS * waits
+        | ASKED * (asks and not waits)
+        | FAILED * failed_once
+        | STOPPED * (left and not asks and not failed)
+        | CHANGED * changed
+    )
 
 
 def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping[str, str]) -> list[str]:
     source = (one.metadata or {}).get("source")
     if source in ("input", "update", "fork") or parent is None:
         return []
-    names = Counter(name for task in parent.tasks if task.done and (name := node_of(task, called)))
-    return [f"{name} ×{number}" if number > 1 else name for name, number in names.items()]
+    names = [name for task in parent.tasks if task.done and (name := node_of(task, called))]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} ×{number}" if number > 1 else name for name, number in Counter(names).items()]
 
 
 def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *, more: bool) -> dict[str, Any]:
@@ -192,10 +196,16 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
     Each spot is a list: id, parent, column, row, marks, step, source, run, time in milliseconds, what made it, labels.
     Run, source and maker are numbers of entries in `words`.
     """
-    words: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    words: list[str] = []
 
     def word(text: object) -> int:
-        return words.setdefault(line(str(text), 60) if text else "", len(words))
+        text = str(text) if text else ""
+        number = numbers.get(text)
+        if number is None:
+            number = numbers[text] = len(words)
+            words.append(line(text, 60))
+        return number
 
     def spots_of(spots: Sequence[Spot]) -> list[list[Any]]:
         found = []
@@ -234,7 +244,7 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
     return {
         "spots": spots,
         "strips": strips,
-        "words": list(words),
+        "words": words,
         "columns": picture.columns,
         "rows": picture.rows,
         "more": more,
