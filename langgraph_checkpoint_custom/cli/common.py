@@ -119,6 +119,7 @@ def opened(
     may_be_new: bool = False,
     may_be_anothers: bool = False,
     read_only: bool = False,
+    reads: bool = False,
     schema: str | None = None,
 ) -> Iterator[CheckpointSaver]:
     """Open the saver that the options and the environment describe, until the end of the block.
@@ -129,12 +130,15 @@ def opened(
         may_be_new: Whether to create a SQLite file that does not exist.
         may_be_anothers: Whether to accept a database without our tables: the command creates none, or is meant to.
         read_only: Whether the database is to refuse every change.
+        reads: Whether the command only reads. PostgreSQL is then to refuse every change. SQLite is not: it removes its
+            files `-wal` and `-shm` only when a connection that may write is closed.
         schema: The value of `--schema`.
     """
     where = given(url)
     if not may_be_new:
         must_exist(where)
     settings = settings_of(os.environ, where)
+    read_only = read_only or (reads and not where.lower().startswith("sqlite:"))
     options = settings.all_options() | {"read_only": read_only} | ({} if schema is None else {"schema": schema})
     with open_saver(settings.url, **options) as saver:
         if not (may_be_new or may_be_anothers):

@@ -42,7 +42,7 @@ def stats(
     Bytes are those of values as they are stored. Growth is per checkpoint, and per day from the first checkpoint to the
     last.
     """
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, reads=True) as saver:
         if thread is None:
             mention_tenants(saver, tenant)
             store = saver.backend.driver.run(sizes_of_store(saver.backend.dialect, limit))

@@ -36,7 +36,7 @@ def doctor(
     """Check the tables: orphaned rows, missing values and chunks, ids out of order, bloat, missing indexes."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[Finding]] = {}
-    with opened(url, tenant, may_be_anothers=True) as saver:
+    with opened(url, tenant, may_be_anothers=True, reads=not fix) as saver:
         shape = saver.backend.driver.look(verify(saver.backend.dialect))
         if not shape.is_current or any(line.startswith(("table", "column")) for line in shape.missing):
             _shape_only(shape, as_json)

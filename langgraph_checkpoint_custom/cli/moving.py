@@ -57,7 +57,7 @@ def export(
     tenants = whether_all(tenant, no_tenants)
     if file.exists():
         raise NotPossible(f"{file} already exists; move it away, or choose another name")
-    with opened(url, tenant) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
+    with opened(url, tenant, reads=True) as saver, progress("threads", lambda: count_all(saver, tenants)) as report:
         done = export_file(saver, file, progress=lambda threads: report(threads, "export"), tenants=tenants)
         mention_tenants(saver, tenant, are_in=tenants)
     if as_json:

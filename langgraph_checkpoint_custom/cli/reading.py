@@ -83,7 +83,7 @@ def threads(
     from langgraph_checkpoint_custom.operations.sizes import MOST, sizes_of_threads, sizes_up_to
 
     wanted = wanted_of(where)
-    with opened(url, tenant) as opener:
+    with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         started = time.monotonic()
         found = list(saver.threads(filter=wanted, before=_cursor(before), limit=limit))
@@ -144,7 +144,7 @@ def _brief(value: Any) -> str | None:
 @commands.command()
 def tenants(url: Url = None, as_json: Json = False) -> None:
     """List the tenants that have threads; in other commands, --tenant selects one."""
-    with opened(url) as saver:
+    with opened(url, reads=True) as saver:
         found = saver.tenants()
     if as_json:
         tell({"tenants": found})
@@ -225,7 +225,7 @@ def history(
     """List the checkpoints of a thread, newest first, without their values."""
     part = {"thread_id": thread} | ({} if namespace is None else {"checkpoint_ns": namespace})
     older: Any = {"configurable": {"checkpoint_id": before}} if before else None
-    with opened(url, tenant) as opener:
+    with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         found = list(saver.history({"configurable": part}, filter=wanted_of(where), before=older, limit=limit))
         names = saver.labels(thread)
@@ -300,7 +300,7 @@ def types(url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None
     """Find every class in the store, and print an allowlist for strict=True."""
     from langgraph_checkpoint_custom.encoding.serde import ALWAYS_ALLOWED
 
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, reads=True) as saver:
         classes, unseen = classes_of(saver)
     found = sorted(classes.items())
     allow = [pair for pair, _ in found if pair not in ALWAYS_ALLOWED]
@@ -339,7 +339,7 @@ def interrupts(
     as_json: Json = False,
 ) -> None:
     """List the threads that wait for a human, the longest waiting first, with their questions."""
-    with opened(url, tenant) as opener:
+    with opened(url, tenant, reads=True) as opener:
         found = without_classes(opener).interrupts(prefix=thread_as_typed(prefix))
     if as_json:
         tell(
@@ -367,7 +367,7 @@ def interrupts(
 @commands.command()
 def labels(thread: Thread, url: Url = None, tenant: Tenant = None, as_json: Json = False) -> None:
     """List the labels of a thread, with their checkpoints."""
-    with opened(url, tenant) as saver:
+    with opened(url, tenant, reads=True) as saver:
         found = {name: config["configurable"] for name, config in saver.labels(thread).items()}
     if as_json:
         tell(

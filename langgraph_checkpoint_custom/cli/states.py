@@ -119,7 +119,7 @@ def show(
     """
     from langgraph_checkpoint_custom.operations.interrupts import open_among
 
-    with opened(url, tenant) as opener:
+    with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         found = _read(saver, thread, checkpoint, namespace)
         state = None if as_json else state_of(saver, found)
@@ -244,7 +244,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show where two states differ: of two threads (their newest states), or of two checkpoints of a thread."""
-    with opened(url, tenant) as opener:
+    with opened(url, tenant, reads=True) as opener:
         saver = without_classes(opener)
         locations = [(thread, a), (thread, b)] if thread is not None else [(a, None), (b, None)]
         both = [_read(saver, thread_as_typed(one), at, namespace) for one, at in locations]

@@ -16,8 +16,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import INTERRUPT
 from langgraph.types import Interrupt, Send
 
-from langgraph_checkpoint_custom import CheckpointSaver
-from langgraph_checkpoint_custom.cli import reading
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from langgraph_checkpoint_custom.cli import common, reading
 from langgraph_checkpoint_custom.operations import sizes
 from langgraph_checkpoint_custom.tools.display import brief, classes, json_of, time_of
 from tests.behaviour.helpers import config, metadata, next_uuid
@@ -342,3 +342,28 @@ def test_a_list_does_not_count_a_long_thread_to_its_end(cli: Cli, monkeypatch: p
     assert (long[-5:-2], short[-3]) == ([">", "3", ">"], "3")
     counted = {one["thread_id"]: one["checkpoints"] for one in cli.json("threads")["threads"]}
     assert counted == {"long": 5, "short": 3}
+
+
+READING = {
+    "threads": (), "tenants": (), "history": ("t",), "types": (), "interrupts": (), "labels": ("t",), "show": ("t",),
+    "diff": ("t", "t"), "stats": (), "export": ("all.zst",), "doctor": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_that_reads_cannot_write_and_leaves_no_files(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    with cli.store.open() as saver:
+        put(saver, "t", meta=metadata(0), word="x")
+    before = {each.name for each in tmp_path.iterdir()}
+    told: list[bool] = []
+
+    def opening(url: str, **options: Any) -> CheckpointSaver:
+        told.append(options["read_only"])
+        return open_saver(url, **options)
+
+    monkeypatch.setattr(common, "open_saver", opening)
+    cli(command, *READING[command])
+    assert told == [cli.store.kind == "postgres"]
+    assert {each.name for each in tmp_path.iterdir()} - before <= {"all.zst"}
