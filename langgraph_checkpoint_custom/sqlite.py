@@ -11,6 +11,7 @@ from typing_extensions import Self, Unpack
 
 from langgraph_checkpoint_custom.drivers.sqlite import SqliteDriver
 from langgraph_checkpoint_custom.drivers.sqlite_callers import CallersConnection, is_connection
+from langgraph_checkpoint_custom.drivers.sqlite_connections import SqliteConnections
 from langgraph_checkpoint_custom.errors import ConfigError
 from langgraph_checkpoint_custom.operations.schema import check_schema, setup
 from langgraph_checkpoint_custom.options import SaverOptions, SqliteOptions, Synchronous, check_options
@@ -71,7 +72,7 @@ class SqliteSaver(CheckpointSaver):
                 f"{type(conn).__name__}"
             )
         dialect = SqliteDialect(path)
-        driver = SqliteDriver(
+        connections = SqliteConnections(
             path,
             check=check_schema(dialect),
             setup=setup(dialect),
@@ -80,7 +81,7 @@ class SqliteSaver(CheckpointSaver):
             read_only=read_only,
             given=given,
         )
-        super().__init__(dialect, driver, serde=serde, **options)
+        super().__init__(dialect, SqliteDriver(connections), serde=serde, **options)
         self._given = given and conn
 
     @classmethod

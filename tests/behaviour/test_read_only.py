@@ -72,7 +72,7 @@ async def test_the_database_refuses_writes_too(
     driver = reader.saver._driver  # type: ignore[attr-defined]
     monkeypatch.setattr(driver, "_check_reads", lambda op: None)
     if pooled:
-        if not hasattr(driver, "_connections"):
+        if not hasattr(driver._connections, "own"):
             pytest.skip("SQLite has no pooler")
         monkeypatch.setattr(driver._connections, "own", False)
     with pytest.raises(StorageError) as refused:

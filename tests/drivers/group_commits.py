@@ -23,7 +23,7 @@ Outcomes = list[Any]
 
 def writer(saver: SqliteSaver) -> sqlite3.Connection:
     """The connection that writes."""
-    connection: sqlite3.Connection = saver._driver._held.writer  # type: ignore[attr-defined]
+    connection: sqlite3.Connection = saver._driver._connections.held.writer  # type: ignore[attr-defined]
     return connection
 
 

@@ -22,6 +22,7 @@ from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, gen
 
 from langgraph_checkpoint_custom import ConfigError, Contention, SqliteSaver, StorageError, forks
 from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.drivers import sqlite_connections as connections_module
 from tests.conftest import APIS, needs_error_codes, unprivileged_folder
 from tests.stores import Client
 
@@ -235,7 +236,7 @@ def test_a_temporary_disk_error_while_a_file_is_opened_is_retried(
         else:
             with pytest.raises(StorageError, match=r"the disk reported an error \(SQLITE_IOERR_SHORT_READ\)"):
                 put(saver, "t")
-            assert Unsettled.failures == failures - driver_module.OPENINGS
+            assert Unsettled.failures == failures - connections_module.OPENINGS
 
 
 @needs_error_codes
@@ -384,11 +385,11 @@ def test_few_idle_reader_connections_are_retained(path: Path) -> None:
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
-        connections = [driver._lend("get_tuple") for _ in range(3 * driver_module.IDLE)]
+        connections = [driver._lend("get_tuple") for _ in range(3 * connections_module.IDLE)]
         assert driver.stats() == {"reading": len(connections), "idle": 0}
         for connection in connections:
-            driver._take_back(connection)
-        assert driver.stats() == {"reading": 0, "idle": driver_module.IDLE}
+            driver._connections.take_back(connection)
+        assert driver.stats() == {"reading": 0, "idle": connections_module.IDLE}
 
 
 def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
@@ -406,11 +407,11 @@ def test_a_fork_waits_for_a_read_and_a_read_for_a_fork(path: Path) -> None:
             forks._HELD.clear()
 
         forking = workers.submit(fork)
-        while driver._held.writer is not None:
+        while driver._connections.held.writer is not None:
             time.sleep(0.001)  # No event is raised when the fork has closed the writer.
         reading = workers.submit(saver.get_tuple, generate_config("t"))
         connection.execute("SELECT 1")  # A connection in use is not closed.
-        driver._take_back(connection)
+        driver._connections.take_back(connection)
         assert ready.wait(300)
         time.sleep(0.05)  # Enough for a read that does not wait; no event says that one waits.
         assert not reading.done()

@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 
 from langgraph_checkpoint_custom import ConfigError, SqliteSaver, StorageError, forks
-from langgraph_checkpoint_custom.drivers import sqlite as driver_module
+from langgraph_checkpoint_custom.drivers import sqlite_connections as connections_module
 from langgraph_checkpoint_custom.engine.operation import Operation, RoundTrip, Statement, Steps
 from tests.conftest import needs_error_codes
 
@@ -57,7 +57,7 @@ for number in range(100):
     put(saver, str(number))
     pid = os.fork()
     if pid == 0:
-        os._exit(1 if driver._held.writer or driver._held.readers else 0)
+        os._exit(1 if driver._connections.held.writer or driver._connections.held.readers else 0)
     codes.add(of_child(pid))
 stop.set()
 for thread in threads:
@@ -89,7 +89,7 @@ try:
 except KeyboardInterrupt:
     failed.append("Ctrl-C")
 if pid == 0:
-    os._exit(1 if driver._held.writer or driver._held.readers or failed else 0)
+    os._exit(1 if driver._connections.held.writer or driver._connections.held.readers or failed else 0)
 code = os.waitstatus_to_exitcode(os.wait()[1])
 writing.join()
 interrupting.join()
@@ -173,7 +173,7 @@ def test_a_fork_does_not_wait_for_the_lock_of_the_cache(path: Path) -> None:
 @pytest.mark.skipif(getattr(sqlite3, "threadsafety", None) != 3, reason="another OS thread may not close connections")
 def test_a_read_that_does_not_end_is_ended_by_a_fork(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With any `busy_timeout`: a fork does not wait forever."""
-    monkeypatch.setattr(driver_module, "FORK_WAITS", 0.2)
+    monkeypatch.setattr(connections_module, "FORK_WAITS", 0.2)
     with SqliteSaver(path, busy_timeout=0) as saver:
         put(saver, "t")
         driver: Any = saver._driver
@@ -197,7 +197,7 @@ def test_a_fork_does_not_wait_for_a_reader_that_could_not_be_opened(
             raise sqlite3.OperationalError("unable to open database file")
 
         with monkeypatch.context() as patched:
-            patched.setattr(driver, "_connect", fails)
+            patched.setattr(driver._connections, "connect", fails)
             with pytest.raises(StorageError) as caught:
                 saver.get_tuple(generate_config("t"))
         assert driver.stats() == {"reading": 0, "idle": 0}
@@ -255,7 +255,7 @@ def test_the_error_about_a_value_too_large_for_sqlite_says_so(path: Path) -> Non
     with SqliteSaver(path) as saver:
         put(saver, "t")
         driver: Any = saver._driver
-        driver._held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
+        driver._connections.held.writer.setlimit(0, 100_000)  # SQLITE_LIMIT_LENGTH
         with pytest.raises(StorageError, match="larger than SQLite allows"):
             put(saver, "t", 200_000)
 

@@ -356,7 +356,7 @@ async def test_closing_waits_for_everything_that_was_begun(path: Path, api: str)
 
     async def close_it() -> None:
         closing_it = asyncio.ensure_future(saver.aclose())
-        await until(lambda: saver._driver._held.closed)  # type: ignore[attr-defined]
+        await until(lambda: saver._driver._connections.held.closed)  # type: ignore[attr-defined]
         unlock()
         await closing_it
 

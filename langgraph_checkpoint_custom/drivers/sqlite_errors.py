@@ -1,0 +1,59 @@
+"""Which errors SQLite raised, and what to do about them.
+
+Must not know: connections.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from langgraph_checkpoint_custom.errors import CheckpointError, Contention, StorageError, no_list_of_names
+
+# Primary result codes: https://www.sqlite.org/rescode.html
+BUSY = {5: "SQLITEBUSY", 6: "SQLITE_LOCKED"}
+# For a missing table or column SQLite reports only SQLITE_ERROR, and Python 3.10 does not report even that.
+OTHER_TABLES = {1, None}
+# SQLITE_IOERR and SQLITE_PROTOCOL: they were seen, rarely, while other processes opened and closed the same new file.
+UNSETTLED = {10, 15}
+WAY_OUT = {
+    8: "the file or its folder is not writable for this user",
+    10: "the disk reported an error",
+    11: "the file is damaged; restore it from a backup, or rescue it with the `.recover` command of the sqlite3 shell",
+    13: "the disk is full; nothing of this operation was stored, free some space and try again",
+    14: "the file cannot be opened; check that it or its folder exists, that this user may write there, and that this "
+    "process does not have too many files open",
+    18: "a value is larger than SQLite allows, which is usually 1 GB; nothing of this operation was stored",
+    26: "the file is not a SQLite database",
+}
+
+
+def code_of(error: sqlite3.Error) -> int | None:
+    """Return the primary result code; None on Python 3.10, which does not report it."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def storage_error(
+    error: sqlite3.Error, operation: str, statement: str | None, path: str, busy_timeout: float
+) -> CheckpointError:
+    """Return the error of this package for one of SQLite."""
+    code = code_of(error)
+    if str(error) == "malformed JSON":
+        return no_list_of_names(operation)
+    name = getattr(error, "sqlite_errorname", None)
+    if code in BUSY:
+        return Contention(
+            f"{operation}: another connection has been writing to {path} for longer than busy_timeout "
+            f"({busy_timeout:g} s); nothing was stored. Raise busy_timeout, or find out what holds the lock: "
+            "another process, or a connection of your own with an open transaction",
+            operation=operation,
+            statement=statement,
+            sqlstate=name,
+        )
+    way_out = f"{WAY_OUT[code]} ({name})" if code in WAY_OUT else str(error)
+    return StorageError(
+        f"{operation}: SQLite failed on {path}: {way_out}",
+        operation=operation,
+        statement=statement,
+        sqlstate=name,
+    )
