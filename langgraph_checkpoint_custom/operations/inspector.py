@@ -94,6 +94,7 @@ class WriteSize(NamedTuple):
     channel: str
     type: str
     bytes: int
+    run_id: str | None
 
 
 class CheckpointSize(NamedTuple):
@@ -187,7 +188,7 @@ def sizes_of_checkpoint(d: SqlDialect, key: Key) -> Steps[CheckpointSize | None]
     values = [
         _value(row, before.get(row[2]), chunks) for row in rows if row[0] == "value" and row[1] == key.checkpoint_id
     ]
-    writes = [WriteSize(row[1], row[3], row[6], row[2], row[4], row[5]) for row in rows if row[0] == "write"]
+    writes = [WriteSize(row[1], row[3], row[6], row[2], row[4], row[5], row[9]) for row in rows if row[0] == "write"]
     return CheckpointSize(
         parent_id,
         run_id,

@@ -240,11 +240,17 @@ def tasks(values: Mapping[str, Any]) -> list[str]:
     found = [name.removeprefix("branch:to:") for name in values if name.startswith("branch:to:")]
     if "__start__" in values:
         found.append("__start__")
+    return found + [node for node in sent_to(values) if node]
+
+
+def sent_to(values: Mapping[str, Any]) -> list[str]:
+    """Return the node of each `Send` in the channel values, in their order; empty if it is not known."""
     sends = plain(values.get("__pregel_tasks"))
+    found = []
     for send in sends if isinstance(sends, list) else ():
         made = object_of(send) if type(send) is Extension else None
-        if made is not None and isinstance(made.content, list) and made.content:
-            found.append(str(made.content[0]))
+        known = made is not None and isinstance(made.content, list) and made.content
+        found.append(str(made.content[0]) if made and known else "")
     return found
 
 

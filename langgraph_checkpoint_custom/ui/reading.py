@@ -8,6 +8,7 @@ sizes of the checkpoint remain, with the reason.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -39,7 +40,7 @@ from langgraph_checkpoint_custom.operations.list_threads import threads_page
 from langgraph_checkpoint_custom.operations.sizes import MOST, Counted, sizes_up_to
 from langgraph_checkpoint_custom.saver import CheckpointSaver
 from langgraph_checkpoint_custom.tools.chats import Message, chat_of, rebuilt
-from langgraph_checkpoint_custom.tools.display import json_of, plain, tasks, time_of
+from langgraph_checkpoint_custom.tools.display import counted, json_of, plain, sent_to, tasks, time_of
 from langgraph_checkpoint_custom.tools.frameworks import LOGS, chat_of_framework
 from langgraph_checkpoint_custom.tools.raw import without_classes
 from langgraph_checkpoint_custom.tools.summary import question_of, text_of
@@ -86,7 +87,15 @@ class Write(NamedTuple):
     what: str
     value: Any
     bytes: int
+    run_id: str | None
     readable: bool
+
+
+class Part(NamedTuple):
+    """A run, and how many tasks of a superstep it has done."""
+
+    run_id: str
+    tasks: int
 
 
 class Question(NamedTuple):
@@ -268,7 +277,7 @@ class Store:
         rebuilt_from = "rebuilt from earlier steps"
         own += [Channel(name, readable=False, note=rebuilt_from) for name in sizes.delta if name not in there]
         state.channels = sorted(own)
-        state.writes = [_write(one, None, readable=False) for one in sizes.writes]
+        state.writes = [_write(one, None, (), readable=False) for one in sizes.writes]
 
     def _show_values(self, state: State, found: CheckpointTuple) -> None:
         document = found.checkpoint
@@ -293,8 +302,9 @@ class Store:
         state.channels = self._with_framework([*channels, *self._deltas(state, found)], state.key, found)
         pending = found.pending_writes or []
         # `pending` and the sizes are sorted alike, and come from two reads: a write may have been added in between.
+        sends = sent_to(document["channel_values"])
         state.writes = [
-            _write(one, value, readable=(one.task_id, one.channel) == (task_id, channel))
+            _write(one, value, sends, readable=(one.task_id, one.channel) == (task_id, channel))
             for one, (task_id, channel, value) in zip(state.sizes.writes, pending, strict=False)
         ]
         state.questions = [Question(*question_of(each)) for each in open_among(pending)]
@@ -338,14 +348,15 @@ class Store:
             made = rebuilt(seed, writes)
             since = "a snapshot" if seed is not None else "nothing"
             if made is not None:
-                note = f"rebuilt from {since} and {len(writes):,} writes of earlier steps, by LangGraph's rule"
+                earlier = counted(len(writes), "write")
+                note = f"rebuilt from {since} and {earlier} of earlier steps, by LangGraph's rule"
                 channels.append(Channel(name, made.value, chat_of(made.value), note=note))
             elif not writes and seed is None:
                 channels.append(Channel(name, readable=False, note="nothing was written to it yet"))
             else:
                 note = (
                     f"a DeltaChannel: its reducer, which only the application knows, makes the value of {since} and "
-                    f"{len(writes):,} writes, which follow in their order"
+                    f"{counted(len(writes), 'write')}; they follow in their order"
                 )
                 parts = writes if seed is None else [seed, *writes]
                 channels.append(Channel(name, readable=False, note=note, writes=parts))
@@ -373,6 +384,18 @@ def state_of(state: State) -> str:
     if any(write.what == "error" and write.task_id not in done for write in state.writes):
         return "failed"
     return "unfinished" if state.following else "done"
+
+
+def parts_of(state: State) -> list[Part]:
+    """Return the runs between which a superstep was divided, because the first one was stopped; mostly none.
+
+    A question to a human divides a superstep, too. Then this returns nothing.
+    """
+    by_task = {write.task_id: write.run_id for write in reversed(state.writes) if write.what == "output"}
+    counts = Counter(run_id for run_id in by_task.values() if run_id)
+    if len(counts) < 2 or any(write.what == "interrupt" for write in state.writes):
+        return []
+    return sorted([Part(*each) for each in counts.items()], key=lambda part: part.run_id != state.run_id)
 
 
 def thread_record(store: Store, thread_id: str) -> ThreadRecord | None:
@@ -414,10 +437,22 @@ def _elements(writes: Sequence[Write], what: str) -> Iterator[Any]:
 _WHAT = {ERROR: "error", INTERRUPT: "interrupt", RESUME: "answer", SCHEDULED: "scheduled"}
 
 
-def _write(size: WriteSize, value: Any, *, readable: bool) -> Write:
-    node = size.task_path.lstrip("~").removeprefix("__pregel_pull, ").removeprefix("__pregel_push, ")
+def _write(size: WriteSize, value: Any, sends: Sequence[str], *, readable: bool) -> Write:
     what = _WHAT.get(size.channel, "output")
-    return Write(size.task_id, node, size.channel, what, value, size.bytes, readable)
+    return Write(
+        size.task_id, _node(size.task_path, sends), size.channel, what, value, size.bytes, size.run_id, readable
+    )
+
+
+def _node(path: str, sends: Sequence[str]) -> str:
+    """Return the node of a task; that of a sent one is known if the checkpoint has what was sent."""
+    kind, comma, name = path.lstrip("~").partition(", ")
+    if not comma or kind != "__pregel_push":
+        return name or kind
+    number = name.partition(", ")[0]
+    if number.isdecimal() and int(number) < len(sends) and sends[int(number)]:
+        return sends[int(number)]
+    return "sent task"
 
 
 def _is_inner(name: str) -> bool:

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from html import unescape
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -18,11 +19,14 @@ from starlette.testclient import TestClient
 from langgraph_checkpoint_custom import CheckpointSaver
 from langgraph_checkpoint_custom.adapters.sessions import SessionCheckpoint, SessionStore
 from langgraph_checkpoint_custom.model.keys import AFTER_ALL
+from langgraph_checkpoint_custom.model.records import CheckpointRecord
 from langgraph_checkpoint_custom.operations import inspector
 from langgraph_checkpoint_custom.operations.inspector import TimelineRecord
 from langgraph_checkpoint_custom.ui import create_app, reading
 from langgraph_checkpoint_custom.ui.pages import thread, threads
+from langgraph_checkpoint_custom.ui.pages.difference import other_ends
 from langgraph_checkpoint_custom.ui.reading import Store as Inspected
+from langgraph_checkpoint_custom.ui.timeline import STOPPED
 from tests.behaviour.helpers import metadata
 from tests.cli.test_reading import put
 from tests.stores import Store
@@ -149,6 +153,47 @@ def test_a_timeline_is_the_newest_checkpoints_of_all_namespaces(stories: Checkpo
             found += store.timeline(name, found[-1].checkpoint_id if found else AFTER_ALL, limit)
         assert found[:20] == list(everything[:20])
     assert store.timeline("nobody") == []
+
+
+def test_a_superstep_in_which_a_run_was_stopped(pages: Pages) -> None:
+    spots = pages.data("/timeline", thread="killed")["spots"]
+    (stopped,) = [spot[0] for spot in spots if spot[4] & STOPPED]
+    said = checkpoint_of(pages, "killed", id=stopped)
+    first, second = UUID(int=1), UUID(int=2)
+    assert "A run was stopped in the middle of this superstep" in said
+    assert f"Run {first} had done 1 task when it ended. Run {second} went on, and did 1 task." in said
+    assert f"left run {first}" in said
+    assert f"right run {second}" in said
+    for thread_id in ("support-1042", "report"):  # A question is no stop.
+        for spot in pages.data("/timeline", thread=thread_id)["spots"]:
+            assert "was stopped" not in checkpoint_of(pages, thread_id, id=spot[0])
+
+
+def test_sent_tasks_have_the_names_of_their_nodes(pages: Pages) -> None:
+    spots = pages.data("/timeline", thread="report")["spots"]
+    (sent,) = [said for spot in spots if "from outside" in (said := checkpoint_of(pages, "report", id=spot[0]))]
+    assert len(re.findall(r" read [0-9a-f]{8}-", sent)) == 2
+
+
+def test_what_a_prune_has_deleted_is_said(pages: Pages) -> None:
+    pruned, whole = (pages.data("/timeline", thread=name) for name in ("pruned-chat", "support-fork"))
+    assert pruned["hidden"] > 3
+    assert (whole["pruned"], whole["hidden"]) == (False, 0)
+    assert pages.data("/timeline", thread="pruned-chat", hidden="1")["hidden"] == 0
+
+
+def test_the_ends_of_other_branches() -> None:
+    def ends(checkpoint_id: str, **parents: str | None) -> set[str]:
+        return other_ends(
+            [CheckpointRecord("t", "", one, parent, None, {}) for one, parent in parents.items()], checkpoint_id
+        )
+
+    fork = {"a": None, "b": "a", "c": "b", "d": "b", "e": "d"}
+    assert ends("c", **fork) == {"e"}
+    assert ends("e", **fork) == {"c"}
+    assert ends("d", **fork) == {"c"}
+    assert ends("b", **fork) == set()
+    assert ends("x", a="b", b="a", c="b") == {"c"}
 
 
 def test_what_is_not_there(pages: Pages) -> None:

@@ -131,7 +131,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS b
 UNION ALL
-SELECT 'write', task_id, channel, task_path, type, octet_length(value), idx, 0, NULL, NULL
+SELECT 'write', task_id, channel, task_path, type, octet_length(value), idx, 0, NULL, run_id
 FROM langgraph_checkpoint.writes
 WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(checkpoint_ns)s AND checkpoint_id = %(checkpoint_id)s
 

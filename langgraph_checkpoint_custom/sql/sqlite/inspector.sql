@@ -110,7 +110,7 @@ CROSS JOIN blobs b ON b.thread_id = :thread_id AND b.checkpoint_ns = :checkpoint
     AND b.channel = r.channel AND b.version = r.name
 WHERE likelihood(r.name IS NOT NULL, 0.00001)
 UNION ALL
-SELECT 'write', task_id, channel, task_path, type, length(value), idx, 0, NULL, NULL
+SELECT 'write', task_id, channel, task_path, type, length(value), idx, 0, NULL, run_id
 FROM writes
 WHERE thread_id = :thread_id AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id
 

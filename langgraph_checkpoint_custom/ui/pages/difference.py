@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,8 +33,33 @@ def difference(inspector: Inspector, request: Request) -> Response:
     own: list[CheckpointRecord] = []
     with suppress(CorruptCheckpoint):  # Metadata that cannot be read: then there is no choice.
         own += store.saver.history(where, limit=CHOICES)
-    choices = [{"id": one.checkpoint_id, "time": time_of(one.checkpoint_id), "step": one.metadata.get("step")}
-               for one in own if one.checkpoint_id != checkpoint_id]  # fmt: skip
+    ends = other_ends(own, checkpoint_id or "")
+    choices = [
+        {
+            "id": one.checkpoint_id,
+            "time": time_of(one.checkpoint_id),
+            "step": one.metadata.get("step"),
+            "is_end": one.checkpoint_id in ends,
+        }
+        for one in own
+        if one.checkpoint_id != checkpoint_id
+    ]
     return inspector.page(
         request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
     )
+
+
+def other_ends(records: Sequence[CheckpointRecord], checkpoint_id: str) -> set[str]:
+    """Return the last checkpoints of the branches that a checkpoint is not part of."""
+    parents = {one.checkpoint_id: one.parent_id for one in records}
+
+    def comes_from(end: str, other: str) -> bool:
+        at: str | None = end
+        for _ in parents:  # Parents may loop.
+            if at == other or at is None:
+                break
+            at = parents.get(at)
+        return at == other
+
+    ends = parents.keys() - set(parents.values())
+    return {end for end in ends if not comes_from(end, checkpoint_id)}

@@ -14,7 +14,7 @@ from langgraph_checkpoint_custom.operations.inspector import ThreadCounts, threa
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.tools.display import json_of, time_of
 from langgraph_checkpoint_custom.ui.app import Data, Inspector
-from langgraph_checkpoint_custom.ui.reading import State, Store, state_of
+from langgraph_checkpoint_custom.ui.reading import State, Store, parts_of, state_of
 from langgraph_checkpoint_custom.ui.timeline import as_json, picture_of
 
 # Checkpoints in the list below the picture.
@@ -47,6 +47,7 @@ def _shown(store: Store, state: State) -> dict[str, Any]:
         "labels": labels.get((state.key.checkpoint_ns, state.key.checkpoint_id or ""), []),
         "tasks": tasks,
         "word": state_of(state),
+        "divided": parts_of(state),
     }
 
 
@@ -86,8 +87,11 @@ def timeline(inspector: Inspector, request: Request) -> Response:
     if not records:
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
     shown = [one for one in records if not one.hidden] if request.query_params.get("hidden") != "1" else records
-    picture = as_json(picture_of(shown), store.labels(thread_id), more=counts.checkpoints > len(records))
-    return Data({"state": state, **picture})
+    more = counts.checkpoints > len(records)
+    picture = as_json(picture_of(shown), store.labels(thread_id), more=more)
+    ids = {one.checkpoint_id for one in records}
+    pruned = not more and any(one.parent_id not in ids for one in records if one.parent_id)
+    return Data({"state": state, **picture, "hidden": len(records) - len(shown), "pruned": pruned})
 
 
 def checkpoints(inspector: Inspector, request: Request) -> Response:

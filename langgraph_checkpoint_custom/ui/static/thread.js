@@ -60,7 +60,11 @@ async function load() {
   timeline.set(found, chosen());
   control("strips").parentElement.hidden = found.strips.length === 0;
   const number = found.spots.length + found.strips.reduce((sum, strip) => sum + strip.spots.length, 0);
-  status.textContent = found.more ? `the newest ${number.toLocaleString("en")} checkpoints` : "";
+  status.textContent = [
+    found.more && `the newest ${number.toLocaleString("en")} checkpoints`,
+    found.pruned && "Earlier steps were deleted.",
+    found.hidden && `${found.hidden.toLocaleString("en")} hidden: deleted, but needed to rebuild later ones.`,
+  ].filter(Boolean).join(" ");
   if (first) timeline.reveal();
   if (atEnd && !timeline.isAtEnd()) timeline.chooseNewest();
   document.documentElement.dataset.ready = state;
