@@ -28,6 +28,7 @@ PAGES = {
     "forks": "/thread?thread=support-fork",
     "question": "/thread?thread=support-1043",
     "error": "/thread?thread=broken",
+    "stopped": "/thread?thread=killed",
     "deltas": "/thread?thread=delta-chat",
     "hostile": f"/thread?thread={quote(HOSTILE_ID, safe='')}",
     "list": "/checkpoints?thread=support-fork",
@@ -180,6 +181,7 @@ def test_subgraphs_are_folded_and_unfolded(browser: Browser) -> None:
 
 def test_hidden_checkpoints_on_request(browser: Browser) -> None:
     browser.open("/thread?thread=pruned-chat")
+    assert "deleted ones are kept, hidden" in browser.find("[data-status]").text
     assert len(browser.texts(".picture .spot")) == 1
     browser.find("[data-do=hidden]").click()
     browser.wait("return document.querySelectorAll('.picture .spot.hidden').length > 3")
@@ -240,6 +242,27 @@ def test_two_checkpoints_are_compared(browser: Browser) -> None:
     browser.find(".between button").click()
     browser.wait("return location.search.includes('from=')")
     assert "budget" in browser.texts(".channel h4")[0] + browser.texts(".channel h4")[-1]
+
+
+def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) -> None:
+    browser.open("/thread?thread=support-1042")
+    assert not browser.find("[data-compare]").is_displayed()
+    browser.open(PAGES["forks"])
+    browser.driver.find_element(By.LINK_TEXT, "Compare the branches").click()
+    browser.wait("return location.pathname === '/difference' && location.search.includes('from=')")
+    assert browser.find("select[name=from] option:checked").text.endswith("end of another branch")
+    other = browser.find(".between p + p a")
+    assert other.text.startswith("compare with its end, step ")
+    other.click()
+    browser.wait("return document.querySelector('select[name=from] option:checked').text.endsWith('another branch')")
+    assert browser.texts(".channel h4 bdi") != []
+
+
+def test_the_superstep_in_which_a_run_was_stopped(browser: Browser) -> None:
+    browser.open("/thread?thread=killed")
+    browser.find(".spot.stopped circle.dot").click()
+    browser.wait("return document.querySelector('.callout.stop') !== null")
+    assert "went on, and did 1 task" in browser.find(".callout.stop").text
 
 
 def test_the_picture_of_sizes_leads_to_a_thread(browser: Browser) -> None:

@@ -19,6 +19,8 @@ from langgraph_checkpoint_custom.ui.pages.thread import state_asked
 
 # Checkpoints to choose from: the newest ones of the namespace.
 CHOICES = 300
+# Ends of other branches that are offered: the newest ones.
+ENDS = 5
 
 
 def difference(inspector: Inspector, request: Request) -> Response:
@@ -33,19 +35,20 @@ def difference(inspector: Inspector, request: Request) -> Response:
     own: list[CheckpointRecord] = []
     with suppress(CorruptCheckpoint):  # Metadata that cannot be read: then there is no choice.
         own += store.saver.history(where, limit=CHOICES)
-    ends = other_ends(own, checkpoint_id or "")
+    others = other_ends(own, checkpoint_id or "")
     choices = [
         {
             "id": one.checkpoint_id,
             "time": time_of(one.checkpoint_id),
             "step": one.metadata.get("step"),
-            "is_end": one.checkpoint_id in ends,
+            "is_end": one.checkpoint_id in others,
         }
         for one in own
         if one.checkpoint_id != checkpoint_id
     ]
+    ends = [one for one in choices if one["is_end"] and one["id"] != other][:ENDS]
     return inspector.page(
-        request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices
+        request, "difference.html", before=before, after=after, changes=found, same=same, choices=choices, ends=ends
     )
 
 

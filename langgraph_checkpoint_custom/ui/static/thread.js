@@ -5,6 +5,7 @@ import { searchable } from "./values.js";
 
 const frame = document.querySelector("[data-timeline]");
 const detail = document.querySelector("#detail");
+const branches = document.querySelector("[data-compare]");
 const status = frame.querySelector("[data-status]");
 const control = (name) => frame.querySelector(`[data-do="${name}"]`);
 
@@ -20,8 +21,7 @@ function chosen() {
 
 function address(base, where) {
   const url = new URL(base, location.href);
-  if (where.ns) url.searchParams.set("ns", where.ns);
-  url.searchParams.set("id", where.id);
+  for (const [name, value] of Object.entries(where)) if (value) url.searchParams.set(name, value);
   return url;
 }
 
@@ -63,8 +63,11 @@ async function load() {
   status.textContent = [
     found.more && `the newest ${number.toLocaleString("en")} checkpoints`,
     found.pruned && "Earlier steps were deleted.",
-    found.hidden && `${found.hidden.toLocaleString("en")} hidden: deleted, but needed to rebuild later ones.`,
+    found.hidden && `${found.hidden.toLocaleString("en")} deleted ones are kept, hidden, to rebuild later ones.`,
   ].filter(Boolean).join(" ");
+  const end = timeline.otherEnd();
+  branches.hidden = !end;
+  if (end) branches.href = address(frame.dataset.branches, { from: end });
   if (first) timeline.reveal();
   if (atEnd && !timeline.isAtEnd()) timeline.chooseNewest();
   document.documentElement.dataset.ready = state;

@@ -32,7 +32,7 @@ async function summarize(row) {
   }
   fill(row, "state", element("span", `chip ${found.state}`, STATES[found.state]));
   fill(row, "text", ...(found.role ? [element("span", "role", found.role), " "] : []), found.text);
-  const hidden = found.hidden ? ` + ${found.hidden.toLocaleString("en")}` : "";
+  const hidden = found.hidden ? ` + ${found.hidden.toLocaleString("en")} hidden` : "";
   fill(row, "checkpoints", found.checkpoints + hidden);
   fill(row, "size", found.size);
 }

@@ -12,7 +12,7 @@ const [CIRCLES, STEPS, NAMES] = [12, 26, 50];
 const MOST = 400;
 
 const [ID, PARENT, COLUMN, ROW, MARKS, STEP, SOURCE, RUN, TIME, MADE, LABELS] = Array.from({ length: 11 }, (_, n) => n);
-// In the order of importance: the first one that a spot has gives it its colour.
+// In the order of importance, in which they are read out; style.css says which colour wins.
 const CLASSES = [[2, "waits"], [8, "failed"], [16, "stopped"], [4, "asked"], [32, "changed"], [1, "hidden"]];
 const SAID = {
   waits: "waits for a human", failed: "failed", stopped: "stopped in the middle", asked: "asked a human",
@@ -125,6 +125,12 @@ export class Timeline {
   #newest() {
     const { spots } = this.#data;
     return spots.length ? this.#points[spots.length - 1] : null;
+  }
+
+  // The id of the last checkpoint of the newest branch that does not lead to the newest checkpoint.
+  otherEnd() {
+    const own = this.#points.filter((point) => !point.ns && !point.children.length && point !== this.#newest());
+    return own.at(-1)?.spot[ID];
   }
 
   isAtEnd() {
@@ -311,7 +317,7 @@ export class Timeline {
     const { spot } = point;
     const word = (index) => this.#data.words[spot[index]];
     const own = CLASSES.filter(([bit]) => spot[MARKS] & bit).map(([, name]) => name);
-    const classes = ["spot", own[0] ?? (word(SOURCE) === "input" ? "input" : ""), own.includes("hidden") ? "hidden" : ""];
+    const classes = ["spot", ...(own.length || word(SOURCE) !== "input" ? own : ["input"])];
     const isChosen = point === this.#chosen;
     const step = spot[STEP] === null ? "" : String(spot[STEP]);
     const time = spot[TIME] === null ? "" : new Date(spot[TIME]).toISOString().slice(0, 19).replace("T", " ");
