@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -202,3 +205,21 @@ def table_reads(plan: dict[str, Any]) -> tuple[list[str], int]:
             if node["Node Type"] == "Seq Scan" and node["Actual Loops"]:  # Else it is below a condition that is false.
                 scans.append(f"{node['Relation Name']} ({read} rows)")
     return scans, rows
+
+
+def sqlite_plan(connection: sqlite3.Connection, statement: Statement) -> list[str]:
+    params = statement.params[0] if isinstance(statement.params, list) else statement.params
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", params)]
+
+
+# The aliases of tables that are too large to be read from end to end.
+TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "o", "l")
+
+
+def sqlite_reads(path: Path, statement: Statement) -> list[str]:
+    """What SQLite would read from end to end."""
+    with closing(sqlite3.connect(path)) as connection:
+        details = sqlite_plan(connection, statement)
+    scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
+    scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_deleting" not in text]
+    return scans + [text for text in details if "BLOOM FILTER" in text]

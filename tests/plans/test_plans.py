@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool
 
 from langgraph_checkpoint_custom import PostgresSaver, open_saver
 from langgraph_checkpoint_custom.drivers.postgres_prepared import text_of
-from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.engine.operation import RoundTrip
 from langgraph_checkpoint_custom.model.keys import Key, WriteRow
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect, first_page
 from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
@@ -36,6 +36,8 @@ from tests.plans.explaining import (
     explain,
     maintenance,
     round_trips,
+    sqlite_plan,
+    sqlite_reads,
     statement_rows,
     table_reads,
 )
@@ -250,15 +252,6 @@ def sqlite_store_with_statistics(sqlite_store: Path) -> Path:
     return path
 
 
-def sqlite_plan(connection: sqlite3.Connection, statement: Statement) -> list[str]:
-    params = statement.params[0] if isinstance(statement.params, list) else statement.params
-    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", params)]
-
-
-# The aliases of tables that are too large to be read from end to end.
-TABLES = ("checkpoints", "blobs", "writes", "labels", "c", "b", "w", "d", "e", "o", "l")
-
-
 @pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])
 @pytest.mark.parametrize("case", [*CASES, *MAINTENANCE])
 def test_sqlite_reads_by_index(
@@ -268,14 +261,8 @@ def test_sqlite_reads_by_index(
     path = sqlite_store_with_statistics if statistics else sqlite_store
     d = SqliteDialect(str(path))
     round_trip = round_trips(d)[case][0] if case in CASES else maintenance(d)[case]
-    with sqlite3.connect(path) as connection:
-        for statement in round_trip.statements:
-            details = sqlite_plan(connection, statement)
-            scans = [text for text in details if text.startswith("SCAN ") and text.split()[1] in TABLES]
-            scans = [text for text in scans if "VIRTUAL TABLE" not in text and "checkpoints_deleting" not in text]
-            scans += [text for text in details if "BLOOM FILTER" in text]
-            assert (statement.name, scans) == (statement.name, [])
-    connection.close()
+    for statement in round_trip.statements:
+        assert (statement.name, sqlite_reads(path, statement)) == (statement.name, [])
 
 
 @pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])

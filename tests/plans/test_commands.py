@@ -1,0 +1,99 @@
+"""In a store of 200,000 checkpoints, no statement of a command that shows something, or of a page, reads all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from langgraph_checkpoint_custom import open_saver
+from langgraph_checkpoint_custom.cli import main
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement
+from langgraph_checkpoint_custom.sql.statements import Statements
+from langgraph_checkpoint_custom.ui import create_app
+from tests.plans.explaining import connected, explain, sqlite_reads, table_reads
+
+COMMANDS = {
+    "threads": ("threads",),
+    "threads by metadata": ("threads", "--where", 'run="run7-10"'),
+    "show": ("show", "t0"),
+    "diff": ("diff", "--thread", "t0", "003999", "004000"),
+}
+# The number of rows that a statement may read. The timeline has up to 5,000 checkpoints with their writes.
+PAGES = {
+    "/": 100_000,
+    "/?label=none": 10_000,
+    "/?prefix=t7": 1_000,
+    "/?where=run=nobody": 100_000,
+    "/summary?thread=t0": 25_000,
+    "/thread?thread=t0": 15_000,
+    "/checkpoint?thread=t0&id=002000": 100,
+    "/checkpoints?thread=t0": 500,
+    "/checkpoints?thread=t0&before=002000": 500,
+    "/timeline?thread=t0": 25_000,
+    "/difference?thread=t0": 1_000,
+    "/inbox": 1_000,
+}
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
+    """The statements that a dialect has made to be sent."""
+    found: list[Statement] = []
+    own = Statements._send
+
+    def send(self: Statements, *statements: Statement, **options: Any) -> RoundTrip:
+        found.extend(statements)
+        return own(self, *statements, **options)
+
+    monkeypatch.setattr(Statements, "_send", send)
+    return found
+
+
+def get(url: str, page: str) -> None:
+    with open_saver(url, read_only=True) as saver:
+        assert TestClient(create_app(saver), base_url="http://127.0.0.1").get(page).status_code == 200
+
+
+def run(url: str, *argv: str) -> None:
+    assert main([*argv, "--url", url]) in (0, 1)  # 1: The documents of the store are empty, and so not readable.
+
+
+def check_postgres(url: str, sent: list[Statement], bound: int) -> None:
+    names = set()
+    with connected(url, owner=True) as connection:
+        for statement in sent:
+            if not statement.name.startswith("schema_"):
+                scans, rows = table_reads(explain(connection, statement))
+                assert (statement.name, scans) == (statement.name, [])
+                assert rows <= bound, statement.name
+                names.add(statement.name)
+    assert names
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_on_postgres(postgres_store: str, sent: list[Statement], command: str) -> None:
+    run(postgres_store, *COMMANDS[command])
+    check_postgres(postgres_store, sent, 100_000 if "threads" in command else 500)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_on_postgres(postgres_store: str, sent: list[Statement], page: str) -> None:
+    get(postgres_store, page)
+    check_postgres(postgres_store, sent, PAGES[page])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_on_sqlite(sqlite_store: Path, sent: list[Statement], command: str) -> None:
+    run(f"sqlite:///{sqlite_store}", *COMMANDS[command])
+    for statement in sent:
+        assert (statement.name, sqlite_reads(sqlite_store, statement)) == (statement.name, [])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_on_sqlite(sqlite_store: Path, sent: list[Statement], page: str) -> None:
+    get(f"sqlite:///{sqlite_store}", page)
+    for statement in sent:
+        assert (statement.name, sqlite_reads(sqlite_store, statement)) == (statement.name, [])
