@@ -2,7 +2,8 @@
 
 Must not know: SQL, connections.
 
-Nothing here needs an encryption key: metadata that cannot be read is left out, and sizes are lengths of stored bytes.
+Nothing here needs an encryption key: what is read of the metadata is never encrypted, and sizes are lengths of stored
+bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph_checkpoint_custom.encoding.decode import Decoder
-from langgraph_checkpoint_custom.encoding.values import Values
-from langgraph_checkpoint_custom.engine.operation import Row, Steps, offload, operation
+from langgraph_checkpoint_custom.engine.operation import Row, Steps, operation
 from langgraph_checkpoint_custom.model.keys import Key
 from langgraph_checkpoint_custom.operations.sizes import MOST
 from langgraph_checkpoint_custom.sql.dialect import SqlDialect
@@ -32,7 +31,7 @@ class TaskRecord(NamedTuple):
 
 
 class TimelineRecord(NamedTuple):
-    """A checkpoint of a timeline, without values; `metadata` is None if it cannot be read."""
+    """A checkpoint of a timeline, without values. `source` and `step` are from its metadata, None if not there."""
 
     checkpoint_ns: str
     checkpoint_id: str
@@ -40,7 +39,8 @@ class TimelineRecord(NamedTuple):
     root_id: str | None
     run_id: str | None
     hidden: bool
-    metadata: Mapping[str, Any] | None
+    source: Any
+    step: Any
     tasks: Sequence[TaskRecord]
 
 
@@ -126,7 +126,7 @@ class CheckpointSize(NamedTuple):
 
 
 @operation("read")
-def timeline(d: SqlDialect, codec: Values, thread_id: str, before: str, limit: int) -> Steps[list[TimelineRecord]]:
+def timeline(d: SqlDialect, thread_id: str, before: str, limit: int) -> Steps[list[TimelineRecord]]:
     """Return the newest checkpoints of a thread below an id, newest first, in all namespaces and with hidden ones.
 
     Round trips: 1.
@@ -135,29 +135,26 @@ def timeline(d: SqlDialect, codec: Values, thread_id: str, before: str, limit: i
     Snapshot: one read snapshot.
     """
     (rows,) = yield d.select_timeline(thread_id, before, limit)
-    size = sum(len(row[8] or b"") for row in rows)
-    return (yield from offload(size, _timeline, codec, thread_id, rows))
-
-
-def _timeline(codec: Values, thread_id: str, rows: Sequence[Row]) -> list[TimelineRecord]:
-    tasks: dict[tuple[str, str], list[TaskRecord]] = {}
-    for kind, ns, checkpoint_id, task_id, path, _, what, _, _ in rows:
-        if kind == "task":
-            task = TaskRecord(task_id, path or "", bool(what & _FAILED), bool(what & _ASKED), bool(what & _DONE))
-            tasks.setdefault((ns, checkpoint_id), []).append(task)
     found = []
-    for kind, ns, checkpoint_id, parent_id, root_id, run_id, hidden, type_, data in rows:
-        if kind != "checkpoint":
-            continue
-        try:
-            metadata = Decoder(codec, thread_id, ns, checkpoint_id).metadata(type_, data)
-        except Exception:  # CorruptCheckpoint, or any error of the user's serializer.
-            metadata = None
-        own = tasks.get((ns, checkpoint_id), [])
-        if len(own) > 1:
-            own.sort(key=lambda task: (task.path, task.task_id))
-        found.append(TimelineRecord(ns, checkpoint_id, parent_id, root_id, run_id, bool(hidden), metadata, own))
+    for ns, checkpoint_id, parent_id, root_id, run_id, hidden, source, step, tasks in rows:
+        shown = _shown(source), _shown(step), _tasks(_shown(tasks) or ())
+        found.append(TimelineRecord(ns, checkpoint_id, parent_id, root_id, run_id, bool(hidden), *shown))
     return sorted(found, key=lambda one: (one.checkpoint_id, one.checkpoint_ns), reverse=True)
+
+
+def _tasks(listed: Sequence[Any]) -> list[TaskRecord]:
+    found = [
+        TaskRecord(task_id, path or "", bool(what & _FAILED), bool(what & _ASKED), bool(what & _DONE))
+        for task_id, path, what in listed
+    ]
+    if len(found) > 1:
+        found.sort(key=lambda task: (task.path, task.task_id))
+    return found
+
+
+def _shown(text: str | None) -> Any:
+    """Return what a JSON text says; None without one."""
+    return None if text is None else json.loads(text)
 
 
 @operation("read")

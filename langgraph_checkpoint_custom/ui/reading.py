@@ -216,16 +216,13 @@ class Store:
         found = [one for one in self.timeline(thread_id) if not one.hidden]
         roots = [one for one in found if one.checkpoint_ns == ""]
         for one in roots or found:
-            metadata = one.metadata or {}
-            return CheckpointRecord(
-                thread_id, one.checkpoint_ns, one.checkpoint_id, one.parent_id, one.run_id, metadata
-            )
+            return CheckpointRecord(thread_id, one.checkpoint_ns, one.checkpoint_id, one.parent_id, one.run_id, {})
         raise CheckpointNotFound(f"thread {thread_id!r} has no checkpoint")
 
     def timeline(self, thread_id: str, before: str = AFTER_ALL, limit: int = TIMELINE) -> Sequence[TimelineRecord]:
         """Return the newest checkpoints of a thread."""
-        d, _, codec = self.saver.backend
-        found: Sequence[TimelineRecord] = self.run(timeline(d, codec, thread_text(thread_id), before, limit))
+        d = self.saver.backend.dialect
+        found: Sequence[TimelineRecord] = self.run(timeline(d, thread_text(thread_id), before, limit))
         return found
 
     def labels(self, thread_id: str) -> dict[tuple[str, str], list[str]]:

@@ -166,8 +166,8 @@ def _marks(one: TimelineRecord, children: Sequence[TimelineRecord]) -> int:
         done |= task.done
     waits = open_ and not children
     # Its superstep was begun by one run and ended by another, or by none so far.
-    others = [child for child in children if (child.metadata or {}).get("source") == "loop"]
-    changed = (one.metadata or {}).get("source") in ("update", "fork")
+    others = [child for child in children if child.source == "loop"]
+    changed = one.source in ("update", "fork")
     left = bool(others) and not changed and all(child.run_id != one.run_id for child in others)
     left = left or (not children and not one.hidden and done)
     return (
@@ -181,8 +181,7 @@ def _marks(one: TimelineRecord, children: Sequence[TimelineRecord]) -> int:
 
 
 def _made_by(one: TimelineRecord, parent: TimelineRecord | None, called: Mapping[str, str]) -> list[str]:
-    source = (one.metadata or {}).get("source")
-    if source in ("input", "update", "fork") or parent is None:
+    if one.source in ("input", "update", "fork") or parent is None:
         return []
     names = [name for task in parent.tasks if task.done and (name := node_of(task, called))]
     if len(set(names)) == len(names):
@@ -211,9 +210,7 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
         found = []
         for spot in spots:
             record = spot.record
-            metadata = record.metadata or {}
             time = time_of(record.checkpoint_id)
-            step = metadata.get("step")
             found.append(
                 [
                     record.checkpoint_id,
@@ -221,8 +218,8 @@ def as_json(picture: Picture, labels: Mapping[tuple[str, str], Sequence[str]], *
                     spot.column,
                     spot.row,
                     spot.marks,
-                    step if isinstance(step, int) else None,
-                    word(metadata.get("source")),
+                    record.step if isinstance(record.step, int) else None,
+                    word(record.source),
                     word(record.run_id),
                     int(time.timestamp() * 1000) if time else None,
                     word(", ".join(spot.nodes)),

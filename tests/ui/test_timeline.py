@@ -24,9 +24,8 @@ from langgraph_checkpoint_custom.ui.timeline import (
 
 def record(name: str, parent: str | None = None, *tasks: TaskRecord, **fields: Any) -> TimelineRecord:
     values = {"ns": "", "root": None, "run": "r", "hidden": False, "source": "loop"} | fields
-    metadata = {"source": values["source"], "step": 1}
     return TimelineRecord(
-        values["ns"], name, parent, values["root"], values["run"], values["hidden"], metadata, list(tasks)
+        values["ns"], name, parent, values["root"], values["run"], values["hidden"], values["source"], 1, list(tasks)
     )
 
 

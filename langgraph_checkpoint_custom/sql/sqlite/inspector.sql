@@ -13,12 +13,11 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
 )
 
 -- name: timeline
--- The newest checkpoints of a thread, in all namespaces and with hidden ones, and the tasks that wrote to each. `what`
--- of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done. Values are not read. For the
--- order, the newest checkpoint of each namespace is read, and those of the page.
--- differs: the next checkpoint is always taken from a queue with one of each namespace, and the join is grouped at the
--- end. likelihood() here and below: with statistics, SQLite would otherwise read a complete table first, for a Bloom
--- filter.
+-- The newest checkpoints of a thread, in all namespaces and with hidden ones, each with a JSON array of the tasks that
+-- wrote to it. The last element of a task is the sum of 1 if it failed, 2 if it asked a human, and 4 if it is done.
+-- For the order, the newest checkpoint of each namespace is read, and those of the page.
+-- differs: the next checkpoint is always taken from a queue with one of each namespace. likelihood() here and below:
+-- with statistics, SQLite would otherwise read a complete table first, for a Bloom filter.
 -- include: with_spaces
 , queue (checkpoint_ns, checkpoint_id) AS (
     SELECT s.checkpoint_ns, (
@@ -37,22 +36,23 @@ WITH RECURSIVE spaces (checkpoint_ns) AS (
     SELECT checkpoint_ns, checkpoint_id FROM queue WHERE checkpoint_id IS NOT NULL
 )
 SELECT
-    'checkpoint' AS kind, c.checkpoint_ns, c.checkpoint_id, c.parent_id AS name, c.root_id AS path, c.run_id,
-    c.hidden AS what, c.metadata_type AS type, c.metadata AS value
+    c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.root_id, c.run_id, c.hidden, c.metadata_filter ->> 'source',
+    c.metadata_filter ->> 'step', (
+        SELECT json_group_array(json_array(t.task_id, t.task_path, t.what))
+        FROM (
+            SELECT
+                w.task_id, max(w.task_path) AS task_path, max(w.channel = '__error__')
+                + 2 * max(w.channel = '__interrupt__')
+                + 4 * max(w.channel NOT IN ('__error__', '__scheduled__', '__interrupt__', '__resume__')) AS what
+            FROM writes w
+            WHERE w.thread_id = :thread_id AND w.checkpoint_ns = p.checkpoint_ns AND w.checkpoint_id = p.checkpoint_id
+            GROUP BY w.task_id
+        ) AS t
+    )
 FROM page p
 CROSS JOIN checkpoints c ON c.thread_id = :thread_id AND c.checkpoint_ns = p.checkpoint_ns
     AND c.checkpoint_id = p.checkpoint_id
 WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
-UNION ALL
-SELECT
-    'task', w.checkpoint_ns, w.checkpoint_id, w.task_id, max(w.task_path), NULL,
-    max(w.channel = '__error__') + 2 * max(w.channel = '__interrupt__')
-    + 4 * max(w.channel NOT IN ('__error__', '__scheduled__', '__interrupt__', '__resume__')), NULL, NULL
-FROM page p
-CROSS JOIN writes w ON w.thread_id = :thread_id AND w.checkpoint_ns = p.checkpoint_ns
-    AND w.checkpoint_id = p.checkpoint_id
-WHERE likelihood(p.checkpoint_id IS NOT NULL, 0.00001)
-GROUP BY w.checkpoint_ns, w.checkpoint_id, w.task_id
 
 -- name: thread_counts
 -- What changes when something is stored in a thread or deleted from it: the numbers of its rows, counted up to `most`,

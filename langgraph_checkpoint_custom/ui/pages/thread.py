@@ -100,9 +100,7 @@ def checkpoints(inspector: Inspector, request: Request) -> Response:
     thread_id = _asked(request)[0]
     before = request.query_params.get("before")
     records = store.timeline(thread_id, before or AFTER_ALL, LISTED + 1)
-    rows = [
-        {"record": one, "time": time_of(one.checkpoint_id), "metadata": one.metadata or {}} for one in records[:LISTED]
-    ]
+    rows = [{"record": one, "time": time_of(one.checkpoint_id)} for one in records[:LISTED]]
     more = records[LISTED - 1].checkpoint_id if len(records) > LISTED else None
     return inspector.page(request, "checkpoints.html", thread_id=thread_id, rows=rows, more=more)
 
