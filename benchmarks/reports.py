@@ -94,16 +94,21 @@ def _ordinary(results: Sequence[Result]) -> list[str]:
     """What nearly every superstep costs, and in one sentence what a user of each database gains and loses."""
     ratios = {(each.case, each.database, each.api): each.ratio("official") for each in results}
     columns = list(dict.fromkeys((each.database, each.api) for each in results))
+
+    def spread(cases: Sequence[str], database: str) -> str:
+        said = []
+        for api in (api for name, api in columns if name == database):
+            known = [ratio for case in cases if (ratio := ratios.get((case, database, api))) is not None]
+            if known:
+                said.append(f"{_ratio(min(known))} to {_ratio(max(known))} times as long in {api} programs")
+        return " and ".join(said)
+
     lines = []
     for database in dict.fromkeys(database for database, _ in columns):
-        parts = []
-        for what, cases in (("an ordinary superstep", SUPERSTEPS), (f"{RARE[0]}, {RARE[1]} and {RARE[2]}", RARE)):
-            for api in ("sync", "async"):
-                known = [ratio for case in cases if (ratio := ratios.get((case, database, api))) is not None]
-                if known:
-                    parts.append(f"{what}, {api}, {_ratio(min(known))} to {_ratio(max(known))}")
-        if parts:
-            lines += [f"- {database}, times as long as with the fastest official saver: {'; '.join(parts)}."]
+        takes = {"An ordinary superstep": SUPERSTEPS, f"What is rarer ({', '.join(RARE)})": RARE}
+        said = [f"{what} takes {found}" for what, cases in takes.items() if (found := spread(cases, database))]
+        if said:
+            lines += [f"- {database}, compared with the fastest official saver: {'. '.join(said)}."]
     table = [
         f"| {case} | {' | '.join(_ratio(ratios.get((case, *column))) for column in columns)} |"
         for case in (*SUPERSTEPS, *CALLS)
