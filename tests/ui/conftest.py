@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -104,14 +105,18 @@ def pages(stories: CheckpointSaver) -> Pages:
 
 
 class Served:
-    """An inspector on a port of this machine, as the command serves it."""
+    """An inspector on a port of this machine, as the command serves it; or `mounted` in an application, at a path."""
 
-    def __init__(self, saver: CheckpointSaver, **options: Any) -> None:
+    def __init__(self, saver: CheckpointSaver, *, mounted: str = "", **options: Any) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self.url = f"http://{self.host}"
+        self.url = f"http://{self.host}{mounted}"
         self.token = "the-token"
         app = create_app(saver, name="the stories", token=self.token, hosts=[self.host], **options)
+        if mounted:
+            application = FastAPI()
+            application.mount(mounted, app)
+            app = application
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})

@@ -59,14 +59,18 @@ class Editor(NamedTuple):
 
 
 @pytest.fixture
-def editor(store: Store, chromium: WebDriver) -> Iterator[Editor]:
-    """A browser at a store with a chat that has ended, and one that waits for an answer."""
+def editor(request: pytest.FixtureRequest, store: Store, chromium: WebDriver) -> Iterator[Editor]:
+    """A browser at a store with a chat that has ended, and one that waits for an answer.
+
+    The parameter is the path at which an application has mounted the inspector.
+    """
+    mounted = getattr(request, "param", "")
     with store.open() as saver:
         saver.setup()
         chat(saver, "t")
         graph = chat(saver, "asks", answered=False)
         with (
-            Served(saver, write=True, graph=graph) as served,
+            Served(saver, mounted=mounted, write=True, graph=graph) as served,
             contextmanager(browsing)(chromium, served) as browser,
         ):
             yield Editor(browser, saver, graph)
@@ -127,6 +131,7 @@ def test_a_run_and_a_thread_are_deleted(editor: Editor) -> None:
     assert not editor.saver.thread_exists("t")
 
 
+@pytest.mark.parametrize("editor", ["", "/checkpoints"], ids=["alone", "mounted"], indirect=True)
 def test_an_answer_lets_the_run_go_on_while_one_looks(editor: Editor) -> None:
     browser = editor.browser
     browser.open("/thread?thread=asks")
