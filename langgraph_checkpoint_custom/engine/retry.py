@@ -2,7 +2,8 @@
 
 Must not know: the clock; the caller passes the elapsed time.
 
-The loop is `_retrying` in `drivers/postgres.py`. SQLite waits for other processes by the rules of `drivers/sqlite_connections.py`.
+The loop is `_retrying` in `drivers/postgres.py`. SQLite waits for other processes by the rules of
+`drivers/sqlite_connections.py`.
 """
 
 from __future__ import annotations
