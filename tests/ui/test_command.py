@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from langgraph_checkpoint_custom import CheckpointSaver
+from langgraph_checkpoint_custom import CheckpointSaver, open_saver
 from langgraph_checkpoint_custom.cli.inspecting import name_of
-from langgraph_checkpoint_custom.ui import create_app
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli  # A fixture.
 from tests.cli.test_reading import put
@@ -69,16 +68,16 @@ def test_the_store_is_opened_for_reading_unless_changes_are_allowed(
         answer = pages.post("/change", data=given, headers={"origin": "http://127.0.0.1"}, follow_redirects=False)
         assert answer.status_code == (303 if write else 404)
 
-    savers: list[CheckpointSaver] = []
+    told: list[bool] = []
 
-    def make_app(saver: CheckpointSaver, **options: Any) -> Any:
-        savers.append(saver)
-        return create_app(saver, **options)
+    def opening(url: str, **options: Any) -> CheckpointSaver:
+        told.append(options["read_only"])
+        return open_saver(url, **options)
 
     monkeypatch.setattr("langgraph_checkpoint_custom.ui.serving.serve", serve)
-    monkeypatch.setattr("langgraph_checkpoint_custom.ui.create_app", make_app)
+    monkeypatch.setattr("langgraph_checkpoint_custom.cli.common.open_saver", opening)
     cli("ui", *(["--write"] if write else []))
-    assert savers[0].backend.driver._read_only is not write  # type: ignore[attr-defined]
+    assert told == [not write]
     assert ("inspector: delete-thread" in cli.error) is write
     with cli.store.open() as saver:
         assert saver.thread_exists("a\x1b[31m-thread") is not write
