@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
@@ -104,7 +104,8 @@ class OfficialSqlite:
         try:
             yield
         finally:
-            self._file.execute("ROLLBACK")
+            with suppress(sqlite3.ProgrammingError):  # An interrupt may close the file before this block ends.
+                self._file.execute("ROLLBACK")
 
     def locations(self, thread_ids: Sequence[str]) -> Mapping[str, Places]:
         """Return the checkpoints of threads with the number of their writes, older ones first."""

@@ -326,9 +326,10 @@ def started(what: str, saver: CheckpointSaver, file: Path, kills_at: str) -> sub
 
 
 def url_of(saver: Any) -> str:
-    if hasattr(saver._driver, "path"):
-        return f"sqlite:///{saver._driver.path}"
-    return str(saver._driver._connections._options["kwargs"]["address"])
+    connections = saver._driver._connections
+    if hasattr(connections, "path"):
+        return f"sqlite:///{connections.path}"
+    return str(connections._options["kwargs"]["address"])
 
 
 def unpacked(path: Path) -> bytes:
