@@ -130,6 +130,7 @@ class PostgresSaver(CheckpointSaver):
         self,
         *,
         partitions: int | None = None,
+        distribute: str | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
         """Create or migrate the tables; does nothing if they are current.
@@ -139,34 +140,41 @@ class PostgresSaver(CheckpointSaver):
         Args:
             partitions: Create the large tables with this number of partitions, by thread. You cannot change existing
                 tables: set up another schema and move with `transfer`.
+            distribute: "citus" distributes the tables by thread over the servers of a Citus cluster, without row-level
+                security. You cannot change existing tables: set up another schema and move with `transfer`.
             searchable: Metadata keys that get an index each, so that `threads` and `count_threads` find few threads
                 among many. If a large table is in use, create the index without blocking writes first: see
                 `lgckpt schema --searchable`.
 
         Raises:
-            ConfigError: The tables exist with another number of partitions.
+            ConfigError: The tables exist with another number of partitions, or are not distributed.
             SchemaTooNew: A newer version of this package has created the tables.
             SchemaForeign: The schema has a `checkpoints` table of another program.
         """
         keys = searchable_keys(searchable)
-        self._postgres[1].setup(self._setup_of(partitions))
+        self._postgres[1].setup(self._setup_of(partitions, distribute))
         self._index(keys)
 
     async def asetup(
         self,
         *,
         partitions: int | None = None,
+        distribute: str | None = None,
         searchable: Sequence[str] = (),
     ) -> None:
         """Async version of `setup`."""
         keys = searchable_keys(searchable)
-        await self._postgres[1].asetup(self._setup_of(partitions))
+        await self._postgres[1].asetup(self._setup_of(partitions, distribute))
         await self._aindex(keys)
 
-    def _setup_of(self, partitions: int | None) -> Operation[None]:
+    def _setup_of(self, partitions: int | None, distribute: str | None) -> Operation[None]:
         if partitions is not None and type(partitions) is not int:
             raise ConfigError(f"partitions must be a whole number or None, not {partitions!r}")
-        return setup(self._postgres[0].laid_out(partitions), partitions)
+        if distribute not in (None, "citus"):
+            raise ConfigError(f'distribute must be "citus" or None, not {distribute!r}')
+        if partitions is not None and distribute is not None:
+            raise ConfigError("partitions and distribute exclude each other: Citus splits the tables by itself")
+        return setup(self._postgres[0].laid_out(partitions, distribute), partitions, distribute)
 
     @classmethod
     def from_conn_string(

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import uuid
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from psycopg import sql
 from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointSaver, open_saver
+from tests import citus
 from tests.faults.cluster import programs
 from tests.invariants import has_tables, named_blobs, read_tables, violations
 from tests.stores import Client, Store
@@ -58,8 +59,13 @@ needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlit
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--full`, which runs all tests, as CI does."""
+    """Add `--full`, which runs all tests, as CI does, and `--citus`."""
     parser.addoption("--full", action="store_true", help="run all tests, the long ones and each of sync and async")
+    parser.addoption(
+        "--citus",
+        action="store_true",
+        help="run the tests of distributed tables on the cluster in CHECKPOINT_CITUS_DSN",
+    )
 
 
 def _is_full(config: pytest.Config) -> bool:
@@ -103,9 +109,27 @@ def _is_quick(item: pytest.Item) -> bool:
     return crc32(f"{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
 
 
+def _is_distributed(item: pytest.Item) -> bool:
+    """Whether a test runs with `--citus`: those that use a database of PostgreSQL's."""
+    names = set(getattr(item, "fixturenames", ()))
+    parameters = getattr(item, "callspec", None)
+    values = set(map(str, parameters.params.values())) if parameters is not None else set()
+    return (
+        bool(names & {"store", "own_store", "shared_store", "postgres_url", "cluster_urls", "spare_cluster_urls"})
+        and "sqlite" not in values
+    )
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose which tests run. Each process starts with its longest tests, since otherwise all would wait for them."""
+    if config.getoption("--citus"):
+        chosen = [item for item in items if _is_distributed(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+        for item in items:
+            if reason := NOT_DISTRIBUTED.get(getattr(item, "originalname", item.name)):
+                item.add_marker(pytest.mark.skip(reason=f"not with distributed tables: {reason}"))
     if not _is_full(config):
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
         items[:] = [item for item in items if _is_quick(item)]
@@ -132,9 +156,43 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.fixture(scope="session")
-def postgres_dsn() -> Iterator[str]:
+def is_citus(pytestconfig: pytest.Config) -> bool:
+    """Whether the tests run on distributed tables; they are skipped without a cluster."""
+    if not pytestconfig.getoption("--citus"):
+        return False
+    if citus.given_dsn() is None:
+        reason = f"no Citus cluster: set {citus.DSN} to the address of its coordinator"
+        warnings.warn(f"the tests of distributed tables are skipped: {reason}", stacklevel=1)
+        pytest.skip(reason)
+    return True
+
+
+@pytest.fixture(scope="session")
+def cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
+    """A database of a Citus cluster with distributed tables: the address of each server, the coordinator's first."""
+    if not is_citus:
+        pytest.skip("NOT TESTED without a cluster: python -m pytest --citus")
+    with citus.made_cluster_database(citus.given_dsn() or "") as urls:
+        citus.distributed(urls[0])
+        yield urls
+
+
+@pytest.fixture(scope="session")
+def spare_cluster_urls(is_citus: bool) -> Iterator[Sequence[str]]:
+    """Another database of the cluster, empty."""
+    if not is_citus:
+        pytest.skip("NOT TESTED without a cluster: python -m pytest --citus")
+    with citus.made_cluster_database(citus.given_dsn() or "") as urls:
+        yield urls
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(is_citus: bool) -> Iterator[str]:
     """A PostgreSQL server; the DSN is of a database from which others can be created."""
     with ExitStack() as stack:
+        if is_citus:
+            yield citus.as_url(citus.given_dsn() or "")
+            return
         try:
             dsn = stack.enter_context(running_postgres())
         except ImportError:
@@ -194,22 +252,49 @@ def postgres_template(postgres_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+def postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator[str]:
     """A separate database for the test, with the tables."""
+    if is_citus:
+        urls = request.getfixturevalue("spare_cluster_urls")
+        citus.emptied(urls)
+        citus.distributed(urls[0])
+        yield urls[0]  # Only the coordinator can change tables.
+        return
+    postgres_dsn, postgres_template = map(request.getfixturevalue, ("postgres_dsn", "postgres_template"))
     with made_database(postgres_dsn, postgres_template) as (_, url):
         yield url
 
 
+# Tests that change the tables, which only the coordinator can do.
+ON_COORDINATOR = {"test_searchable.py", "test_options.py"}
+# Tests of what distributed tables do not have, with the reason. docs/scaling.md says the same.
+NOT_DISTRIBUTED = {
+    "test_expired_claims_are_deleted": "claims that have expired are deleted by hand",
+    "test_a_policy_that_was_weakened_is_drift": "there is no row-level security",
+}
+
+
+def a_server(request: pytest.FixtureRequest, urls: Sequence[str]) -> str:
+    """The address of one of the servers of a cluster; which one depends on the test."""
+    if request.node.path.name in ON_COORDINATOR:
+        return urls[0]
+    return urls[crc32(request.node.nodeid.encode()) % len(urls)]
+
+
 @pytest.fixture
 def empty_postgres_url(postgres_dsn: str) -> Iterator[str]:
-    """A separate database for the test, empty."""
+    """A separate database for the test, empty, on one server."""
     with made_database(postgres_dsn) as (_, url):
         yield url
 
 
 @pytest.fixture(scope="session")
-def shared_postgres_url(postgres_dsn: str, postgres_template: str) -> Iterator[str]:
+def shared_postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator[str]:
     """A database that each test finds empty, used by one after the other: emptying takes 5 ms, a clone takes 200."""
+    if is_citus:
+        yield request.getfixturevalue("cluster_urls")[0]
+        return
+    postgres_dsn, postgres_template = map(request.getfixturevalue, ("postgres_dsn", "postgres_template"))
     with made_database(postgres_dsn, postgres_template) as (_, url):
         yield url
 
@@ -226,14 +311,18 @@ def _empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return Store("sqlite", f"sqlite:///{tmp_path / 'checkpoints.db'}")
     url = request.getfixturevalue("shared_postgres_url")
+    is_citus = request.getfixturevalue("is_citus")
+    if is_citus:
+        citus.end_sessions(request.getfixturevalue("cluster_urls"))
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        if not is_citus:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
         tables = ("checkpoints", "blobs", "writes", "claims", "labels")
         connection.execute("TRUNCATE " + ", ".join(f"langgraph_checkpoint.{table}" for table in tables))
-    return Store("postgres", url)
+    return Store("postgres", a_server(request, request.getfixturevalue("cluster_urls")) if is_citus else url)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -140,6 +140,24 @@ def test_every_fragment_is_included_and_every_statement_is_named_in_python(datab
     ] == []
 
 
+def test_what_differs_in_distributed_tables_says_why_and_is_used() -> None:
+    """A block of `citus/` replaces one of `postgres/`, or is named in Python or included by one that is."""
+    texts = read_files("citus")
+    assert {path.stem for path in (PACKAGE / "sql" / "citus").iterdir()} == texts.keys()
+    replaced = set(re.findall(rf"^{BLOCK}(\w+)$", "\n".join(read_files("postgres").values()), re.MULTILINE))
+    code = "".join(path.read_text("utf-8") for path in modules()["sql"]) + "".join(texts.values())
+    for text in texts.values():
+        for name, body in zip(
+            re.findall(rf"^{BLOCK}(\w+)$", text, re.MULTILINE),
+            re.split(rf"^{BLOCK}\w+$", text, flags=re.MULTILINE)[1:],
+            strict=True,
+        ):
+            assert "-- differs: " in body, f"{name} does not say why"
+            used = (f'"{name}"', f"include: {name}\n")
+            is_named = any(use in code for use in used) or name.startswith("schema_distribute_")
+            assert name in replaced or is_named, f"{name} replaces nothing and is not used"
+
+
 # Statements that read many threads, and so all partitions. `docs/scaling.md` names them.
 ACROSS_THREADS = {
     "page_of_store",

@@ -279,6 +279,8 @@ def test_the_documents_commands_run(
     name, *arguments = shlex.split(command)
     if name in ("demo", "ui"):
         pytest.skip("tests/cli/test_demo.py and tests/ui/test_command.py run them")
+    if "--distribute" in arguments:
+        pytest.skip("tests/distributed/test_setup.py runs it on a cluster")
     monkeypatch.chdir(tmp_path)
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)

@@ -39,6 +39,14 @@ def setup(
             show_default=False,
         ),
     ] = None,
+    distribute: Annotated[
+        str | None,
+        typer.Option(
+            metavar="citus",
+            help="PostgreSQL: distribute the tables by thread over the servers of a Citus cluster",
+            show_default=False,
+        ),
+    ] = None,
     searchable: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,19 +63,20 @@ def setup(
     as_json: Json = False,
 ) -> None:
     """Create or migrate the tables; changes nothing if they are current."""
-    with opened(url, may_be_new=partitions is None, may_be_anothers=True, schema=schema) as saver:
-        if partitions is None:
+    is_plain = partitions is None and distribute is None
+    with opened(url, may_be_new=is_plain, may_be_anothers=True, schema=schema) as saver:
+        if is_plain:
             saver.setup(searchable=searchable or ())
         elif saver.backend.dialect.system == "postgresql":
             from langgraph_checkpoint_custom.postgres import PostgresSaver
 
             assert isinstance(saver, PostgresSaver)
             try:
-                saver.setup(partitions=partitions, searchable=searchable or ())
-            except ConfigError as error:  # The tables exist with another number of partitions.
+                saver.setup(partitions=partitions, distribute=distribute, searchable=searchable or ())
+            except ConfigError as error:  # The tables exist with another layout.
                 raise NotPossible(str(error)) from error
         else:
-            raise ConfigError("--partitions is for PostgreSQL")
+            raise ConfigError(f"--{'distribute' if partitions is None else 'partitions'} is for PostgreSQL")
         version = len(saver.backend.dialect.migrations)
     if as_json:
         tell({"ready": True, "version": version})

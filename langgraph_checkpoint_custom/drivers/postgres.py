@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, TypeGuard, TypeVar
@@ -38,6 +38,7 @@ from langgraph_checkpoint_custom.engine.operation import (
     Batchable,
     Offload,
     Operation,
+    Parts,
     RoundTrip,
     Row,
     Statement,
@@ -69,6 +70,7 @@ AnyConnection = Connection[Any] | AsyncConnection[Any]
 # and the connection is ours, then no other client uses the session, and these settings are made in it:
 # - plan_cache_mode: generic plans. Otherwise PostgreSQL plans the put statement each time, because it estimates ten
 #   rows for each array and so considers the generic plan expensive. That took 440 of 700 µs.
+#   Citus routes a statement by its parameters, which it does not know in a generic plan, so there the setting stays.
 # - random_page_cost: index scans. In a generic plan PostgreSQL estimates that a range of ids is a 200th of a thread. By
 #   default a random page costs four times as much as a sequential one, so reading and sorting the complete thread can
 #   seem cheaper than following the index, and each page of a list would read the complete thread.
@@ -80,22 +82,25 @@ AnyConnection = Connection[Any] | AsyncConnection[Any]
 #   level, a statement that has waited for a lock sees the state before the wait.
 _INSPECT = """
 SELECT pid, CASE WHEN pid = %(expected)s AND %(own)s THEN
-    set_config('plan_cache_mode', 'force_generic_plan', false)
+    set_config('plan_cache_mode', CASE WHEN citus THEN 'auto' ELSE 'force_generic_plan' END, false)
     || set_config('random_page_cost', '1', false)
     || set_config('jit', 'off', false)
     || set_config('array_nulls', 'on', false)
     || set_config('default_transaction_isolation', 'read committed', false)
     || CASE WHEN %(read_only)s THEN set_config('default_transaction_read_only', 'on', false) ELSE '' END END,
     current_setting('array_nulls'),
-    (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_get_activity(pid))
+    (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_get_activity(pid)),
+    citus
 FROM pg_backend_pid() AS pid
+CROSS JOIN (SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus')) AS e (citus)
 """
 
 # Ends the server process of a session that was given up. A different process may have the same pid by now, or on
 # another server; it did not start in the same microsecond. This calls the function instead of its view
-# pg_stat_activity, because some servers do not let their users read the view.
+# pg_stat_activity, because some servers do not let their users read the view. Citus has a function of this name, too,
+# for its own ids.
 _TERMINATE = """
-SELECT pg_terminate_backend(%(pid)s) FROM pg_stat_get_activity(%(pid)s)
+SELECT pg_terminate_backend(%(pid)s::integer) FROM pg_stat_get_activity(%(pid)s)
 WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = %(began)s
 """
 
@@ -118,6 +123,11 @@ _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")
+# How Citus reports that it has lost one of the other servers, in part as an internal error. Its planner's errors are
+# others.
+_LOST_BY_CITUS = ("XX000", "58030", "58000")
+# The function of Citus that refuses, also as an internal error, what only the coordinator does.
+_ONLY_ON_COORDINATOR = "EnsureCoordinator"
 _CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the last one (division by zero).
 # A table, column or schema that a statement names does not exist.
 _OTHER_TABLES = ("42P01", "42703", "3F000")
@@ -285,6 +295,8 @@ class PostgresDriver:
         if _in_transaction(connection):
             with _atomic(connection):
                 return self._inside(connection, request)
+        if request.parts:
+            return self._in_parts(connection, request.parts, request.atomic)
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
@@ -325,12 +337,35 @@ class PostgresDriver:
         """Send statements in a transaction that the caller of this function begins and ends."""
         if isinstance(request, Offload):
             return request.work()
+        if request.parts and not request.statements:
+            return follow(request.parts(), lambda part: self._inside(connection, part))
         cursors = []
         with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():  # Leaving it sends a sync.
             for statement in request.sent():
                 cursors.append(_cursor(connection))
                 cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+
+    def _in_parts(self, connection: Connection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
+        """Send the parts of a round trip, in one transaction if they are `atomic`."""
+        session = self._sessions[connection]
+        if session.own_pipelines:
+            assert isinstance(connection, TimedConnection)
+            try:
+                return follow(session.in_parts(connection.pgconn, parts, atomic), connection.complete)
+            except BaseException:
+                if connection.pgconn.pipeline_status:
+                    connection.close()
+                raise
+
+        def sent(part: RoundTrip) -> Any:
+            with connection.pipeline():
+                return self._inside(connection, part)
+
+        with connection.transaction() if atomic else nullcontext():
+            for setting in self._settings_of_parts(session, atomic):
+                _cursor(connection).execute(setting, prepare=False)
+            return follow(parts(), sent)
 
     # Async: the same
 
@@ -435,6 +470,8 @@ class PostgresDriver:
         if _in_transaction(connection):
             async with _aatomic(connection):
                 return await self._ainside(connection, request)
+        if request.parts:
+            return await self._ain_parts(connection, request.parts, request.atomic)
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
@@ -472,12 +509,34 @@ class PostgresDriver:
     async def _ainside(self, connection: AsyncConnection[Any], request: RoundTrip | Offload) -> Any:
         if isinstance(request, Offload):
             return request.work()
+        if request.parts and not request.statements:
+            return await afollow(request.parts(), lambda part: self._ainside(connection, part))
         cursors = []
         async with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():
             for statement in request.sent():
                 cursors.append(_acursor(connection))
                 await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
+
+    async def _ain_parts(self, connection: AsyncConnection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
+        session = self._sessions[connection]
+        if session.own_pipelines:
+            assert isinstance(connection, TimedAsyncConnection)
+            try:
+                return await afollow(session.in_parts(connection.pgconn, parts, atomic), connection.complete)
+            except BaseException:
+                if connection.pgconn.pipeline_status:
+                    await connection.close()
+                raise
+
+        async def sent(part: RoundTrip) -> Any:
+            async with connection.pipeline():
+                return await self._ainside(connection, part)
+
+        async with connection.transaction() if atomic else nullcontext():
+            for setting in self._settings_of_parts(session, atomic):
+                await _acursor(connection).execute(setting, prepare=False)
+            return await afollow(parts(), sent)
 
     # Shared by sync and async
 
@@ -532,7 +591,7 @@ class PostgresDriver:
             ConfigError: The session would not return texts or lists as they were stored.
         """
         assert answer is not None
-        pid, _, array_nulls, began = answer
+        pid, _, array_nulls, began, citus = answer
         direct = pid == connection.info.backend_pid
         own = direct and self._connections.own
         stored = connection.info.parameter_status("server_encoding")
@@ -548,7 +607,7 @@ class PostgresDriver:
             raise ConfigError("array_nulls is off in this session; ALTER ROLE … SET array_nulls = on, and reconnect")
         prepares = direct if self._prepare is None else self._prepare
         process = Process(pid, began) if own and began is not None else None
-        self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process)
+        self._sessions[connection] = Session(connection, prepares=prepares, own=own, process=process, citus=citus)
 
     def _note_given_up(self, connection: AnyConnection) -> None:
         """Mark the server process of a session to be ended if its connection was closed during a call."""
@@ -562,6 +621,12 @@ class PostgresDriver:
             return ()
         level = _SNAPSHOT if op.access == "snapshot" else _COMMITTED
         return [level] if self._sessions[connection].own else [level, _NO_COMPILER]
+
+    def _settings_of_parts(self, session: Session, atomic: bool) -> Sequence[str]:
+        """Return the statements that set up the transaction of a round trip with several parts."""
+        if session.own or not atomic:
+            return ()
+        return [f"{_COMMITTED}, READ ONLY" if self._read_only else _COMMITTED, _NO_COMPILER]
 
     async def _offload(self, request: Offload) -> Any:
         self._check_open()
@@ -602,8 +667,12 @@ class PostgresDriver:
         if wants_password:  # libpq has no other sign of a refused login than words, which are translated.
             return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
         broken = connection is not None and connection.closed
+        what = None
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
             what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
+        elif connection is not None and self._is_lost_by_citus(connection, error):
+            what = "Citus reports an internal error, as it does if it loses a server"
+        if what is not None:
             lost = ConnectionLost(f"{operation}: {what}: {words}", **details)
             lost.unanswered = connection is not None
             return lost
@@ -615,7 +684,16 @@ class PostgresDriver:
         if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
             return no_list_of_names(operation)
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
+        if error.diag.source_function == _ONLY_ON_COORDINATOR:
+            way_out = " (connect to the coordinator of the cluster)"
         return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
+
+    def _is_lost_by_citus(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+        """Whether this may be how Citus reports that it has lost another server."""
+        session = self._sessions.get(connection)
+        if session is None or not session.citus or error.diag.source_function == _ONLY_ON_COORDINATOR:
+            return False
+        return (error.sqlstate or "").startswith(_LOST_BY_CITUS)
 
 
 def _forget_password(error: psycopg.Error) -> None:

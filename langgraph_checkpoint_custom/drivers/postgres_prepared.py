@@ -13,7 +13,8 @@ functions take 110 of the 645 µs of a put, 80 of 385 for writes and 75 of 500 f
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from langgraph_checkpoint_custom.drivers.postgres_arrays import binary_array
 from langgraph_checkpoint_custom.drivers.postgres_exchange import POLLS, Exchange
-from langgraph_checkpoint_custom.engine.operation import Row, Statement
+from langgraph_checkpoint_custom.engine.operation import Parts, Row, Statement
 from langgraph_checkpoint_custom.model.keys import ManyBytes
 
 T = TypeVar("T")
@@ -47,6 +48,17 @@ HOT = frozenset(
         "page_of_namespace",
         "page_of_thread",
         "select_delta_values",
+        # With tables that Citus distributes:
+        "head_exact",
+        "head_latest",
+        "last_writes",
+        "put_blobs",
+        "replace_checkpoint",
+        "select_blob_keys",
+        "select_blobs",
+        "select_newest_other",
+        "select_parent",
+        "select_writes",
     }
 )
 
@@ -104,6 +116,7 @@ class Session:
         prepares: Whether statements may be prepared in the session.
         own: Whether the session is ours alone and known to be direct.
         process: The server process, if the session is ours alone.
+        citus: Whether the database has the extension Citus.
     """
 
     def __init__(
@@ -113,7 +126,9 @@ class Session:
         prepares: bool,
         own: bool,
         process: Process | None = None,
+        citus: bool = False,
     ) -> None:
+        self.citus = citus
         self._prepares = prepares
         self.own = own
         self.process = process
@@ -142,6 +157,11 @@ class Session:
                 often = often and uses > THRESHOLD
         return often
 
+    @property
+    def own_pipelines(self) -> bool:
+        """Whether to use `in_parts` for a round trip with several parts."""
+        return self._sends
+
     def round_trip(self, pgconn: PGconn, statements: Sequence[Statement]) -> Exchanges[Sequence[Sequence[Row]]]:
         """Return the exchanges of a round trip; when all are completed, they return the rows of each statement."""
         results = yield from self._results(pgconn, statements)
@@ -169,6 +189,85 @@ class Session:
         for prepared, parameters, formats in queries:
             pgconn.send_query_prepared(prepared, parameters, formats, result_format=pq.Format.BINARY)
         return (yield Exchange(pgconn))[-1:]
+
+    def in_parts(self, pgconn: PGconn, parts: Callable[[], Parts], atomic: bool) -> Exchanges[Sequence[Any]]:
+        """Return the exchanges of several parts, one for each; after the last one they return the reply.
+
+        An interrupt leaves the connection in pipeline mode; the caller then has to close it.
+        """
+        reply: Sequence[Any] | None = None
+        is_open = False
+        pgconn.enter_pipeline_mode()
+        with closing(parts()) as steps:
+            while True:
+                try:
+                    part = next(steps) if reply is None else steps.send(reply)
+                except StopIteration as done:
+                    if is_open:
+                        yield from self._part(pgconn, [], begin=False, commit=True)
+                    pgconn.exit_pipeline_mode()
+                    whole: Sequence[Any] = done.value
+                    return whole
+                except BaseException:
+                    pgconn.exit_pipeline_mode()
+                    yield from _ended(pgconn)
+                    raise
+                begin, commit = atomic and not is_open, atomic and part.last
+                results = yield from self._part(pgconn, part.sent(), begin=begin, commit=commit)
+                if results is None:  # A prepared statement no longer exists.
+                    self._prepared.clear()
+                    break
+                is_open = atomic and not commit
+                reply = part.reply([self._rows(result) for result in results])
+        return (yield from self.in_parts(pgconn, parts, atomic))
+
+    def _part(
+        self, pgconn: PGconn, statements: Sequence[Statement], *, begin: bool, commit: bool
+    ) -> Exchanges[Sequence[PGresult] | None]:
+        """Send the statements of a part together; returns their results, or None if one is no longer prepared.
+
+        After an error, the transaction is rolled back and the connection is not in pipeline mode.
+        """
+        if begin:
+            pgconn.send_query_params(b"BEGIN", None)
+        count = int(begin)
+        answers_to: list[int] = []
+        added: dict[str, bytes] = {}
+        for statement in statements:
+            name, sql, _ = statement
+            text, names, formats = text_of(sql)
+            values = _dumped(statement.values(), names)
+            prepared = self._prepared.get(sql) or added.get(sql)
+            if prepared is None and self._is_often(name, sql):
+                prepared = added[sql] = b"langgraph_%d" % next(self._numbers)
+                pgconn.send_prepare(prepared, text)
+                count += 1
+            if prepared is None:
+                pgconn.send_query_params(text, values, param_formats=formats, result_format=pq.Format.BINARY)
+            else:
+                pgconn.send_query_prepared(prepared, values, formats, result_format=pq.Format.BINARY)
+            answers_to.append(count)
+            count += 1
+        if commit:
+            pgconn.send_query_params(b"COMMIT", None)
+        pgconn.pipeline_sync()
+        answers = (yield Exchange(pgconn, pipeline=True))[:-1]
+        failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
+        if failed is None:
+            self._prepared.update(added)
+            return [answers[number] for number in answers_to]
+        pgconn.exit_pipeline_mode()
+        yield from _ended(pgconn)
+        if failed.error_field(pq.DiagnosticField.SQLSTATE) != _FORGOTTEN:
+            _checked(failed)
+        return None
+
+    def _is_often(self, name: str, sql: str) -> bool:
+        """Whether a statement has been sent often enough to be prepared."""
+        if name not in HOT:
+            return False
+        uses = self._uses[sql] = self._uses.get(sql, 0) + 1
+        return uses > THRESHOLD
 
     def _rows(self, result: PGresult) -> Sequence[Row]:
         if not result.ntuples:
@@ -200,6 +299,13 @@ def _in_transaction(
     failed = next((answer for answer in answers if answer.status == pq.ExecStatus.FATAL_ERROR), None)
     # The server skips everything after a failed statement.
     return answers[1:-1] if failed is None else [failed]
+
+
+def _ended(pgconn: PGconn) -> Exchanges[None]:
+    """Roll back a transaction that has not ended."""
+    if pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        pgconn.send_query_params(b"ROLLBACK", None)
+        yield Exchange(pgconn)
 
 
 def _checked(result: PGresult) -> None:

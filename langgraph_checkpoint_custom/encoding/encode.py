@@ -104,6 +104,14 @@ class Encoded(NamedTuple):
         """Whether it is one row that needs no other row, except the parent if it has `replayed`."""
         return not (self.blobs or self.references or self.claim)
 
+    def row_with(self, optional: Collection[str]) -> CheckpointRow:
+        """The row with the blobs of those `references` that may be missing and were found, for these channels."""
+        found = [ref for ref in self.references if ref.channel in optional and not ref.required]
+        return self.row._replace(
+            blob_channels=[*self.row.blob_channels, *(ref.channel for ref in found)],
+            blob_versions=[*self.row.blob_versions, *(ref.version for ref in found)],
+        )
+
     def without(self, lost: Sequence[str]) -> Encoded:
         """The same checkpoint with the complete values of these channels, because their `references` are missing."""
         return self._replace(

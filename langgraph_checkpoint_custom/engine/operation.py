@@ -56,12 +56,20 @@ class RoundTrip(NamedTuple):
 
     `before` and `after` are sent around them, such as a lock; their rows are not part of the reply. `batchable` says
     how to merge the round trip with others, if that is possible.
+
+    If `parts` is given, there are several round trips instead: it yields each of them, is resumed with its reply, and
+    returns the reply of the whole. If `atomic`, they are one transaction, which ends with the part that is the `last`
+    one, or after them all; otherwise each statement is atomic by itself. In a transaction that has begun before,
+    `statements` are sent if there are any.
     """
 
     statements: Sequence[Statement]
     before: Sequence[Statement] = ()
     after: Sequence[Statement] = ()
     batchable: Batchable | None = None
+    parts: Callable[[], Parts] | None = None
+    atomic: bool = True
+    last: bool = False
 
     def sent(self) -> Sequence[Statement]:
         """Return all statements in the order in which they are sent."""
@@ -71,6 +79,9 @@ class RoundTrip(NamedTuple):
         """Return the replies to `statements`, out of the replies to everything that was sent."""
         first = len(self.before)
         return replies[first : first + len(self.statements)] if first else replies
+
+
+Parts = Generator[RoundTrip, Sequence[Any], Sequence[Any]]
 
 
 class Batchable(NamedTuple):

@@ -18,13 +18,14 @@ _USUAL_SCHEMA = "langgraph_checkpoint"
 
 
 @operation("migrate")
-def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
+def setup(d: SqlDialect, partitions: int | None = None, distribute: str | None = None) -> Steps[None]:
     """Create or migrate the tables; does nothing if they are current.
 
     Round trips: 3, or 4 if there are no tables yet, and one for each missing migration. If there are tables and
-        `partitions` is given, one more to check it.
+        `partitions` is given, one more to check it; if there are none and `distribute` is given, one more.
     Idempotent: yes. Any number of processes may run it concurrently: a lock lets them in one after the other.
-    Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist with another number of partitions.
+    Raises: SchemaForeign; SchemaTooNew; ConfigError if the tables exist with another number of partitions, or are not
+        distributed.
     """
     yield d.schema_lock()
     applied = yield from _applied(d)
@@ -35,13 +36,44 @@ def setup(d: SqlDialect, partitions: int | None = None) -> Steps[None]:
                 f"the tables in {d.location} already exist with {there or 'no'} partitions, not {partitions}; "
                 "set up another schema and move the data there with transfer()"
             )
+    if applied is not None and distribute is not None and d.layout != distribute:
+        raise ConfigError(
+            f"the tables in {d.location} already exist and are not distributed; set up another schema and move the "
+            "data there with transfer()"
+        )
+    is_new = applied is None
+    if is_new and distribute is not None:
+        yield from _check_cluster(d)
     if applied is None:
         applied = set()
-        (((schema_exists, _, _),),) = yield d.schema_state()
+        (((schema_exists, *_),),) = yield d.schema_state()
         yield d.schema_create(with_schema=not schema_exists)
     for migration in d.migrations:
         if migration.number not in applied:
             yield d.schema_apply(migration)
+    if is_new and distribute is not None:
+        yield d.schema_distribute()
+        d.learn_layout(distribute)
+
+
+def _check_cluster(d: SqlDialect) -> Steps[None]:
+    """Check that tables can be distributed.
+
+    Raises: ConfigError.
+    """
+    (extension,) = yield d.schema_extension()
+    if not extension:
+        raise ConfigError(
+            "the database does not have Citus: CREATE EXTENSION citus on each server, and SELECT citus_add_node(…) on "
+            "the coordinator for each worker"
+        )
+    (compiling,) = yield d.schema_compiling()
+    if compiling:
+        workers = ", ".join(f"{host}:{port}" for host, port in compiling)
+        raise ConfigError(
+            f"jit is on at {workers}, where it would make histories many times slower; the saver's own setting does "
+            "not reach these servers: ALTER DATABASE … SET jit = off on each of them, or ALTER SYSTEM"
+        )
 
 
 @operation("read")
@@ -69,7 +101,7 @@ def _run_setup(d: SqlDialect) -> str:
 
 def _applied(d: SqlDialect) -> Steps[set[int] | None]:
     """Return the numbers of the applied migrations, or None if this package's tables do not exist."""
-    (((_, ours, taken),),) = yield d.schema_state()
+    (((_, ours, taken, layout),),) = yield d.schema_state()
     if not ours:
         if taken is not None:
             raise SchemaForeign(
@@ -78,6 +110,7 @@ def _applied(d: SqlDialect) -> Steps[set[int] | None]:
                 f"`{_COMMAND} migrate --from …` copies there what the official saver has stored"
             )
         return None
+    d.learn_layout(layout)
     (rows,) = yield d.schema_numbers()
     applied = {int(row[0]) for row in rows}
     if applied - {migration.number for migration in d.migrations}:

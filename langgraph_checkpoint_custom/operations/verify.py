@@ -60,9 +60,10 @@ def verify(d: SqlDialect) -> Steps[Verified]:
     Round trips: 1 if there are none; otherwise 3, and 1 more on PostgreSQL.
     """
     shipped = len(d.migrations)
-    (((_, ours, taken),),) = yield d.schema_state()
+    (((_, ours, taken, layout),),) = yield d.schema_state()
     if not ours:
         return Verified(None, shipped, taken, d.shipped(), [], [])
+    d.learn_layout(layout)
     (numbers,) = yield d.schema_numbers()
     (lines,) = yield d.catalog_lines()
     there, wanted = {str(line) for (line,) in lines}, set(d.shipped())

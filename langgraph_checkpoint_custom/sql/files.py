@@ -9,7 +9,12 @@
 
 An `include` line stands for the text of the fragment. A fragment may include other ones; it is never sent alone. The
 line after `-- repeat` is a row of VALUES, which `with_rows` repeats for each row that a call inserts. Nothing else
-composes statements. Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by
+composes statements.
+
+The files in `citus/` change those in `postgres/` for tables that are distributed over several servers: a block there
+replaces the block of the same name, or adds one. A statement without text is one that such tables do not have.
+
+Names that cannot be parameters are filled in by `postgres_dialect.py` (the schema) and by
 `searchable.py` (the key of an index).
 
 Must not know: what the statements do.
@@ -45,23 +50,21 @@ def read_files(database: str) -> Mapping[str, str]:
 
 
 @cache
-def load_statements(database: str) -> Mapping[str, str]:
-    """Return the statements of a database by name, with the fragments that they include, and without comments."""
-    return MappingProxyType(compose(read_files(database).values()))
+def load_statements(database: str, changed_by: str | None = None) -> Mapping[str, str]:
+    """Return the statements of a database by name, with the fragments that they include, and without comments.
+
+    Those of `changed_by` replace blocks of the database's.
+    """
+    changes = read_files(changed_by).values() if changed_by else ()
+    return MappingProxyType(compose(read_files(database).values(), changes))
 
 
-def compose(texts: Iterable[str]) -> dict[str, str]:
-    """Return the statements in the texts of files, by name."""
-    bodies: dict[str, str] = {}
-    statements: list[str] = []
-    fragments: set[str] = set()
-    for text in texts:
-        _, *found = _HEAD.split(text)
-        for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
-            if name in bodies:
-                raise ValueError(f"two blocks of the .sql files are named {name!r}; rename one of them")
-            bodies[name] = body
-            (statements.append if kind == "name" else fragments.add)(name)
+def compose(texts: Iterable[str], changes: Iterable[str] = ()) -> dict[str, str]:
+    """Return the statements in the texts of files, by name; a block of `changes` replaces one of the same name."""
+    blocks = _blocks(texts) | _blocks(changes)
+    bodies = {name: body for name, (_, body) in blocks.items()}
+    statements = [name for name, (kind, _) in blocks.items() if kind == "name"]
+    fragments = blocks.keys() - set(statements)
 
     def composed(name: str, through: tuple[str, ...] = ()) -> str:
         through = *through, name
@@ -77,7 +80,19 @@ def compose(texts: Iterable[str]) -> dict[str, str]:
 
         return _without_comments(_INCLUDE.sub(included, bodies[name]))
 
-    return {name: composed(name) for name in statements}
+    return {name: text for name in statements if (text := composed(name))}
+
+
+def _blocks(texts: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the kind and the text of each block, by name."""
+    blocks: dict[str, tuple[str, str]] = {}
+    for text in texts:
+        _, *found = _HEAD.split(text)
+        for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
+            if name in blocks:
+                raise ValueError(f"two blocks of the .sql files are named {name!r}; rename one of them")
+            blocks[name] = kind, body
+    return blocks
 
 
 def with_rows(statement: str, count: int) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
+from weakref import ref
 
 from typing_extensions import Self
 
@@ -29,6 +30,8 @@ DEFAULT_SCHEMA = "langgraph_checkpoint"
 
 # Writes of a task that are sent as rows of VALUES at most; more are sent as arrays. A node seldom has more.
 FEW = 4
+# What belongs to row-level security.
+ROW_SECURITY = re.compile("ROW LEVEL SECURITY|policy |CREATE POLICY|tenant_roles|current_tenant")
 # Tables with at least one row for each superstep.
 _GROWING = ("checkpoints", "blobs", "writes")
 
@@ -61,15 +64,32 @@ def in_schema(sql: str, schema: str) -> str:
 
 
 @lru_cache(maxsize=16)  # Most processes use one schema. Reading all texts takes 5 ms.
-def _texts_in(schema: str) -> tuple[Mapping[str, str], Sequence[Migration]]:
+def _texts_in(schema: str, layout: str | None) -> tuple[Mapping[str, str], Sequence[Migration]]:
     """Return the statements for a schema, and its migrations."""
     escaped = schema.replace("%", "%%")  # For psycopg, a single percent sign starts a parameter.
-    texts = {name: in_schema(text, escaped) for name, text in load_statements("postgres").items()}
+    texts = {name: in_schema(text, escaped) for name, text in load_statements("postgres", layout).items()}
     migrations = [
         migration._replace(statements=tuple(in_schema(sql, escaped) for sql in migration.statements))
         for migration in load_migrations("postgres")
     ]
     return MappingProxyType(texts), migrations
+
+
+class _Family:
+    """A dialect and its copies, such as those for tenants, which all have the same layout of the tables."""
+
+    def __init__(self, layout: str | None) -> None:
+        self.layout = layout
+        self._members: dict[int, ref[PostgresDialect]] = {}
+
+    def add(self, dialect: PostgresDialect) -> None:
+        """Add a dialect for as long as it is in use."""
+        number, members = id(dialect), self._members
+        members[number] = ref(dialect, lambda gone: members.pop(number) if members.get(number) is gone else None)
+
+    def members(self) -> list[PostgresDialect]:
+        """Return all that are in use."""
+        return [dialect for found in list(self._members.values()) if (dialect := found()) is not None]
 
 
 class PostgresDialect(SqlDialect):
@@ -81,31 +101,70 @@ class PostgresDialect(SqlDialect):
     filter_contains = True
     negative_limit = 0
     replaces = False
-    sent_for = MappingProxyType({"searchable_make": ("searchable_make", "searchable_make_view")})
+    sent_for: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
+        {"searchable_make": ("searchable_make", "searchable_make_view")}
+    )
     _percent = "%%"
 
     def __init__(self, schema: str) -> None:
-        super().__init__(*_texts_in(schema), location=f"schema {schema!r}", schema=schema)
+        super().__init__(*_texts_in(schema, self.layout), location=f"schema {schema!r}", schema=schema)
         few = self._texts["insert_few_writes"]
         self._insert_few = {size: with_rows(few, size) for size in range(1, FEW + 1)}
+        self._family = _Family(self.layout)
+        self._family.add(self)
 
-    def laid_out(self, partitions: int | None) -> Self:
-        """Return the same dialect, which creates new tables in partitions."""
-        if partitions is None:
+    def learn_layout(self, layout: str | None) -> None:
+        """Make this and all copies a dialect for tables of this layout.
+
+        A saver finds out when it checks the tables, before its first operation.
+        """
+        self._family.layout = layout
+        for each in self._family.members():
+            each._follow_family()
+
+    def _follow_family(self) -> None:
+        if self.layout != self._family.layout:
+            self._become(self._family.layout)
+
+    def _become(self, layout: str | None) -> None:
+        from langgraph_checkpoint_custom.sql.citus_dialect import CitusDialect  # It imports this module.
+
+        self._texts, _ = _texts_in(self._schema, layout)
+        self.__class__ = PostgresDialect if layout is None else CitusDialect
+        self._enter, self._leave = self._around()
+
+    def laid_out(self, partitions: int | None, distribute: str | None = None) -> PostgresDialect:
+        """Return the same dialect, which creates new tables in partitions, or distributed ones."""
+        if partitions is None and distribute is None:
             return self
-        if not 1 <= partitions <= 1024:
+        if partitions is not None and not 1 <= partitions <= 1024:
             raise ConfigError(f"partitions must be from 1 to 1,024, not {partitions!r}")
-        clone = copy(self)
         first, *later = self.migrations
-        statements = [made for sql in first.statements for made in _partitioned(sql, partitions)]
-        clone.migrations = [first._replace(statements=tuple(statements)), *later]
+        statements = first.statements
+        if partitions is not None:
+            statements = tuple(made for sql in statements for made in _partitioned(sql, partitions))
+        if distribute is not None:
+            statements = tuple(sql for sql in statements if not ROW_SECURITY.search(sql))
+        clone = copy(self)
+        clone.migrations = [first._replace(statements=statements), *later]
+        if distribute is not None:
+            clone._become(distribute)
+        self._family.add(clone)
         return clone
 
     def for_tenant(self, tenant: str) -> Self:
         """Return the same statements for a tenant's rows only: by their keys, and by row-level security as well."""
         clone = super().for_tenant(tenant)
-        clone._enter, clone._leave = [clone.statement("enter_tenant")], [clone.statement("leave_tenant")]
+        clone._enter, clone._leave = clone._around()
+        self._family.add(clone)
+        clone._follow_family()  # Another OS thread may have changed the layout while this was copied.
         return clone
+
+    def _around(self) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        """Return what is sent before and after each statement, for row-level security."""
+        if not self.tenant:
+            return (), ()
+        return [self.statement("enter_tenant")], [self.statement("leave_tenant")]
 
     def shipped(self) -> Sequence[str]:
         """The lines of `shipped.txt`."""
@@ -133,9 +192,9 @@ class PostgresDialect(SqlDialect):
         """Store a checkpoint that is one row, in one statement; it can be part of a batch if it needs no parent."""
         row = encoded.row
         if encoded.replayed:
-            statement = self._later("insert_checkpoint_on_parent", lambda: _columns(row))
+            statement = self._later("insert_checkpoint_on_parent", lambda: columns(row))
             return self._send(statement, locks=self._share(row.thread_id))
-        statement = self._later("insert_checkpoint", lambda: _columns(row))
+        statement = self._later("insert_checkpoint", lambda: columns(row))
         batchable = Batchable(
             ("insert_checkpoints", self.tenant),
             row[:3],
@@ -174,7 +233,7 @@ class PostgresDialect(SqlDialect):
         """Store a checkpoint and its blobs in one statement, after taking the thread's lock."""
         thread_id = encoded.row.thread_id
         params = {
-            **_columns(encoded.row),
+            **columns(encoded.row),
             **_blobs(encoded),
             "needs_parent": bool(encoded.replayed),
             "needs_whole_parent": bool(encoded.replayed) and not even_if_hidden,
@@ -312,7 +371,7 @@ def _numbers(numbers: Sequence[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def _columns(row: CheckpointRow) -> dict[str, Any]:
+def columns(row: CheckpointRow) -> dict[str, Any]:
     """The parameters for the columns of a checkpoint."""
     return row._asdict() | {
         "inline_channels": _texts(row.inline_channels),

@@ -99,13 +99,7 @@ class SqliteDialect(SqlDialect):
 
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip:
         """Store the blobs and the checkpoint."""
-        row = encoded.row
-        if optional:
-            found = [ref for ref in encoded.references if ref.channel in optional and not ref.required]
-            row = row._replace(
-                blob_channels=[*row.blob_channels, *(ref.channel for ref in found)],
-                blob_versions=[*row.blob_versions, *(ref.version for ref in found)],
-            )
+        row = encoded.row_with(optional) if optional else encoded.row
         location = self.stored_thread(row.thread_id), row.checkpoint_ns
         blobs = [location + blob for blob in encoded.blobs]
         put = [Statement("put_blobs", self._texts["put_blobs"], blobs)] if blobs else []

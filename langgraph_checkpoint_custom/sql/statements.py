@@ -45,6 +45,8 @@ class Statements(ABC):
     """Whether `insert_checkpoint` replaces a checkpoint that exists, and checks whether a needed parent exists."""
     sent_for: ClassVar[Mapping[str, Sequence[str]]]
     """The statements that are sent for a name, in their order, where that is not the one statement of that name."""
+    layout: ClassVar[str | None] = None
+    """How the tables are laid out: "citus" if Citus distributes them over several servers."""
     _percent: ClassVar[str] = "%"
     """A percent sign as it is written in a statement."""
 
@@ -66,6 +68,10 @@ class Statements(ABC):
         clone = copy(self)
         clone.tenant = tenant
         return clone
+
+    def learn_layout(self, layout: str | None) -> None:
+        """Learn how the tables are laid out, as `schema_state` has read it. SQLite has one layout."""
+        assert layout is None
 
     def stored_thread(self, thread_id: str) -> str:
         """Return a thread id as the tables have it: with a prefix for the tenant, if there is one."""

@@ -25,7 +25,10 @@ class StoreStatements(Statements):
         return self._send(self.statement("schema_lock", schema=self._schema))
 
     def schema_state(self) -> RoundTrip:
-        """Read one row: whether the schema exists, whether the table of migrations does, and a table named as ours."""
+        """Read one row: about the schema and the tables.
+
+        It has whether the schema exists, whether the table of migrations does, a table named as ours, and the layout.
+        """
         return self._send(self.statement("schema_state", schema=self._schema))
 
     def schema_numbers(self) -> RoundTrip:
@@ -35,6 +38,18 @@ class StoreStatements(Statements):
     def schema_partitions(self) -> RoundTrip:
         """Read one row: the number of partitions of `checkpoints`."""
         return self._send(self.statement("schema_partitions", schema=self._schema))
+
+    def schema_extension(self) -> RoundTrip:
+        """Read a row if the database has the extension that distributes tables; only with such a layout."""
+        return self._round_trip("schema_extension")
+
+    def schema_compiling(self) -> RoundTrip:
+        """Read the host and port of each other server that compiles statements; only with distributed tables."""
+        return self._round_trip("schema_compiling")
+
+    def schema_distribute(self) -> RoundTrip:
+        """Distribute new tables over the servers of a cluster."""
+        return self._round_trip("schema_distribute")
 
     def schema_create(self, *, with_schema: bool) -> RoundTrip:
         """Create the table of migrations and, if `with_schema`, the schema before it."""

@@ -33,6 +33,7 @@ def is_idle(database: Database) -> bool:
             return bool(busy == 0)
     states = database.run(
         "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        " AND backend_type = 'client backend'"
     )
     return {state for (state,) in states} == {"idle"}
 

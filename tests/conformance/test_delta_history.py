@@ -29,6 +29,9 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     if request.param == "sqlite":
         yield Store("sqlite", f"sqlite:///{tmp_path_factory.mktemp('history') / 'checkpoints.db'}")
         return
+    if request.getfixturevalue("is_citus"):
+        yield Store("postgres", request.getfixturevalue("cluster_urls")[1])
+        return
     server, template = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("postgres_template")
     with made_database(server, template) as (_, url):
         yield Store("postgres", url)

@@ -404,21 +404,21 @@ def drive_names(op: Operation[Any]) -> list[str]:
 
 
 def test_setup_applies_the_missing_migrations(d: SqlDialect) -> None:
-    nothing = [[(isinstance(d, SqliteDialect), False, None)]]  # SQLite always has exactly one schema.
+    nothing = [[(isinstance(d, SqliteDialect), False, None, None)]]  # SQLite always has exactly one schema.
     script = Script([[(1,)]], nothing, nothing)
     drive(setup(d), script)
     assert script.names[:3] == [["schema_lock"], ["schema_state"], ["schema_state"]]
     assert script.names[-1][-1] == "schema_applied"
-    current = Script([[(1,)]], [[(True, True, "checkpoints")]], [[(m.number,) for m in d.migrations]])
+    current = Script([[(1,)]], [[(True, True, "checkpoints", None)]], [[(m.number,) for m in d.migrations]])
     drive(setup(d), current)
     assert current.names == [["schema_lock"], ["schema_state"], ["schema_numbers"]]
 
 
 def test_check_distinguishes_missing_from_outdated_tables(d: SqlDialect) -> None:
     with pytest.raises(SchemaMissing):
-        drive(check_schema(d), Script([[(True, False, None)]]))
+        drive(check_schema(d), Script([[(True, False, None, None)]]))
     with pytest.raises(SchemaOutdated):
-        drive(check_schema(d), Script([[(True, True, "checkpoints")]], [[]]))
+        drive(check_schema(d), Script([[(True, True, "checkpoints", None)]], [[]]))
 
 
 def test_each_attempt_starts_the_operation_from_the_beginning(d: SqlDialect) -> None:

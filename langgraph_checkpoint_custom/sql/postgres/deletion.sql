@@ -331,8 +331,8 @@ AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
     WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.parent_id = w.checkpoint_id
     AND NOT c.deleting
-    AND CASE w.channel
-        WHEN '__pregel_tasks' THEN c.format < 4
+    AND CASE
+        WHEN w.channel = '__pregel_tasks' THEN c.format < 4
         ELSE w.channel <> ALL (c.inline_channels || c.blob_channels) AND EXISTS (
             SELECT FROM delta d WHERE d.checkpoint_ns = w.checkpoint_ns AND w.channel = ANY (d.channels)
         )
@@ -445,6 +445,10 @@ WHERE thread_id = %(thread_id)s AND deleting AND EXISTS (
     -- include: labelled
 )
 
+-- fragment: noted_heads
+-- differs: as mark_and_note.
+current_setting('langgraph_checkpoint_custom.heads', true)
+
 -- name: delete_open_writes
 -- When a namespace loses its newest checkpoint, the writes of the checkpoint that becomes the newest belong to what is
 -- deleted. LangGraph would take them for the outputs of tasks that have run already. So they are deleted, except those
@@ -459,9 +463,9 @@ WITH newest_deleted AS MATERIALIZED (
 ), heads AS MATERIALIZED (
     SELECT x.checkpoint_ns, h.checkpoint_id
     FROM newest_deleted x
-    JOIN json_each_text(
-        coalesce(nullif(current_setting('langgraph_checkpoint_custom.heads', true), ''), '{}')::json
-    ) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
+    JOIN json_each_text(coalesce(nullif(
+        -- include: noted_heads
+    , ''), '{}')::json) AS h (checkpoint_ns, checkpoint_id) ON h.checkpoint_ns = x.checkpoint_ns
     WHERE h.checkpoint_id < x.checkpoint_id AND EXISTS (
         SELECT FROM langgraph_checkpoint.checkpoints d
         WHERE d.thread_id = %(thread_id)s AND d.checkpoint_ns = x.checkpoint_ns AND d.deleting
@@ -484,6 +488,6 @@ AND EXISTS (
 )
 AND NOT EXISTS (
     SELECT FROM langgraph_checkpoint.checkpoints c
-    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
     OFFSET 0
 )

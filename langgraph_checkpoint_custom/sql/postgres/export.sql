@@ -3,7 +3,7 @@
 -- name: select_checkpoint_ids
 SELECT c.checkpoint_ns, c.checkpoint_id, (
     SELECT count(*) FROM langgraph_checkpoint.writes w
-    WHERE w.thread_id = c.thread_id AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+    WHERE w.thread_id = %(thread_id)s AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
 )
 FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(thread_id)s
 

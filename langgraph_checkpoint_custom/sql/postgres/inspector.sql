@@ -104,7 +104,7 @@ WITH page AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
     CROSS JOIN LATERAL (
         SELECT b.type, octet_length(b.value) AS bytes, b.chunks FROM langgraph_checkpoint.blobs b
-        WHERE b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
+        WHERE b.thread_id = %(thread_id)s AND b.checkpoint_ns = %(checkpoint_ns)s
         AND b.channel = u.channel AND b.version = u.version
         LIMIT 1
     ) AS b

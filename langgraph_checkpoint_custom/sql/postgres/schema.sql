@@ -23,6 +23,12 @@ SELECT
     (
         SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = %(schema)s AND c.relname IN ('checkpoints', 'blobs', 'writes') ORDER BY 1 LIMIT 1
+    ),
+    -- Citus gives each table that it distributes this trigger, on all servers.
+    (
+        SELECT 'citus' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+        WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints' AND p.proname = 'citus_truncate_trigger'
     )
 
 -- name: schema_numbers

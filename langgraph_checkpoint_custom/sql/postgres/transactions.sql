@@ -19,17 +19,18 @@ WHERE n.nspname = %(schema)s AND c.relname = 'checkpoints'
 -- from another one, or changes who may write to it holds the lock alone. A transaction that stores rows which refer to
 -- other rows shares it. The lock is taken by a statement of its own, so that the next statement sees everything that
 -- was committed before. docs/architecture.md has the lock of each operation. The key of the lock contains the schema.
--- The statement names a table with rows of the thread, so that the lock is taken where these rows are.
+-- The statement names a table with rows of the thread, so that the lock is taken where these rows are. count(*) makes one
+-- row of none.
 
 -- name: lock_thread
 -- differs: SQLite has one writer at a time.
-SELECT pg_advisory_xact_lock(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
-FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s) AS here
+SELECT count(*), pg_advisory_xact_lock(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
+FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
 -- name: share_thread
 -- differs: as lock_thread.
-SELECT pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
-FROM (SELECT count(*) FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s) AS here
+SELECT count(*), pg_advisory_xact_lock_shared(hashtextextended(%(thread_id)s, hashtextextended(%(schema)s, 0)))
+FROM langgraph_checkpoint.claims WHERE thread_id = %(thread_id)s
 
 -- name: limit_waiting
 -- differs: SQLite has no statements for a batch of calls. A call that stores a row again waits if that row is being

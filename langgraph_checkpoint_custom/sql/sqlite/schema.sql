@@ -19,7 +19,8 @@ SELECT
     (
         SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('checkpoints', 'blobs', 'writes')
         ORDER BY 1 LIMIT 1
-    )
+    ),
+    NULL
 
 -- name: schema_numbers
 SELECT number FROM langgraph_checkpoint_migrations

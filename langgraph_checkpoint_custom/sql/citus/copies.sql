@@ -1,0 +1,233 @@
+-- Copies and forks of threads, whose rows may move from one server to another. One statement cannot do that and compare
+-- the threads as well, so there is one for each table, as in sqlite/. A read snapshot of all of them would begin before
+-- the locks are held. So each statement sees what was committed before it, nothing of the source is deleted meanwhile,
+-- and what refers to a checkpoint is copied if the checkpoint was. OFFSET 0 keeps the two threads apart.
+
+-- name: copy_thread
+-- differs: only checks whether the target has checkpoints or writes of its own. If it has not, the next ones are sent.
+SELECT o.checkpoint_id FROM (
+    SELECT checkpoint_ns, checkpoint_id, parent_id, hidden FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(target)s
+    EXCEPT
+    SELECT checkpoint_ns, checkpoint_id, parent_id, hidden FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s
+) AS o
+UNION ALL
+SELECT o.checkpoint_id FROM (
+    SELECT checkpoint_ns, checkpoint_id, task_id, idx, type, value FROM langgraph_checkpoint.writes
+    WHERE thread_id = %(target)s
+    EXCEPT
+    SELECT checkpoint_ns, checkpoint_id, task_id, idx, type, value FROM langgraph_checkpoint.writes
+    WHERE thread_id = %(thread_id)s
+) AS o
+LIMIT 1
+
+-- name: copy_thread_checkpoints
+-- differs: as copy_thread.
+INSERT INTO langgraph_checkpoint.checkpoints (
+    -- include: copied_columns
+    , thread_id, tenant, parent_id, hidden, metadata_type, metadata, metadata_filter
+)
+SELECT
+    -- include: copied_columns
+    , %(target)s, tenant, parent_id, hidden, metadata_type, metadata,
+    -- include: filter_for_target
+FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(thread_id)s
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO NOTHING
+
+-- name: copy_named_blobs
+-- differs: as copy_thread.
+INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT %(target)s, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, u.channel, u.version
+    FROM langgraph_checkpoint.checkpoints t
+    CROSS JOIN LATERAL unnest(t.blob_channels, t.blob_versions) AS u (channel, version)
+    WHERE t.thread_id = %(target)s
+    OFFSET 0
+) AS r
+JOIN langgraph_checkpoint.blobs b ON b.thread_id = %(thread_id)s AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.version
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: copy_named_chunks
+-- differs: as copy_thread.
+INSERT INTO langgraph_checkpoint.blobs (thread_id, checkpoint_ns, channel, version, type, value, chunks)
+SELECT %(target)s, b.checkpoint_ns, b.channel, b.version, b.type, b.value, b.chunks
+FROM (
+    SELECT DISTINCT t.checkpoint_ns, t.channel, n.name
+    FROM langgraph_checkpoint.blobs t CROSS JOIN LATERAL json_array_elements_text(t.chunks::json) AS n (name)
+    WHERE t.thread_id = %(target)s
+    OFFSET 0
+) AS r
+JOIN langgraph_checkpoint.blobs b ON b.thread_id = %(thread_id)s AND b.checkpoint_ns = r.checkpoint_ns
+    AND b.channel = r.channel AND b.version = r.name
+ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
+
+-- name: copy_thread_writes
+-- differs: as copy_thread. A write without a checkpoint is copied, too.
+INSERT INTO langgraph_checkpoint.writes AS t (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+SELECT %(target)s, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
+FROM (
+    SELECT w.*, c.checkpoint_id IS NULL AS is_early
+    FROM langgraph_checkpoint.writes w
+    LEFT JOIN langgraph_checkpoint.checkpoints c ON c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns
+        AND c.checkpoint_id = w.checkpoint_id
+    WHERE w.thread_id = %(thread_id)s
+    OFFSET 0
+) AS w
+LEFT JOIN (
+    SELECT c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(target)s
+    OFFSET 0
+) AS o ON o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
+WHERE w.is_early OR o.checkpoint_id IS NOT NULL
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE SET idx = t.idx / 0
+    WHERE t.type <> EXCLUDED.type OR t.value <> EXCLUDED.value
+
+-- name: copy_thread_labels
+-- differs: as copy_thread.
+INSERT INTO langgraph_checkpoint.labels (thread_id, name, checkpoint_ns, checkpoint_id)
+SELECT %(target)s, l.name, l.checkpoint_ns, l.checkpoint_id
+FROM langgraph_checkpoint.labels l
+JOIN (
+    SELECT c.checkpoint_ns, c.checkpoint_id FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = %(target)s
+    OFFSET 0
+) AS o ON o.checkpoint_ns = l.checkpoint_ns AND o.checkpoint_id = l.checkpoint_id
+WHERE l.thread_id = %(thread_id)s
+ON CONFLICT (thread_id, name) DO NOTHING
+
+-- name: select_fork_point
+-- differs: the two threads are looked up by statements of their own, whose rows are put together.
+SELECT * FROM (
+    SELECT 'point', checkpoint_id, metadata_type, metadata FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND NOT hidden
+    AND checkpoint_id = coalesce(%(checkpoint_id)s, (
+        -- include: fork_point
+    ))
+    LIMIT 1
+) AS p
+UNION ALL
+SELECT * FROM (
+    SELECT 'target', n.checkpoint_id, n.metadata_type, n.metadata
+    FROM (
+        SELECT 1 FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
+    ) AS t
+    LEFT JOIN (
+        SELECT * FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(target)s AND checkpoint_ns = '' AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS n ON true
+    LIMIT 1
+) AS t
+
+-- name: fork_thread
+-- differs: only finds what prevents the fork. If nothing does, the store_fork_ and copy_named_ statements are sent.
+SELECT * FROM (
+    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints WHERE thread_id = %(target)s
+    ORDER BY checkpoint_ns LIMIT 1
+) AS t
+UNION ALL
+SELECT * FROM (
+    SELECT 'missing' WHERE NOT EXISTS (
+        SELECT 1 FROM langgraph_checkpoint.checkpoints
+        WHERE thread_id = %(thread_id)s AND checkpoint_ns = '' AND checkpoint_id = %(checkpoint_id)s AND NOT hidden
+        AND (%(named)s OR checkpoint_id = (
+            -- include: fork_point
+        ))
+    )
+    LIMIT 1
+) AS s
+
+-- name: store_fork_checkpoints
+-- differs: as fork_thread.
+INSERT INTO langgraph_checkpoint.checkpoints (
+    -- include: copied_columns
+    , thread_id, tenant, hidden, deleting, parent_id, metadata_type, metadata, metadata_filter
+)
+WITH RECURSIVE point AS MATERIALIZED (
+    SELECT p.checkpoint_id, p.format, p.checkpoint_id = (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = '' AND NOT n.hidden
+    ) AS is_open
+    FROM langgraph_checkpoint.checkpoints p
+    WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
+), subgraphs AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(thread_id)s AND checkpoint_ns <> ''
+), heads AS MATERIALIZED (
+    SELECT '' COLLATE "C" AS checkpoint_ns, p.checkpoint_id, p.format FROM point p
+    UNION ALL
+    SELECT s.checkpoint_ns, h.checkpoint_id, h.format
+    FROM point p
+    CROSS JOIN subgraphs s
+    CROSS JOIN LATERAL (
+        SELECT c.checkpoint_id, c.format, c.root_id FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
+        AND (p.is_open OR c.checkpoint_id < p.checkpoint_id)
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS h
+    WHERE strpos(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = p.checkpoint_id)
+), namespaces AS MATERIALIZED (
+    SELECT checkpoint_ns FROM heads
+)
+-- include: delta_channels
+, retained AS MATERIALIZED (
+    SELECT h.*, d.channels FROM heads h JOIN delta d ON d.checkpoint_ns = h.checkpoint_ns
+)
+-- include: needed_ancestors
+, copied AS MATERIALIZED (
+    SELECT c.*, k.is_past, c.checkpoint_ns = '' AND NOT k.is_past AS is_point
+    FROM (
+        SELECT checkpoint_ns, checkpoint_id, bool_and(is_past) AS is_past
+        FROM (
+            SELECT checkpoint_ns, checkpoint_id, false AS is_past FROM retained
+            UNION ALL
+            SELECT checkpoint_ns, checkpoint_id, true FROM needed
+        ) AS k
+        GROUP BY checkpoint_ns, checkpoint_id
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT * FROM langgraph_checkpoint.checkpoints c
+        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+        LIMIT 1
+    ) AS c
+)
+SELECT
+    -- include: copied_columns
+    , %(target)s, tenant, is_past, is_past,
+    CASE
+        WHEN hidden OR EXISTS (
+            SELECT 1 FROM copied o WHERE o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
+        ) OR (is_past AND EXISTS (
+            SELECT 1 FROM langgraph_checkpoint.checkpoints o
+            WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = k.checkpoint_ns
+            AND o.checkpoint_id = k.parent_id
+        )) THEN parent_id
+    END,
+    CASE WHEN is_point THEN %(metadata_type)s ELSE metadata_type END,
+    CASE WHEN is_point THEN %(metadata)b ELSE metadata END,
+    CASE WHEN is_point THEN %(metadata_filter)s::jsonb ELSE
+        -- include: filter_for_target
+    END
+FROM copied k
+
+-- name: store_fork_writes
+-- differs: as fork_thread.
+INSERT INTO langgraph_checkpoint.writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, value
+)
+SELECT %(target)s, w.checkpoint_ns, w.checkpoint_id, w.task_id, w.idx, w.task_path, w.run_id, w.channel, w.type, w.value
+FROM (
+    SELECT t.checkpoint_ns, t.checkpoint_id, t.deleting FROM langgraph_checkpoint.checkpoints t
+    WHERE t.thread_id = %(target)s
+    OFFSET 0
+) AS t
+JOIN langgraph_checkpoint.writes w ON w.thread_id = %(thread_id)s AND w.checkpoint_ns = t.checkpoint_ns
+    AND w.checkpoint_id = t.checkpoint_id
+WHERE t.deleting OR NOT EXISTS (
+    SELECT 1 FROM langgraph_checkpoint.checkpoints n
+    WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = '' AND n.checkpoint_id > %(checkpoint_id)s AND NOT n.hidden
+)
+ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING

@@ -1,0 +1,1 @@
+"""What only distributed tables have: `python -m pytest --citus`."""

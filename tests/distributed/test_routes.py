@@ -1,0 +1,116 @@
+"""A statement about one thread goes to one server; one about all threads asks each shard once for each table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from langgraph_checkpoint_custom.engine.operation import RoundTrip, Statement, follow
+from langgraph_checkpoint_custom.model.keys import Key, ManyBytes, WriteRow
+from langgraph_checkpoint_custom.sql.postgres_dialect import PostgresDialect
+from tests.plans.explaining import a_checkpoint, an_extension, maintenance, round_trips
+
+SHARDS = 4
+
+# Cases about many threads: all others are about one thread.
+ACROSS = {
+    "list page of all threads",
+    "newest threads",
+    "threads, from the middle",
+    "threads, filtered",
+    "threads, recent",
+    "count of threads",
+    "next thread",
+    "inbox",
+    "inbox of some",
+    "sizes of threads",
+    "sizes of a thread",
+    "doctor, checkpoints",
+    "doctor, values",
+    "doctor, writes",
+    "threads of runs",
+    "stored checkpoints",
+}
+# Cases about two threads, which may be on two servers.
+OF_TWO = {"copy", "fork point", "fork"}
+# They need an index that these tables do not have.
+SEARCHED = {"threads, searched", "count of threads, searched"}
+
+
+def cases() -> dict[str, RoundTrip]:
+    d = PostgresDialect("langgraph_checkpoint")
+    d.learn_layout("citus")
+    return _cases(d)
+
+
+def _cases(d: PostgresDialect) -> dict[str, RoundTrip]:
+    key = Key("t7", "", "000050")
+    rows = [WriteRow("channel", "task", "", "run", idx, "msgpack", b"1") for idx in range(6)]
+    encoded = an_extension("t7")
+    return {
+        **{name: round_trip for name, (round_trip, _) in round_trips(d).items()},
+        **maintenance(d),
+        "put of one row": d.insert_checkpoint(a_checkpoint("t7")),
+        "put of values": d.put_checkpoint(encoded, only_newest=True, even_if_hidden=False),
+        "writes": d.insert_writes(key, rows[:2], None),
+        "many writes": d.insert_writes(key, rows, None),
+        "writes with a claim": d.insert_writes(key, rows, "claim"),
+        "claim": d.take_claim("t7", "token", "owner", 1.0),
+        "renewed claim": d.renew_claim("t7", "token", 1.0),
+        "released claim": d.release_claim("t7", "token"),
+    }
+
+
+def sent(connection: psycopg.Connection[Any], round_trip: RoundTrip) -> Sequence[Statement]:
+    """The statements of a round trip; those of several parts are found out by sending them."""
+    if round_trip.parts is None:
+        return round_trip.sent()
+    statements: list[Statement] = []
+
+    def replies(part: RoundTrip) -> Sequence[Any]:
+        statements.extend(part.sent())
+        cursors = [psycopg.Cursor(connection).execute(each.sql, each.values()) for each in part.sent()]
+        return part.reply([cursor.fetchall() if cursor.description else [] for cursor in cursors])
+
+    follow(round_trip.parts(), replies)
+    connection.rollback()
+    return [*statements, *round_trip.statements]
+
+
+def plans(url: str, round_trip: RoundTrip) -> Iterator[tuple[Statement, str]]:
+    with psycopg.connect(url) as connection:
+        cursor = psycopg.ClientCursor(connection)  # Of INSERT … SELECT, Citus explains only one without parameters.
+        for statement in sent(connection, round_trip):
+            values = {
+                name: list(value) if isinstance(value, ManyBytes) else value
+                for name, value in statement.values().items()
+            }
+            found = cursor.execute(f"EXPLAIN (COSTS off) {statement.sql}", values).fetchall()
+            yield statement, "\n".join(line for (line,) in found)
+
+
+def tasks(plan: str) -> Sequence[int]:
+    return [int(count) for count in re.findall(r"Task Count: (\d+)", plan)]
+
+
+@pytest.mark.parametrize("case", sorted(cases().keys() - ACROSS - OF_TWO - SEARCHED))
+@pytest.mark.parametrize("server", range(3))
+def test_a_statement_about_one_thread_is_one_task(
+    urls: Sequence[str], dialect: PostgresDialect, case: str, server: int
+) -> None:
+    for statement, plan in plans(urls[server], _cases(dialect)[case]):
+        if "langgraph_checkpoint" in statement.sql:
+            assert tasks(plan) == [1], f"{statement.name}: {plan}"
+            assert "Distributed Subplan" not in plan, f"{statement.name}: {plan}"
+
+
+@pytest.mark.parametrize("case", sorted(ACROSS | OF_TWO))
+def test_a_statement_about_many_threads_asks_each_shard_once_for_each_table(
+    urls: Sequence[str], dialect: PostgresDialect, case: str
+) -> None:
+    for statement, plan in plans(urls[0], _cases(dialect)[case]):
+        assert max(tasks(plan), default=0) <= SHARDS, f"{statement.name}: {plan}"
