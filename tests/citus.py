@@ -87,9 +87,10 @@ def end_sessions(urls: Sequence[str]) -> None:
 
 
 def emptied(urls: Sequence[str]) -> None:
-    """Drop all schemas of a database that Citus did not make."""
+    """Drop all schemas of a database that Citus did not make, and reset its settings."""
     end_sessions(urls)
     with psycopg.connect(urls[0], autocommit=True) as server:
+        server.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(server.info.dbname)))
         found = server.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT LIKE 'citus%'"
             " AND nspname NOT IN ('information_schema', 'public', 'columnar', 'columnar_internal')"
