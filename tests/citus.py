@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
+from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import PostgresSaver
 
@@ -84,6 +85,12 @@ def end_sessions(urls: Sequence[str]) -> None:
                 " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
                 " AND application_name NOT LIKE 'citus%'"
             )
+
+
+def activity(server: psycopg.Connection[Any]) -> LiteralString:
+    """The view with the sessions of a database: on a cluster, those on all servers."""
+    is_cluster = server.execute("SELECT to_regclass('citus_stat_activity')").fetchone() != (None,)
+    return "citus_stat_activity" if is_cluster else "pg_stat_activity"
 
 
 def emptied(urls: Sequence[str]) -> None:

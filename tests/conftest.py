@@ -113,11 +113,15 @@ def _is_distributed(item: pytest.Item) -> bool:
     """Whether a test runs with `--citus`: those that use a database of PostgreSQL's."""
     names = set(getattr(item, "fixturenames", ()))
     parameters = getattr(item, "callspec", None)
-    values = set(map(str, parameters.params.values())) if parameters is not None else set()
-    return (
-        bool(names & {"store", "own_store", "shared_store", "postgres_url", "cluster_urls", "spare_cluster_urls"})
-        and "sqlite" not in values
-    )
+    values = [] if parameters is None else list(parameters.params.values())
+    parts = {str(part) for value in values for part in (value if isinstance(value, tuple) else (value,))}
+    return bool(names & ON_A_CLUSTER) and "sqlite" not in parts
+
+
+# The fixtures with a database that has distributed tables if the tests run on a cluster.
+ON_A_CLUSTER = {
+    "store", "own_store", "shared_store", "postgres_url", "server", "pair", "cluster_urls", "spare_cluster_urls",
+}  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
@@ -128,7 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
         for item in items:
-            if reason := NOT_DISTRIBUTED.get(getattr(item, "originalname", item.name)):
+            name = getattr(item, "originalname", item.name)
+            if reason := NOT_DISTRIBUTED.get(name) or NOT_DISTRIBUTED.get(item.path.name):
                 item.add_marker(pytest.mark.skip(reason=f"not with distributed tables: {reason}"))
     if not _is_full(config):
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
@@ -267,10 +272,12 @@ def postgres_url(request: pytest.FixtureRequest, is_citus: bool) -> Iterator[str
 
 # Tests that change the tables, which only the coordinator can do.
 ON_COORDINATOR = {"test_searchable.py", "test_options.py"}
-# Tests of what distributed tables do not have, with the reason. docs/scaling.md says the same.
+# Tests, and files of tests, of what distributed tables do not have, with the reason. docs/scaling.md says the same.
 NOT_DISTRIBUTED = {
     "test_expired_claims_are_deleted": "claims that have expired are deleted by hand",
     "test_a_policy_that_was_weakened_is_drift": "there is no row-level security",
+    "test_batching.py": "there are no batches",
+    "test_batching_faults.py": "there are no batches",
 }
 
 

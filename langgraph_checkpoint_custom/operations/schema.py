@@ -72,7 +72,7 @@ def _check_cluster(d: SqlDialect) -> Steps[None]:
         workers = ", ".join(f"{host}:{port}" for host, port in compiling)
         raise ConfigError(
             f"jit is on at {workers}, where it would make histories many times slower; the saver's own setting does "
-            "not reach these servers: ALTER DATABASE … SET jit = off on each of them, or ALTER SYSTEM"
+            "not reach these servers: ALTER DATABASE … SET jit = off on the coordinator, which Citus passes on to them"
         )
 
 

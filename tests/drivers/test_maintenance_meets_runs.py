@@ -17,10 +17,13 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.conformance.test_utils import generate_checkpoint, generate_config, generate_metadata
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from psycopg import sql
+from typing_extensions import LiteralString
 
 from langgraph_checkpoint_custom import CheckpointNotFound, CheckpointSaver, PostgresSaver, ThreadExists
+from tests.citus import activity
 
-WAITING = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING: LiteralString = "SELECT pid FROM {} WHERE datname = current_database() AND wait_event_type = 'Lock'"
 BIG = ["a value in its own row " * 60]
 
 
@@ -96,8 +99,9 @@ class ConcurrentCall:
     def wait_until_blocked(self, url: str, *, together: int = 1) -> None:
         """Return when the call waits for a lock, and at least `together` sessions do."""
         with psycopg.connect(url, autocommit=True) as watcher:
+            waiting = sql.SQL(WAITING).format(sql.SQL(activity(watcher)))
             while self._thread.is_alive():
-                if len(watcher.execute(WAITING).fetchall()) >= together:
+                if len(watcher.execute(waiting).fetchall()) >= together:
                     return
         raise AssertionError(f"it did not wait: {self.result!r} {self.error!r}")
 

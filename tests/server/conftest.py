@@ -15,6 +15,7 @@ from langgraph_sdk import get_client
 from xdist.scheduler import LoadScopeScheduling
 
 from langgraph_checkpoint_custom import CheckpointSaver
+from tests import citus
 from tests.conftest import BACKENDS, made_database, running_postgres
 from tests.invariants import check_invariants
 from tests.server.processes import LOOK, TIMEOUT, Server, running
@@ -58,9 +59,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
 class Servers:
     """The servers of this test process, started on first use."""
 
-    def __init__(self, folders: pytest.TempPathFactory, stack: ExitStack) -> None:
+    def __init__(self, folders: pytest.TempPathFactory, stack: ExitStack, *, is_citus: bool) -> None:
         self._folders = folders
         self._stack = stack
+        self._is_citus = is_citus
         self._dsn: str | None = None
         self._servers: dict[tuple[str, str], Server] = {}
 
@@ -76,9 +78,13 @@ class Servers:
         return found
 
     def store(self, backend: str, folder: Path) -> Store:
-        """An empty database, without tables."""
+        """An empty database, without tables; on a cluster, with empty tables."""
         if backend == "sqlite":
             return Store(backend, f"sqlite:///{folder / 'checkpoints.db'}")
+        if self._is_citus:
+            urls = self._stack.enter_context(citus.made_cluster_database(citus.given_dsn() or ""))
+            citus.distributed(urls[0])
+            return Store(backend, urls[-1])
         if self._dsn is None:  # Not that of the fixture, which may end before the tests here that use it.
             self._dsn = self._stack.enter_context(running_postgres())
         return Store(backend, self._stack.enter_context(made_database(self._dsn))[1])
@@ -103,16 +109,17 @@ def check_no_session(store: Store) -> None:
         while others := connection.execute(
             "SELECT application_name FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            " AND application_name NOT LIKE 'citus_%'"
         ).fetchall():
             assert time.monotonic() < deadline, others
             time.sleep(LOOK)  # PostgreSQL ends a session some milliseconds after its connection.
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(tmp_path_factory: pytest.TempPathFactory, is_citus: bool) -> Iterator[Servers]:
     """The servers of this test process."""
     with ExitStack() as stack:
-        yield Servers(tmp_path_factory, stack)
+        yield Servers(tmp_path_factory, stack, is_citus=is_citus)
 
 
 @pytest.fixture(
