@@ -670,7 +670,7 @@ class PostgresDriver:
         what = None
         if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
             what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
-        elif connection is not None and self._is_lost_by_citus(connection, error):
+        elif self._is_lost_by_citus(connection, error):
             what = "Citus reports an internal error, as it does if it loses a server"
         if what is not None:
             lost = ConnectionLost(f"{operation}: {what}: {words}", **details)
@@ -681,19 +681,22 @@ class PostgresDriver:
         if state in _OTHER_TABLES:
             self._ready = False  # The tables were deleted or changed in the meantime: check again.
             return SchemaMissing(f"{operation}: {words}; the tables were changed or dropped: run setup()")
-        if state in _NO_JSON_LIST and error.diag.source_file == "jsonfuncs.c":
+        # What another server of a cluster reports comes without the place in the source.
+        if state in _NO_JSON_LIST and (error.diag.source_file == "jsonfuncs.c" or self._has_citus(connection)):
             return no_list_of_names(operation)
         way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
         if error.diag.source_function == _ONLY_ON_COORDINATOR:
             way_out = " (connect to the coordinator of the cluster)"
         return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
 
-    def _is_lost_by_citus(self, connection: AnyConnection, error: psycopg.Error) -> bool:
+    def _has_citus(self, connection: AnyConnection | None) -> bool:
+        session = None if connection is None else self._sessions.get(connection)
+        return session is not None and session.citus
+
+    def _is_lost_by_citus(self, connection: AnyConnection | None, error: psycopg.Error) -> bool:
         """Whether this may be how Citus reports that it has lost another server."""
-        session = self._sessions.get(connection)
-        if session is None or not session.citus or error.diag.source_function == _ONLY_ON_COORDINATOR:
-            return False
-        return (error.sqlstate or "").startswith(_LOST_BY_CITUS)
+        is_lost = (error.sqlstate or "").startswith(_LOST_BY_CITUS)
+        return is_lost and self._has_citus(connection) and error.diag.source_function != _ONLY_ON_COORDINATOR
 
 
 def _forget_password(error: psycopg.Error) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
 from langgraph_checkpoint_custom.engine.operation import Parts, RoundTrip, Row, Statement
-from langgraph_checkpoint_custom.errors import Contention
+from langgraph_checkpoint_custom.errors import Contention, no_list_of_names
 from langgraph_checkpoint_custom.migrations import load_shipped
 from langgraph_checkpoint_custom.model.filter import canonical
 from langgraph_checkpoint_custom.model.keys import CheckpointRow, Key, WriteRow
@@ -198,9 +198,7 @@ class CitusDialect(PostgresDialect):
                     return (yield RoundTrip([whole]))
                 rows += [blobs[name] for name in named]
                 named = dict.fromkeys(
-                    (channel, chunk)
-                    for channel, version in named
-                    for chunk in json.loads(blobs[channel, version][6] or "[]")
+                    (channel, chunk) for channel, version in named for chunk in _chunk_names(blobs[channel, version][6])
                 )
             return [rows]
 
@@ -269,3 +267,14 @@ class CitusDialect(PostgresDialect):
 # What copies a thread, in this order. Of the source, rows that are stored meanwhile may be visible to the later ones.
 _COPIES = "copy_thread_checkpoints", "copy_named_blobs", "copy_named_chunks", "copy_thread_writes", "copy_thread_labels"
 _FORKED = "store_fork_checkpoints", "copy_named_blobs", "copy_named_chunks", "store_fork_writes"
+
+
+def _chunk_names(chunks: str | None) -> list[str]:
+    """Return the names of the chunks of a blob, from its column `chunks`."""
+    try:
+        names = json.loads(chunks or "[]")
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise no_list_of_names("get_tuple")
+    return names

@@ -298,8 +298,7 @@ def test_a_fork_during_a_prune_looks_up_the_newest_checkpoint_again(saver: Check
 
     made, round_trips = forked_during(saver, "thread", meanwhile)
     assert made["configurable"]["checkpoint_id"] == "2"
-    # SQLite and distributed tables look and copy in two.
-    assert round_trips == (4 if saver._dialect.system == "postgresql" and saver._dialect.layout is None else 5)
+    assert round_trips == (4 if saver._dialect.system == "postgresql" else 5)  # SQLite looks and copies in two.
 
 
 @pytest.mark.parametrize("run_id", [None, "run"])
