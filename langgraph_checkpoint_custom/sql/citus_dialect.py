@@ -1,14 +1,16 @@
 """The dialect of PostgreSQL with tables that Citus distributes by thread over several servers.
 
-Citus plans a statement with each call, unless it reads one table and names the thread, or inserts rows of VALUES. Such
-plain statements cost a tenth of others, so what runs often is several of them. Where one depends on the rows of
-another, they are parts of one transaction (`RoundTrip.parts`).
+Citus plans a statement with each call, unless it reads one table and names the thread, or inserts rows of VALUES. Such a
+plain statement took 0.3 ms of the servers' CPU time, and page_latest, which reads a checkpoint with its writes and
+values, took 2. So what runs often is several plain statements. Where one depends on the rows of another, they are parts
+of one round trip (`RoundTrip.parts`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from langgraph_checkpoint_custom.encoding.encode import Encoded
@@ -29,6 +31,8 @@ from langgraph_checkpoint_custom.sql.thread_statements import PURGE, Fork, fork_
 MANY_ROWS = 1_000
 # The newest format of LangGraph's checkpoints. In older ones, pending sends are writes of the parent.
 _FORMAT_WITH_SENDS = 4
+
+_with_rows = lru_cache(maxsize=256)(with_rows)
 
 
 class CitusDialect(PostgresDialect):
@@ -141,7 +145,7 @@ class CitusDialect(PostgresDialect):
         for start in range(0, len(rows), MANY_ROWS):
             some = rows[start : start + MANY_ROWS]
             params = {f"{column}{number}": value for number, row in enumerate(some) for column, value in row.items()}
-            sql = with_rows(self._texts[name], len(some))
+            sql = _with_rows(self._texts[name], len(some))
             statements.append(Statement(name, sql, self._confined({**same, **params})))
         return statements
 

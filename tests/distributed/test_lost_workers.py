@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from langgraph_checkpoint_custom import CheckpointSaver, PostgresSaver, RetryableError
+from langgraph_checkpoint_custom.cli import main
 from tests.behaviour.helpers import checkpoint, config, metadata
 from tests.invariants import check_invariants
 from tests.stores import Store
@@ -104,3 +105,4 @@ def test_runs_go_on_while_workers_are_restarted(urls: Sequence[str]) -> None:
     print(f"{sum(steps)} steps, {restarts} restarts, errors after the last attempt: {dict(errors)}")
     assert sum(steps)
     check_invariants(Store("postgres", urls[0]))
+    assert main(["doctor", "--url", urls[0]]) == 0
