@@ -1,9 +1,11 @@
 """The dialect of PostgreSQL with tables that Citus distributes by thread over several servers.
 
-Citus plans a statement with each call, unless it reads one table and names the thread, or inserts rows of VALUES. Such a
-plain statement took 0.3 ms of the servers' CPU time, and page_latest, which reads a checkpoint with its writes and
-values, took 2. So what runs often is several plain statements. Where one depends on the rows of another, they are parts
-of one round trip (`RoundTrip.parts`).
+Citus plans a statement with each call, unless it reads one table and names the thread, or inserts rows of VALUES. A
+plain statement like that took 0.3 ms of the servers' CPU time, and page_latest, which reads a checkpoint with its
+writes and values, took 2. So what runs often is several plain statements. Where one depends on the rows of another,
+they are parts of one round trip (`RoundTrip.parts`).
+
+Must not know: connections, results other than rows.
 """
 
 from __future__ import annotations
