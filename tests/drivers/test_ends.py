@@ -22,7 +22,7 @@ def prepared(own_store: Store) -> Iterator[Store]:
         with psycopg.connect(own_store.url, autocommit=True) as watcher:
             while watcher.execute(
                 "SELECT FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
-                " AND pid <> pg_backend_pid()"
+                " AND pid <> pg_backend_pid() AND application_name NOT LIKE 'citus_%'"
             ).fetchall():
                 pass  # The server ends a session shortly after its connection.
 

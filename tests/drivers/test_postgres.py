@@ -59,7 +59,7 @@ def watcher(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 def sessions(watcher: psycopg.Connection[Any], *, state: str = "%") -> int:
     row = watcher.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND state LIKE %s",
+        " AND state LIKE %s AND application_name NOT LIKE 'citus_%%'",
         [state],
     ).fetchone()
     assert row is not None
@@ -70,7 +70,7 @@ def terminate_all(watcher: psycopg.Connection[Any]) -> int:
     return len(
         watcher.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name NOT LIKE 'citus_%'"
         ).fetchall()
     )
 
