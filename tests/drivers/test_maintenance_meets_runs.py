@@ -218,7 +218,8 @@ def test_a_step_after_one_that_a_deletion_waited_for_waits_for_the_deletion(post
             stored = fork(other, configs[1], delta=delta)
             deletion = ConcurrentCall(lambda: saver.delete_thread("t"))
             deletion.wait_until_blocked(postgres_url)
-            reader.execute("SELECT FROM langgraph_checkpoint.blobs FOR KEY SHARE")  # The deletion ends after this.
+            # The deletion ends after this.
+            reader.execute("SELECT FROM langgraph_checkpoint.blobs WHERE thread_id = 't' FOR KEY SHARE")
         step = ConcurrentCall(lambda: fork(saver, stored, delta=delta))
         step.wait_until_blocked(postgres_url, together=2)
         reader.commit()
