@@ -296,7 +296,7 @@ class PostgresDriver:
             with _atomic(connection):
                 return self._inside(connection, request)
         if request.parts:
-            return self._in_parts(connection, request.parts, request.atomic)
+            return self._send_parts(connection, request.parts, request.atomic)
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
@@ -346,13 +346,13 @@ class PostgresDriver:
                 cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    def _in_parts(self, connection: Connection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
+    def _send_parts(self, connection: Connection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
         """Send the parts of a round trip, in one transaction if they are `atomic`."""
         session = self._sessions[connection]
         if session.own_pipelines:
             assert isinstance(connection, TimedConnection)
             try:
-                return follow(session.in_parts(connection.pgconn, parts, atomic), connection.complete)
+                return follow(session.send_parts(connection.pgconn, parts, atomic), connection.complete)
             except BaseException:
                 if connection.pgconn.pipeline_status:
                     connection.close()
@@ -471,7 +471,7 @@ class PostgresDriver:
             async with _aatomic(connection):
                 return await self._ainside(connection, request)
         if request.parts:
-            return await self._ain_parts(connection, request.parts, request.atomic)
+            return await self._asend_parts(connection, request.parts, request.atomic)
         session = self._sessions[connection]
         statements = request.sent()
         if session.sends(statements):
@@ -518,12 +518,12 @@ class PostgresDriver:
                 await cursors[-1].execute(statement.sql, statement.values(), prepare=False)
         return request.reply([await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors])
 
-    async def _ain_parts(self, connection: AsyncConnection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
+    async def _asend_parts(self, connection: AsyncConnection[Any], parts: Callable[[], Parts], atomic: bool) -> Any:
         session = self._sessions[connection]
         if session.own_pipelines:
             assert isinstance(connection, TimedAsyncConnection)
             try:
-                return await afollow(session.in_parts(connection.pgconn, parts, atomic), connection.complete)
+                return await afollow(session.send_parts(connection.pgconn, parts, atomic), connection.complete)
             except BaseException:
                 if connection.pgconn.pipeline_status:
                     await connection.close()

@@ -159,7 +159,7 @@ class Session:
 
     @property
     def own_pipelines(self) -> bool:
-        """Whether to use `in_parts` for a round trip with several parts."""
+        """Whether to use `send_parts` for a round trip with several parts."""
         return self._sends
 
     def round_trip(self, pgconn: PGconn, statements: Sequence[Statement]) -> Exchanges[Sequence[Sequence[Row]]]:
@@ -190,7 +190,7 @@ class Session:
             pgconn.send_query_prepared(prepared, parameters, formats, result_format=pq.Format.BINARY)
         return (yield Exchange(pgconn))[-1:]
 
-    def in_parts(self, pgconn: PGconn, parts: Callable[[], Parts], atomic: bool) -> Exchanges[Sequence[Any]]:
+    def send_parts(self, pgconn: PGconn, parts: Callable[[], Parts], atomic: bool) -> Exchanges[Sequence[Any]]:
         """Return the exchanges of several parts, one for each; after the last one they return the reply.
 
         An interrupt leaves the connection in pipeline mode; the caller then has to close it.
@@ -219,7 +219,7 @@ class Session:
                     break
                 is_open = atomic and not commit
                 reply = part.reply([self._rows(result) for result in results])
-        return (yield from self.in_parts(pgconn, parts, atomic))
+        return (yield from self.send_parts(pgconn, parts, atomic))
 
     def _part(
         self, pgconn: PGconn, statements: Sequence[Statement], *, begin: bool, commit: bool
