@@ -11,7 +11,6 @@ round trip begins that transaction, as any statement does in psycopg, and the ca
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from langgraph_checkpoint_custom.drivers.postgres_batching import LoopBatching, WorkerBatching
 from langgraph_checkpoint_custom.drivers.postgres_connections import Connections
-from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
+from langgraph_checkpoint_custom.drivers.postgres_errors import pool_error, server_error
 from langgraph_checkpoint_custom.drivers.postgres_prepared import HOT, MANY, Process, Session
 from langgraph_checkpoint_custom.drivers.postgres_waiting import TimedAsyncConnection, TimedConnection, no_timeout
 from langgraph_checkpoint_custom.drivers.workers import aside, on_loop
@@ -50,16 +49,12 @@ from langgraph_checkpoint_custom.engine.operation import (
 from langgraph_checkpoint_custom.engine.retry import RetryPolicy
 from langgraph_checkpoint_custom.errors import (
     CheckpointError,
-    ClosedError,
     ConfigError,
     ConnectionLost,
-    Contention,
     RetryableError,
     SchemaMissing,
-    StorageError,
     closed,
     is_read_only,
-    no_list_of_names,
 )
 from langgraph_checkpoint_custom.forks import register_for_forks
 
@@ -120,25 +115,6 @@ _NEVER_COMPILED = (HOT | MANY) - {"select_delta_values", "delete_all_but_newest"
 # The accesses whose round trips are all in one transaction.
 _ONE_TRANSACTION = frozenset({"migrate", "dry_run", "snapshot", "exclusive"})
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-_LOST = ("08", "57P01", "57P02", "57P03", "53300")
-# How Citus reports that it has lost one of the other servers, in part as an internal error. Its planner's errors are
-# others.
-_LOST_BY_CITUS = ("XX000", "58030", "58000")
-# The function of Citus that refuses, also as an internal error, what only the coordinator does.
-_ONLY_ON_COORDINATOR = "EnsureCoordinator"
-_CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the last one (division by zero).
-# A table, column or schema that a statement names does not exist.
-_OTHER_TABLES = ("42P01", "42703", "3F000")
-# A text is not JSON, or it is JSON but not a list.
-_NO_JSON_LIST = ("22P02", "22023")
-_WAY_OUT = {
-    "25006": "the server is read-only; give the address of the primary",
-    "42501": "this role lacks a privilege; see the roles in the documentation",
-    "53100": "the server's disk is full; nothing of this operation was stored",
-    "57014": "the server cancelled the statement (statement_timeout, perhaps)",
-}
 
 
 class PostgresDriver:
@@ -642,70 +618,16 @@ class PostgresDriver:
     def _wrapped(
         self, error: Exception, connection: AnyConnection | None, operation: str, statements: Sequence[Statement]
     ) -> CheckpointError:
-        """Convert an error of psycopg's; the message has the server's words, but no SQL and no password."""
+        """Return the error of this package for one of psycopg or its pool."""
         statement = statements[0].name if len(statements) == 1 else None
-        if isinstance(error, PoolClosed):
-            if "not open" in str(error):
-                return ClosedError(f"{operation}: your pool is not open yet; open it before its first use")
-            return ClosedError("the connection pool was closed; open a new saver")
-        if isinstance(error, PoolTimeout):
-            said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"
-            if isinstance(error, PoolSpent):
-                said = f"{operation}: {error}"
-            elif not self._connections.own:
-                said = (
-                    f"{operation}: your pool gave no connection ({error}): all are busy, or it cannot connect; see its "
-                    "log"
-                )
-            return StorageError(said, operation=operation, statement=statement)
+        if isinstance(error, (PoolClosed, PoolTimeout)):
+            return pool_error(error, operation, statement, own=self._connections.own)
         assert isinstance(error, psycopg.Error)
-        wants_password = error.pgconn is not None and error.pgconn.needs_password
-        _forget_password(error)
-        state = error.sqlstate
-        words = error.diag.message_primary or str(error).strip() or type(error).__name__
-        details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
-        if wants_password:  # libpq has no other sign of a refused login than words, which are translated.
-            return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
-        broken = connection is not None and connection.closed
-        what = None
-        if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
-            what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
-        elif self._is_lost_by_citus(connection, error):
-            what = "Citus reports an internal error, as it does if it loses a server"
-        if what is not None:
-            lost = ConnectionLost(f"{operation}: {what}: {words}", **details)
-            lost.unanswered = connection is not None
-            return lost
-        if state in _CONTENTION:
-            return Contention(f"{operation}: conflict with other transactions: {words}", **details)
-        if state in _OTHER_TABLES:
-            self._ready = False  # The tables were deleted or changed in the meantime: check again.
-            return SchemaMissing(f"{operation}: {words}; the tables were changed or dropped: run setup()")
-        # What another server of a cluster reports comes without the place in the source.
-        if state in _NO_JSON_LIST and (error.diag.source_file == "jsonfuncs.c" or self._has_citus(connection)):
-            return no_list_of_names(operation)
-        way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
-        if error.diag.source_function == _ONLY_ON_COORDINATOR:
-            way_out = " (connect to the coordinator of the cluster)"
-        return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
-
-    def _has_citus(self, connection: AnyConnection | None) -> bool:
         session = None if connection is None else self._sessions.get(connection)
-        return session is not None and session.citus
-
-    def _is_lost_by_citus(self, connection: AnyConnection | None, error: psycopg.Error) -> bool:
-        """Whether this may be how Citus reports that it has lost another server."""
-        is_lost = (error.sqlstate or "").startswith(_LOST_BY_CITUS)
-        return is_lost and self._has_citus(connection) and error.diag.source_function != _ONLY_ON_COORDINATOR
-
-
-def _forget_password(error: psycopg.Error) -> None:
-    """Remove the password from the connection data in psycopg's error, which becomes the cause of our error."""
-    failed: Any = error.pgconn
-    if dataclasses.is_dataclass(failed):  # Otherwise it is libpq's object, which nobody reads by accident.
-        for name, nothing in (("password", b""), ("info", [])):
-            if hasattr(failed, name):
-                setattr(failed, name, nothing)
+        found = server_error(error, operation, statement, connection, citus=session is not None and session.citus)
+        if isinstance(found, SchemaMissing):
+            self._ready = False  # The tables were deleted or changed in the meantime: check again.
+        return found
 
 
 def _result(op: Operation[T], result: T, unanswered: bool) -> T:

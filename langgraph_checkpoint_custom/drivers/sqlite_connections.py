@@ -124,7 +124,7 @@ class SqliteConnections:
         writer, self.held.writer = self.held.writer, None
         self.held.close_idle()
         while self.held.readers and time.monotonic() < deadline:
-            time.sleep(0.001)  # A small read takes less.
+            time.sleep(0.001)  # Polled, see above; a small read takes less.
             self.held.close_idle()
             gc.collect()  # Finds reads that were interrupted before they could close.
         self.held.close_readers()
@@ -298,7 +298,7 @@ class SqliteConnections:
                 elapsed = time.monotonic() - started
                 if code_of(error) not in codes or elapsed > self._busy_timeout or failed >= most:
                     raise
-            time.sleep(min(0.01 * failed, 0.25))
+            time.sleep(min(0.01 * failed, 0.25))  # SQLite does not say when the other process is done.
         raise AssertionError
 
     def changed(self) -> SchemaError | None:

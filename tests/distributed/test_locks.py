@@ -47,7 +47,7 @@ def wait_until_it_waits(urls: Sequence[str], call: Future[Any]) -> None:
         if waits_for_a_lock(urls):
             return
         assert not call.done(), f"it did not wait: {call.result()!r}"
-        time.sleep(0.02)
+        time.sleep(0.02)  # No event is raised when a session of another server begins to wait.
     raise AssertionError("it neither ended nor waited for the lock")
 
 

@@ -92,7 +92,7 @@ def test_runs_go_on_while_workers_are_restarted(urls: Sequence[str]) -> None:
         maintenance = workers.submit(maintain, saver, done, errors)
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends:
-            time.sleep(random.uniform(0.5, 3.0))
+            time.sleep(random.uniform(0.5, 3.0))  # Runs go on in between; the moments are random.
             restart(random.choice(urls[1:]))
             restarts += 1
         done.set()

@@ -37,7 +37,7 @@ def step(saver: CheckpointSaver, thread_id: str, number: int) -> None:
 def runs(saver: CheckpointSaver, pause: float = 0) -> Iterator[Sequence[int]]:
     """Store steps in some threads for the duration of a block; at the end, how many of each thread.
 
-    Between two steps each pauses for some seconds.
+    Between two steps each pauses for that many seconds.
     """
     done = threading.Event()
     counts: list[int] = []
@@ -47,7 +47,7 @@ def runs(saver: CheckpointSaver, pause: float = 0) -> Iterator[Sequence[int]]:
         while not done.is_set():
             number += 1
             step(saver, thread_id, number)
-            time.sleep(pause)
+            time.sleep(pause)  # Otherwise the threads grow faster than they are copied.
         return number
 
     with ThreadPoolExecutor(THREADS) as workers:
@@ -69,7 +69,7 @@ def test_threads_are_transferred_while_runs_store_in_them(urls: Sequence[str]) -
         assert (old.backend.dialect.layout, new.count_threads()) == (None, 0)
         with runs(old, pause=0.05):
             for _ in range(3):
-                time.sleep(0.2)
+                time.sleep(0.2)  # The runs store something in between.
                 assert transfer(old, new).problems == {}
         assert new.backend.dialect.layout == "citus"
         found = transfer(old, new)  # What was stored after the last one has begun.

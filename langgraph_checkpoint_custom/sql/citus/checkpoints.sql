@@ -135,15 +135,7 @@ CROSS JOIN LATERAL (
 
 -- fragment: rows_of_page
 -- differs: as blob_of_page.
-SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    nullif(blob_channels, '{}') AS channels, blob_versions AS versions
-FROM page
-UNION ALL
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
-FROM found
+-- include: heads_and_values
 UNION ALL
 SELECT
     'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL
@@ -185,15 +177,7 @@ WHERE p.format < 4
     JOIN langgraph_checkpoint.blobs b ON b.thread_id = r.thread_id AND b.checkpoint_ns = r.checkpoint_ns
         AND b.channel = r.channel AND b.version = r.version
 )
-SELECT
-    'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
-    NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
-    nullif(blob_channels, '{}') AS channels, blob_versions AS versions
-FROM page
-UNION ALL
-SELECT
-    'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
-FROM found
+-- include: heads_and_values
 UNION ALL
 SELECT
     'blob', b.thread_id, b.checkpoint_ns, NULL, b.channel, b.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL,

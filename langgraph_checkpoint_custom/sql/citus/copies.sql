@@ -153,65 +153,9 @@ WITH RECURSIVE point AS MATERIALIZED (
     ) AS is_open
     FROM langgraph_checkpoint.checkpoints p
     WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
-), subgraphs AS MATERIALIZED (
-    SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(thread_id)s AND checkpoint_ns <> ''
-), heads AS MATERIALIZED (
-    SELECT '' COLLATE "C" AS checkpoint_ns, p.checkpoint_id, p.format FROM point p
-    UNION ALL
-    SELECT s.checkpoint_ns, h.checkpoint_id, h.format
-    FROM point p
-    CROSS JOIN subgraphs s
-    CROSS JOIN LATERAL (
-        SELECT c.checkpoint_id, c.format, c.root_id FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = s.checkpoint_ns AND NOT c.hidden
-        AND (p.is_open OR c.checkpoint_id < p.checkpoint_id)
-        ORDER BY c.checkpoint_id DESC LIMIT 1
-    ) AS h
-    WHERE strpos(s.checkpoint_ns, ':') = 0 OR (p.is_open AND h.root_id = p.checkpoint_id)
-), namespaces AS MATERIALIZED (
-    SELECT checkpoint_ns FROM heads
 )
--- include: delta_channels
-, retained AS MATERIALIZED (
-    SELECT h.*, d.channels FROM heads h JOIN delta d ON d.checkpoint_ns = h.checkpoint_ns
-)
--- include: needed_ancestors
-, copied AS MATERIALIZED (
-    SELECT c.*, k.is_past, c.checkpoint_ns = '' AND NOT k.is_past AS is_point
-    FROM (
-        SELECT checkpoint_ns, checkpoint_id, bool_and(is_past) AS is_past
-        FROM (
-            SELECT checkpoint_ns, checkpoint_id, false AS is_past FROM retained
-            UNION ALL
-            SELECT checkpoint_ns, checkpoint_id, true FROM needed
-        ) AS k
-        GROUP BY checkpoint_ns, checkpoint_id
-    ) AS k
-    CROSS JOIN LATERAL (
-        SELECT * FROM langgraph_checkpoint.checkpoints c
-        WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
-        LIMIT 1
-    ) AS c
-)
-SELECT
-    -- include: copied_columns
-    , %(target)s, tenant, is_past, is_past,
-    CASE
-        WHEN hidden OR EXISTS (
-            SELECT 1 FROM copied o WHERE o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
-        ) OR (is_past AND EXISTS (
-            SELECT 1 FROM langgraph_checkpoint.checkpoints o
-            WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = k.checkpoint_ns
-            AND o.checkpoint_id = k.parent_id
-        )) THEN parent_id
-    END,
-    CASE WHEN is_point THEN %(metadata_type)s ELSE metadata_type END,
-    CASE WHEN is_point THEN %(metadata)b ELSE metadata END,
-    CASE WHEN is_point THEN %(metadata_filter)s::jsonb ELSE
-        -- include: filter_for_target
-    END
-FROM copied k
+-- include: fork_copied
+-- include: fork_rows
 
 -- name: store_fork_writes
 -- differs: as fork_thread.

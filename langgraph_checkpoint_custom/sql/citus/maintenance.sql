@@ -23,13 +23,8 @@ WITH sizes AS (
 
 -- name: doctor_checkpoints
 -- differs: EXCEPT, and not NOT EXISTS.
-WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, deleting, blob_channels, blob_versions
-    FROM langgraph_checkpoint.checkpoints
-    WHERE (thread_id, checkpoint_ns, checkpoint_id) > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s)
-    AND texteq(tenant, %(tenant)s)
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
-), named AS MATERIALIZED (
+-- include: with_page_of_checkpoints
+, named AS MATERIALIZED (
     SELECT p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version
     FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
 )
@@ -53,20 +48,12 @@ SELECT 'id before its parent', thread_id, checkpoint_ns, checkpoint_id, parent_i
 FROM page WHERE parent_id > checkpoint_id
 UNION ALL
 SELECT 'half deleted', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, NULL FROM page WHERE deleting
-UNION ALL
-(
-    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
-)
+-- include: end_of_checkpoints
 
 -- name: doctor_blobs
 -- differs: as doctor_checkpoints.
-WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, channel, version, chunks FROM langgraph_checkpoint.blobs
-    WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
-    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
-    ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
-), chunks AS MATERIALIZED (
+-- include: with_page_of_blobs
+, chunks AS MATERIALIZED (
     SELECT p.thread_id, p.checkpoint_ns, p.channel, p.version, u.name COLLATE "C" AS name
     FROM page p CROSS JOIN LATERAL jsonb_array_elements_text(p.chunks::jsonb) AS u (name)
 )
@@ -96,39 +83,22 @@ SELECT 'missing chunk', o.*, NULL FROM (
     JOIN langgraph_checkpoint.blobs b ON b.thread_id = p.thread_id AND b.checkpoint_ns = p.checkpoint_ns
         AND b.channel = p.channel AND b.version = p.name
 ) AS o
-UNION ALL
-(
-    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
-)
+-- include: end_of_blobs
 
 -- name: doctor_writes
 -- differs: as doctor_checkpoints.
-WITH page AS MATERIALIZED (
-    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
-    WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
-        > (%(thread_id)s, %(checkpoint_ns)s, %(checkpoint_id)s, %(task_id)s, %(idx)s)
-    AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
-    ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
-), there AS MATERIALIZED (
+-- include: with_page_of_writes
+, there AS MATERIALIZED (
     SELECT DISTINCT c.thread_id FROM langgraph_checkpoint.checkpoints c
     JOIN (SELECT DISTINCT thread_id FROM page) AS p ON p.thread_id = c.thread_id
 )
 SELECT 'write without a checkpoint', thread_id, checkpoint_ns, checkpoint_id, task_id, NULL::text, idx::bigint
 FROM page WHERE thread_id NOT IN (SELECT thread_id FROM there)
-UNION ALL
-(
-    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx::text, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, page.idx DESC LIMIT 1
-)
+-- include: end_of_writes
 
 -- name: doctor_labels
 -- differs: as doctor_checkpoints.
-WITH page AS MATERIALIZED (
-    SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
-    WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
-    ORDER BY thread_id, name LIMIT %(limit)s
-)
+-- include: with_page_of_labels
 SELECT 'dangling label', o.*, NULL::text, NULL::bigint FROM (
     SELECT thread_id, checkpoint_ns, checkpoint_id, name FROM page
     EXCEPT
@@ -136,8 +106,4 @@ SELECT 'dangling label', o.*, NULL::text, NULL::bigint FROM (
     JOIN langgraph_checkpoint.checkpoints c ON c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns
         AND c.checkpoint_id = p.checkpoint_id
 ) AS o
-UNION ALL
-(
-    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
-)
+-- include: end_of_labels

@@ -35,13 +35,18 @@ WITH heads AS NOT MATERIALIZED (
     -- include: matches_filter
 )
 
--- fragment: candidate_heads
--- differs: joins by thread. Of the threads with candidates, it reads index entries of all checkpoints.
+-- fragment: tops
+-- differs: as candidate_heads. The newest checkpoint of each namespace of these threads.
 , tops AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
     FROM langgraph_checkpoint.checkpoints c JOIN (SELECT DISTINCT thread_id FROM candidates) AS r USING (thread_id)
     WHERE NOT c.hidden GROUP BY c.thread_id, c.checkpoint_ns
-), firsts AS MATERIALIZED (
+)
+
+-- fragment: candidate_heads
+-- differs: joins by thread. Of the threads with candidates, it reads index entries of all checkpoints.
+-- include: tops
+, firsts AS MATERIALIZED (
     SELECT t.* FROM tops t
     JOIN (SELECT thread_id, min(checkpoint_ns) AS checkpoint_ns FROM tops GROUP BY thread_id) AS f
         USING (thread_id, checkpoint_ns)
@@ -65,11 +70,9 @@ WITH candidates AS MATERIALIZED (
     AND (checkpoint_id, thread_id) < (%(before)s, %(thread_below)s)
     ORDER BY checkpoint_id DESC, thread_id DESC
     LIMIT %(reach)s
-), tops AS MATERIALIZED (
-    SELECT c.thread_id, c.checkpoint_ns, max(c.checkpoint_id) AS checkpoint_id
-    FROM langgraph_checkpoint.checkpoints c JOIN (SELECT DISTINCT thread_id FROM candidates) AS r USING (thread_id)
-    WHERE NOT c.hidden GROUP BY c.thread_id, c.checkpoint_ns
-), firsts AS MATERIALIZED (
+)
+-- include: tops
+, firsts AS MATERIALIZED (
     SELECT t.* FROM tops t
     JOIN (SELECT thread_id, min(checkpoint_ns) AS checkpoint_ns FROM tops GROUP BY thread_id) AS f
         USING (thread_id, checkpoint_ns)

@@ -213,7 +213,8 @@ CROSS JOIN LATERAL (
     FROM found f CROSS JOIN LATERAL json_array_elements_text(f.chunks::json) AS n (name)
 )
 
--- fragment: rows_of_page
+-- fragment: heads_and_values
+-- differs: a fragment because citus/ includes it, too.
 SELECT
     'checkpoint' AS kind, thread_id, checkpoint_ns, checkpoint_id, parent_id AS name, NULL AS key, NULL AS path,
     NULL::integer AS idx, checkpoint_type AS type, checkpoint AS value, metadata_type AS type2, metadata AS value2,
@@ -223,6 +224,9 @@ UNION ALL
 SELECT
     'blob', thread_id, checkpoint_ns, NULL, channel, version, chunks, NULL, type, value, NULL, NULL, NULL, NULL
 FROM found
+
+-- fragment: rows_of_page
+-- include: heads_and_values
 UNION ALL
 SELECT
     'blob', r.thread_id, r.checkpoint_ns, NULL, r.channel, r.version, NULL, NULL, b.type, b.value, NULL, NULL, NULL, NULL

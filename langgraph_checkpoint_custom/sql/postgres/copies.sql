@@ -89,27 +89,10 @@ LEFT JOIN (
     ORDER BY checkpoint_id DESC LIMIT 1
 ) AS n ON true
 
--- name: fork_thread
--- What may be needed is copied as hidden and marked for deletion (`deleting`), and the purge_ statements that follow
--- retain what is needed. If the checkpoint is the newest one, its superstep is open: its writes and the subgraph calls
--- that it started belong to it. Otherwise they belong to what came after it. For each subgraph with a memory of its
--- own, the checkpoint that a run from here goes on from is copied.
--- differs: one statement, so that everything is copied from one snapshot.
-WITH RECURSIVE own AS MATERIALIZED (
-    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints
-    WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
-), point AS MATERIALIZED (
-    SELECT p.checkpoint_id, p.format, p.checkpoint_id = (
-        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
-        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = '' AND NOT n.hidden
-    ) AS is_open
-    FROM langgraph_checkpoint.checkpoints p
-    WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
-    AND NOT EXISTS (SELECT FROM own)
-    AND (%(named)s OR p.checkpoint_id = (  -- It is still the one that is meant.
-        -- include: fork_point
-    ))
-), subgraphs AS MATERIALIZED (
+-- fragment: fork_copied
+-- The checkpoints that a fork of `point` copies.
+-- differs: a fragment because citus/ includes it, too.
+, subgraphs AS MATERIALIZED (
     SELECT DISTINCT checkpoint_ns FROM langgraph_checkpoint.checkpoints
     WHERE thread_id = %(thread_id)s AND checkpoint_ns <> ''
 ), heads AS MATERIALIZED (
@@ -149,29 +132,58 @@ WITH RECURSIVE own AS MATERIALIZED (
         WHERE c.thread_id = %(thread_id)s AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
         LIMIT 1
     ) AS c
-), checkpoints AS (
+)
+
+-- fragment: fork_rows
+-- They become rows of the target.
+-- differs: a fragment because citus/ includes it, too.
+SELECT
+    -- include: copied_columns
+    , %(target)s, tenant, is_past, is_past,
+    CASE
+        WHEN hidden OR EXISTS (
+            SELECT 1 FROM copied o WHERE o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
+        ) OR (is_past AND EXISTS (
+            SELECT 1 FROM langgraph_checkpoint.checkpoints o
+            WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = k.checkpoint_ns
+            AND o.checkpoint_id = k.parent_id
+        )) THEN parent_id
+    END,
+    CASE WHEN is_point THEN %(metadata_type)s ELSE metadata_type END,
+    CASE WHEN is_point THEN %(metadata)b ELSE metadata END,
+    CASE WHEN is_point THEN %(metadata_filter)s::jsonb ELSE
+        -- include: filter_for_target
+    END
+FROM copied k
+
+-- name: fork_thread
+-- What may be needed is copied as hidden and marked for deletion (`deleting`), and the purge_ statements that follow
+-- retain what is needed. If the checkpoint is the newest one, its superstep is open: its writes and the subgraph calls
+-- that it started belong to it. Otherwise they belong to what came after it. For each subgraph with a memory of its
+-- own, the checkpoint that a run from here goes on from is copied.
+-- differs: one statement, so that everything is copied from one snapshot.
+WITH RECURSIVE own AS MATERIALIZED (
+    SELECT 'exists' AS reason FROM langgraph_checkpoint.checkpoints
+    WHERE thread_id = %(target)s ORDER BY checkpoint_ns LIMIT 1
+), point AS MATERIALIZED (
+    SELECT p.checkpoint_id, p.format, p.checkpoint_id = (
+        SELECT max(n.checkpoint_id) FROM langgraph_checkpoint.checkpoints n
+        WHERE n.thread_id = %(thread_id)s AND n.checkpoint_ns = '' AND NOT n.hidden
+    ) AS is_open
+    FROM langgraph_checkpoint.checkpoints p
+    WHERE p.thread_id = %(thread_id)s AND p.checkpoint_ns = '' AND p.checkpoint_id = %(checkpoint_id)s AND NOT p.hidden
+    AND NOT EXISTS (SELECT FROM own)
+    AND (%(named)s OR p.checkpoint_id = (  -- It is still the one that is meant.
+        -- include: fork_point
+    ))
+)
+-- include: fork_copied
+, checkpoints AS (
     INSERT INTO langgraph_checkpoint.checkpoints (
         -- include: copied_columns
         , thread_id, tenant, hidden, deleting, parent_id, metadata_type, metadata, metadata_filter
     )
-    SELECT
-        -- include: copied_columns
-        , %(target)s, tenant, is_past, is_past,
-        CASE
-            WHEN hidden OR EXISTS (
-                SELECT FROM copied o WHERE o.checkpoint_ns = k.checkpoint_ns AND o.checkpoint_id = k.parent_id
-            ) OR (is_past AND EXISTS (
-                SELECT FROM langgraph_checkpoint.checkpoints o
-                WHERE o.thread_id = %(thread_id)s AND o.checkpoint_ns = k.checkpoint_ns
-                AND o.checkpoint_id = k.parent_id
-            )) THEN parent_id
-        END,
-        CASE WHEN is_point THEN %(metadata_type)s ELSE metadata_type END,
-        CASE WHEN is_point THEN %(metadata)b ELSE metadata END,
-        CASE WHEN is_point THEN %(metadata_filter)s::jsonb ELSE
-            -- include: filter_for_target
-        END
-    FROM copied k
+    -- include: fork_rows
 ), refs AS MATERIALIZED (
     SELECT DISTINCT k.checkpoint_ns, u.channel, u.version
     FROM copied k CROSS JOIN LATERAL unnest(k.blob_channels, k.blob_versions) AS u (channel, version)

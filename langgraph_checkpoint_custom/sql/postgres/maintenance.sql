@@ -167,7 +167,8 @@ FROM sizes WHERE channel IS NOT NULL GROUP BY 1, 2 ORDER BY 6 DESC, 1, 2 LIMIT %
 -- Each doctor_ statement checks a page of one table. It returns a row for each problem, and a row `end` with the key of
 -- the page's last row and the number of its rows.
 
--- name: doctor_checkpoints
+-- fragment: with_page_of_checkpoints
+-- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id, parent_id, hidden, deleting, blob_channels, blob_versions
     FROM langgraph_checkpoint.checkpoints
@@ -175,6 +176,17 @@ WITH page AS MATERIALIZED (
     AND texteq(tenant, %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT %(limit)s
 )
+
+-- fragment: end_of_checkpoints
+-- differs: a fragment because citus/ includes it, too.
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
+)
+
+-- name: doctor_checkpoints
+-- include: with_page_of_checkpoints
 SELECT 'missing value', p.thread_id, p.checkpoint_ns, p.checkpoint_id, u.channel, u.version, NULL::bigint
 FROM page p CROSS JOIN LATERAL unnest(p.blob_channels, p.blob_versions) AS u (channel, version)
 WHERE NOT EXISTS (
@@ -196,19 +208,27 @@ SELECT 'id before its parent', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.
 FROM page p WHERE p.parent_id > p.checkpoint_id
 UNION ALL
 SELECT 'half deleted', p.thread_id, p.checkpoint_ns, p.checkpoint_id, NULL, NULL, NULL FROM page p WHERE p.deleting
-UNION ALL
-(
-    SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, NULL, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC LIMIT 1
-)
+-- include: end_of_checkpoints
 
--- name: doctor_blobs
+-- fragment: with_page_of_blobs
+-- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, channel, version, chunks FROM langgraph_checkpoint.blobs
     WHERE (thread_id, checkpoint_ns, channel, version) > (%(thread_id)s, %(checkpoint_ns)s, %(channel)s, %(version)s)
     AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, channel, version LIMIT %(limit)s
 )
+
+-- fragment: end_of_blobs
+-- differs: a fragment because citus/ includes it, too.
+UNION ALL
+(
+    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
+)
+
+-- name: doctor_blobs
+-- include: with_page_of_blobs
 SELECT
     CASE WHEN starts_with(unused.version, '#/') THEN 'unused chunk' ELSE 'unused value' END, unused.*, NULL::text,
     NULL::bigint
@@ -238,13 +258,10 @@ WHERE NOT EXISTS (
     AND b.version = u.name COLLATE "C"
     OFFSET 0
 )
-UNION ALL
-(
-    SELECT 'end', thread_id, checkpoint_ns, channel, version, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, channel DESC, version DESC LIMIT 1
-)
+-- include: end_of_blobs
 
--- name: doctor_writes
+-- fragment: with_page_of_writes
+-- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
     SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx FROM langgraph_checkpoint.writes
     WHERE (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
@@ -252,21 +269,40 @@ WITH page AS MATERIALIZED (
     AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, checkpoint_ns, checkpoint_id, task_id, idx LIMIT %(limit)s
 )
-SELECT 'write without a checkpoint', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
-FROM page p
-WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
+
+-- fragment: end_of_writes
+-- differs: a fragment because citus/ includes it, too.
 UNION ALL
 (
     SELECT 'end', thread_id, checkpoint_ns, checkpoint_id, task_id, idx::text, (SELECT count(*) FROM page)
     FROM page ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC, task_id DESC, page.idx DESC LIMIT 1
 )
 
--- name: doctor_labels
+-- name: doctor_writes
+-- include: with_page_of_writes
+SELECT 'write without a checkpoint', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.task_id, NULL::text, p.idx::bigint
+FROM page p
+WHERE (SELECT min(c.checkpoint_ns) FROM langgraph_checkpoint.checkpoints c WHERE c.thread_id = p.thread_id) IS NULL
+-- include: end_of_writes
+
+-- fragment: with_page_of_labels
+-- differs: a fragment because citus/ includes it, too.
 WITH page AS MATERIALIZED (
     SELECT thread_id, name, checkpoint_ns, checkpoint_id FROM langgraph_checkpoint.labels
     WHERE (thread_id, name) > (%(thread_id)s, %(name)s) AND texteq(langgraph_checkpoint.tenant_of(thread_id), %(tenant)s)
     ORDER BY thread_id, name LIMIT %(limit)s
 )
+
+-- fragment: end_of_labels
+-- differs: a fragment because citus/ includes it, too.
+UNION ALL
+(
+    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
+    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
+)
+
+-- name: doctor_labels
+-- include: with_page_of_labels
 SELECT 'dangling label', p.thread_id, p.checkpoint_ns, p.checkpoint_id, p.name, NULL::text, NULL::bigint
 FROM page p
 WHERE NOT EXISTS (
@@ -274,11 +310,7 @@ WHERE NOT EXISTS (
     WHERE c.thread_id = p.thread_id AND c.checkpoint_ns = p.checkpoint_ns AND c.checkpoint_id = p.checkpoint_id
     OFFSET 0
 )
-UNION ALL
-(
-    SELECT 'end', thread_id, name, NULL, NULL, NULL, (SELECT count(*) FROM page)
-    FROM page ORDER BY thread_id DESC, name DESC LIMIT 1
-)
+-- include: end_of_labels
 
 -- name: doctor_bloat
 -- differs: live rows, and dead rows, whose space VACUUM makes available again.

@@ -1,0 +1,116 @@
+"""Which errors PostgreSQL and psycopg's pool raised, and what to do about them.
+
+A message has the server's words, but no SQL and no password.
+
+Must not know: the operation that failed, apart from its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from langgraph_checkpoint_custom.drivers.postgres_pools import PoolSpent
+from langgraph_checkpoint_custom.errors import (
+    CheckpointError,
+    ClosedError,
+    ConnectionLost,
+    Contention,
+    SchemaMissing,
+    StorageError,
+    no_list_of_names,
+)
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_LOST = ("08", "57P01", "57P02", "57P03", "53300")
+# How Citus reports that it has lost one of the other servers, in part as an internal error. Its planner's errors are
+# others.
+_LOST_BY_CITUS = ("XX000", "58030", "58000")
+# The function of Citus that refuses, also as an internal error, what only the coordinator does.
+_ONLY_ON_COORDINATOR = "EnsureCoordinator"
+_CONTENTION = ("40001", "40P01", "55P03", "22012")  # copy_thread causes the last one (division by zero).
+# A table, column or schema that a statement names does not exist.
+_OTHER_TABLES = ("42P01", "42703", "3F000")
+# A text is not JSON, or it is JSON but not a list.
+_NO_JSON_LIST = ("22P02", "22023")
+_WAY_OUT = {
+    "25006": "the server is read-only; give the address of the primary",
+    "42501": "this role lacks a privilege; see the roles in the documentation",
+    "53100": "the server's disk is full; nothing of this operation was stored",
+    "57014": "the server cancelled the statement (statement_timeout, perhaps)",
+}
+
+
+def pool_error(error: PoolClosed | PoolTimeout, operation: str, statement: str | None, *, own: bool) -> CheckpointError:
+    """Return the error of this package for a pool that gives no connection; `own` is whether it is the saver's pool."""
+    if isinstance(error, PoolClosed):
+        if "not open" in str(error):
+            return ClosedError(f"{operation}: your pool is not open yet; open it before its first use")
+        return ClosedError("the connection pool was closed; open a new saver")
+    said = f"{operation}: every connection of the pool was busy ({error}); raise max_size or pool_timeout"
+    if isinstance(error, PoolSpent):
+        said = f"{operation}: {error}"
+    elif not own:
+        said = f"{operation}: your pool gave no connection ({error}): all are busy, or it cannot connect; see its log"
+    return StorageError(said, operation=operation, statement=statement)
+
+
+def server_error(
+    error: psycopg.Error,
+    operation: str,
+    statement: str | None,
+    connection: Connection[Any] | AsyncConnection[Any] | None,
+    *,
+    citus: bool,
+) -> CheckpointError:
+    """Return the error of this package for one of psycopg.
+
+    Args:
+        error: The error. The password is removed from it.
+        operation: The name of the operation.
+        statement: The name of its statement, if it was one.
+        connection: The connection, or None if there was none yet.
+        citus: Whether the database has Citus.
+    """
+    wants_password = error.pgconn is not None and error.pgconn.needs_password
+    _forget_password(error)
+    state = error.sqlstate
+    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    details: dict[str, Any] = {"operation": operation, "statement": statement, "sqlstate": state}
+    if wants_password:  # libpq has no other sign of a refused login than words, which are translated.
+        return StorageError(f"{operation}: the server asks for a password, and none was given: {words}", **details)
+    broken = connection is not None and connection.closed
+    refused = error.diag.source_function == _ONLY_ON_COORDINATOR
+    what = None
+    if broken or (state or "").startswith(_LOST) or (state is None and isinstance(error, psycopg.OperationalError)):
+        what = "no connection to PostgreSQL" if connection is None else "the connection to PostgreSQL was lost"
+    elif citus and (state or "").startswith(_LOST_BY_CITUS) and not refused:
+        what = "Citus reports an internal error, as it does if it loses a server"
+    if what is not None:
+        lost = ConnectionLost(f"{operation}: {what}: {words}", **details)
+        lost.unanswered = connection is not None
+        return lost
+    if state in _CONTENTION:
+        return Contention(f"{operation}: conflict with other transactions: {words}", **details)
+    if state in _OTHER_TABLES:
+        return SchemaMissing(f"{operation}: {words}; the tables were changed or dropped: run setup()")
+    # What another server of a cluster reports comes without the place in the source.
+    if state in _NO_JSON_LIST and (error.diag.source_file == "jsonfuncs.c" or citus):
+        return no_list_of_names(operation)
+    way_out = f" ({_WAY_OUT[state]})" if state in _WAY_OUT else ""
+    if refused:
+        way_out = " (connect to the coordinator of the cluster)"
+    return StorageError(f"{operation}: PostgreSQL refused: {words}{way_out}", **details)
+
+
+def _forget_password(error: psycopg.Error) -> None:
+    """Remove the password from the connection data in psycopg's error, which becomes the cause of our error."""
+    failed: Any = error.pgconn
+    if dataclasses.is_dataclass(failed):  # Otherwise it is libpq's object, which nobody reads by accident.
+        for name, nothing in (("password", b""), ("info", [])):
+            if hasattr(failed, name):
+                setattr(failed, name, nothing)
