@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -158,6 +159,24 @@ class Browser:
         """The first element; the timeline may be about to draw it."""
         wait = WebDriverWait(self.driver, 60)
         return wait.until(lambda driver: driver.find_element(By.CSS_SELECTOR, selector))
+
+    def click(self, selector: str, by: str = By.CSS_SELECTOR) -> None:
+        """Click the first element, the new one if the page replaces it meanwhile."""
+
+        def clicked(driver: WebDriver) -> bool:
+            driver.find_element(by, selector).click()
+            return True
+
+        WebDriverWait(self.driver, 60, ignored_exceptions=[StaleElementReferenceException]).until(clicked)
+
+    def follow(self, text: str) -> None:
+        """Click the link that has this text."""
+        self.click(text, By.LINK_TEXT)
+
+    def text(self, selector: str) -> str:
+        """The text of the first element, at one moment."""
+        found: str = self.wait("return document.querySelector(arguments[0])?.innerText", selector)
+        return found
 
     def texts(self, selector: str) -> list[str]:
         """The texts of elements, at one moment: a live page may replace them."""

@@ -43,7 +43,7 @@ PAGES = {
 
 
 def step(browser: Browser) -> str:
-    return browser.find("#checkpoint h2").text
+    return browser.text("#checkpoint h2")
 
 
 # Threads
@@ -64,27 +64,27 @@ def test_a_search_from_the_form(browser: Browser) -> None:
     browser.open("/")
     browser.find("input[name=where]").send_keys("user=ada")
     browser.find("input[name=waits]")
-    browser.find("form.search button").click()
+    browser.click("form.search button")
     browser.wait("return location.search.includes('user%3Dada') && document.documentElement.dataset.ready")
     assert browser.texts(".threads .id") == ["support-1043", "support-1042"]
-    browser.find(".search .button.quiet").click()
+    browser.click(".search .button.quiet")
     browser.wait("return location.search === '' && document.documentElement.dataset.ready")
     assert len(browser.texts(".threads .id")) == 11
 
 
 def test_from_the_inbox_to_the_question(browser: Browser) -> None:
     browser.open("/inbox")
-    browser.driver.find_element(By.LINK_TEXT, "support-1043").click()
+    browser.follow("support-1043")
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
-    assert "Pay 129.00 € back" in browser.find(".callout.asks").text
+    assert "Pay 129.00 € back" in browser.text(".callout.asks")
     assert browser.find(".spot.chosen").get_attribute("class") == "spot waits chosen"
 
 
 def test_a_tenant(browser: Browser) -> None:
     browser.open("/tenants")
-    browser.driver.find_element(By.LINK_TEXT, "acme").click()
+    browser.follow("acme")
     browser.wait("return location.search === '?tenant=acme' && document.documentElement.dataset.ready")
-    browser.driver.find_element(By.LINK_TEXT, "support-of-acme").click()
+    browser.follow("support-of-acme")
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
     browser.keys(LEFT)
     assert step(browser) == "Step 4"
@@ -132,11 +132,11 @@ def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
 
 def test_a_click_chooses(browser: Browser) -> None:
     browser.open(PAGES["forks"])
-    browser.find(".spot.waits circle.dot").click()
+    browser.click(".spot.waits circle.dot")
     browser.wait("return document.querySelector('.callout.asks') !== null")
     browser.settle()
     assert step(browser) == "Step 4"
-    browser.find(".facts a[data-go]").click()
+    browser.click(".facts a[data-go]")
     browser.wait("return document.querySelector('#checkpoint h2').textContent.includes('Step 3')")
     browser.settle()
 
@@ -173,17 +173,17 @@ def test_subgraphs_are_folded_and_unfolded(browser: Browser) -> None:
     browser.driver.refresh()  # The page opens with the subgraph unfolded.
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
     browser.settle()
-    browser.find("[data-do=strips]").click()
+    browser.click("[data-do=strips]")
     browser.wait(f"{spots} === 13")
-    browser.find("[data-do=strips]").click()
+    browser.click("[data-do=strips]")
     browser.wait(f"{spots} === 5")
 
 
 def test_hidden_checkpoints_on_request(browser: Browser) -> None:
     browser.open("/thread?thread=pruned-chat")
-    assert "deleted ones are kept, hidden" in browser.find("[data-status]").text
+    assert "deleted ones are kept, hidden" in browser.text("[data-status]")
     assert len(browser.texts(".picture .spot")) == 1
-    browser.find("[data-do=hidden]").click()
+    browser.click("[data-do=hidden]")
     browser.wait("return document.querySelectorAll('.picture .spot.hidden').length > 3")
     browser.keys(LEFT)
     assert "hidden by a prune" in browser.texts("#checkpoint .chip")
@@ -203,7 +203,7 @@ def test_a_running_thread_grows_on_the_screen(lively: tuple[CheckpointSaver, Bro
     graph = chat(saver, "running", answered=False)
     browser.open("/thread?thread=running")
     browser.wait("return document.querySelectorAll('.picture .spot').length === 5")
-    assert "Waits for a human" in browser.find("#checkpoint").text
+    assert "Waits for a human" in browser.text("#checkpoint")
     from langgraph.types import Command
 
     graph.invoke(Command(resume="yes"), config_of("running", 2))
@@ -234,12 +234,12 @@ def test_texts_are_found_in_values(browser: Browser) -> None:
 
 def test_two_checkpoints_are_compared(browser: Browser) -> None:
     browser.open(PAGES["forks"])
-    browser.driver.find_element(By.LINK_TEXT, "What this step changed").click()
+    browser.follow("What this step changed")
     browser.wait("return location.pathname === '/difference'")
     assert browser.texts(".change.plus .said") == ["Your refund is already on its way."]
     choice = Select(browser.find("select[name=from]"))
     choice.select_by_index(len(choice.options) - 1)
-    browser.find(".between button").click()
+    browser.click(".between button")
     browser.wait("return location.search.includes('from=')")
     assert "budget" in browser.texts(".channel h4")[0] + browser.texts(".channel h4")[-1]
 
@@ -248,9 +248,9 @@ def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) ->
     browser.open("/thread?thread=support-1042")
     assert not browser.find("[data-compare]").is_displayed()
     browser.open(PAGES["forks"])
-    browser.driver.find_element(By.LINK_TEXT, "Compare the branches").click()
+    browser.follow("Compare the branches")
     browser.wait("return location.pathname === '/difference' && location.search.includes('from=')")
-    assert browser.find("select[name=from] option:checked").text.endswith("end of another branch")
+    assert browser.text("select[name=from] option:checked").endswith("end of another branch")
     other = browser.find(".between p + p a")
     assert other.text.startswith("compare with its end, step ")
     other.click()
@@ -260,15 +260,15 @@ def test_the_ends_of_branches_are_compared_from_the_picture(browser: Browser) ->
 
 def test_the_superstep_in_which_a_run_was_stopped(browser: Browser) -> None:
     browser.open("/thread?thread=killed")
-    browser.find(".spot.stopped circle.dot").click()
-    browser.wait("return document.querySelector('.callout.stop') !== null")
-    assert "went on, and did 1 task" in browser.find(".callout.stop").text
+    browser.click(".spot.stopped circle.dot")
+    browser.settle()
+    assert "went on, and did 1 task" in browser.text(".callout.stop")
 
 
 def test_the_picture_of_sizes_leads_to_a_thread(browser: Browser) -> None:
     browser.open("/space")
     browser.wait("return document.querySelectorAll('.map rect').length === 11")
-    browser.find(".map a rect").click()
+    browser.click(".map a rect")
     browser.wait("return location.search === '?thread=counter'")
     assert "Namespaces" in browser.texts("h2")
 
@@ -281,7 +281,7 @@ def test_the_token_is_not_in_the_address_and_the_cookie_not_in_scripts(browser: 
     browser.open("/tenants")
     browser.driver.delete_all_cookies()
     browser.open("/", enter=False)
-    assert "Open the complete address" in browser.find("body").text
+    assert "Open the complete address" in browser.text("body")
     browser.open(f"/?token={browser.served.token}", enter=False)
     assert browser.driver.current_url == f"{browser.served.url}/"
     assert browser.texts("h1") == ["Threads"]
@@ -322,7 +322,7 @@ def test_hostile_texts_do_nothing(browser: Browser) -> None:
         if details.is_displayed():
             details.click()
     browser.keys(LEFT)
-    assert "U+202E" in browser.find("h1").text
+    assert "U+202E" in browser.text("h1")
 
 
 # Looks, which do not depend on the database

@@ -32,7 +32,7 @@ class Editor(NamedTuple):
         """Fill in the form of a change and send it; return what the page after it asks."""
         browser = self.browser
         if browser.script("return document.querySelector('details.changes:not([open])') !== null"):
-            browser.find("details.changes > summary").click()
+            browser.click("details.changes > summary")
         browser.script(
             "const form = document.querySelector(`form:has(input[name=what][value='${arguments[0]}'])`);"
             "form.id = 'asked';",
@@ -40,13 +40,13 @@ class Editor(NamedTuple):
         )
         if typed is not None:
             browser.find("#asked input:not([type=hidden])").send_keys(typed)
-        browser.find("#asked button").click()
+        browser.click("#asked button")
         browser.wait("return document.querySelector('h1')?.textContent === 'Sure?'")
-        return browser.find(".problem").text
+        return browser.text(".problem")
 
     def say(self, yes: bool) -> None:
         """Click Yes or No, and wait for the page after that."""
-        self.browser.find(".confirm button" if yes else ".confirm a").click()
+        self.browser.click(".confirm button" if yes else ".confirm a")
         self.browser.wait(
             "return document.querySelector('h1') && document.querySelector('h1').textContent !== 'Sure?'"
             " && Boolean(document.documentElement.dataset.ready)"
@@ -94,10 +94,10 @@ def test_a_checkpoint_that_is_chosen_in_the_picture_is_forked(editor: Editor) ->
     browser.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     editor.change("fork", "another way")
     assert browser.driver.current_url.endswith("/thread?thread=another+way")
-    assert "Forked from" in browser.find(".facts").text
+    assert "Forked from" in browser.text(".facts")
     # The copies have the ids of their originals, and the last one has the mark of the fork.
     assert len(editor.ids("another way")) == 1
-    browser.find(".facts a[href*='thread=t']").click()
+    browser.click(".facts a[href*='thread=t']")
     browser.wait("return location.search.includes('thread=t') && document.documentElement.dataset.ready")
     browser.settle()
 
@@ -135,7 +135,7 @@ def test_a_run_and_a_thread_are_deleted(editor: Editor) -> None:
 def test_an_answer_lets_the_run_go_on_while_one_looks(editor: Editor) -> None:
     browser = editor.browser
     browser.open("/thread?thread=asks")
-    assert "Waits for a human" in browser.find("#checkpoint").text
+    assert "Waits for a human" in browser.text("#checkpoint")
     assert editor.ask("answer", "yes").startswith("Answer interrupt")
     editor.say(yes=True)
     browser.wait("return document.querySelector('#checkpoint').textContent.includes('on their way')")
