@@ -59,7 +59,7 @@ CREATE TABLE langgraph_checkpoint.blobs (
     thread_id text COLLATE "C" NOT NULL,
     checkpoint_ns text COLLATE "C" NOT NULL,
     channel text COLLATE "C" NOT NULL,
-    -- Of a part, its name: "#/" and a random text.
+    -- Of a chunk, its name: "#/" and a random text.
     version text COLLATE "C" NOT NULL,
     type text NOT NULL,
     value bytea NOT NULL,

@@ -53,8 +53,8 @@ class Retention:
         older_than: Threads in which nothing has been stored for this long are deleted.
         keep_last: In the other threads, this number of the newest checkpoints of each namespace is kept; `prune` does
             the same with 1.
-        max_bytes: Of the remaining threads, those without activity for the longest time are deleted, until the stored
-            values of all take at most this number of bytes.
+        max_bytes: Threads are kept, those with the latest activity first, while their stored values take at most this
+            number of bytes together. A thread that no longer fits is deleted. Older ones that still fit are kept.
         filter: Only threads whose newest checkpoint has this metadata, as in `threads`. The other threads are neither
             counted nor changed.
         every: Seconds between two sweeps, for a saver that sweeps at regular intervals.

@@ -17,8 +17,8 @@ class RetryPolicy:
     """Exponential back-off with jitter.
 
     Attributes:
-        attempts: Maximum number of attempts, including the first one. The pauses between eight add up to about six
-            seconds; a small PostgreSQL server restarts in two to four.
+        attempts: Maximum number of attempts, including the first one. The pauses between eight add up to three
+            to five seconds; a small PostgreSQL server restarts in two to four.
         seconds: After this time no new attempt starts, except the second one: the first attempt may have waited longer
             than this for a server that does not answer.
     """

@@ -115,6 +115,15 @@ def test_the_store_stays_below_a_size(saver: CheckpointSaver, api: str) -> None:
     assert [name for name in ("t1", "t2", "t3", "t4", "t5") if ids(saver, name)] == ["t3", "t4", "t5"]
 
 
+def test_a_thread_that_is_too_large_is_deleted_and_older_ones_stay(saver: CheckpointSaver) -> None:
+    put(saver, "old", 1)
+    limit = saver.sweep(Retention(max_bytes=10**9)).kept_bytes + 1
+    for step in range(2, 5):
+        put(saver, "large", step)
+    assert saver.sweep(Retention(max_bytes=limit)).deleted_threads == 1
+    assert (ids(saver, "old"), ids(saver, "large")) == (["000001"], [])
+
+
 def test_a_filter_limits_a_sweep(saver: CheckpointSaver) -> None:
     for name, user in (("a", "Ada"), ("b", "Bo")):
         put(saver, name, 1, days=40, user=user)
