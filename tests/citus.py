@@ -96,16 +96,20 @@ def activity(server: psycopg.Connection[Any]) -> LiteralString:
 
 
 def emptied(urls: Sequence[str]) -> None:
-    """Drop all schemas of a database that Citus did not make, and reset its settings."""
+    """Drop all schemas and tables of a database that Citus did not make, and reset its settings."""
     end_sessions(urls)
     with psycopg.connect(urls[0], autocommit=True) as server:
         server.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(server.info.dbname)))
-        found = server.execute(
+        schemas = server.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT LIKE 'citus%'"
             " AND nspname NOT IN ('information_schema', 'public', 'columnar', 'columnar_internal')"
         ).fetchall()
-        for (name,) in found:
+        for (name,) in schemas:
             server.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        # Those of LangGraph's own saver.
+        tables = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (name,) in tables:
+            server.execute(sql.SQL("DROP TABLE public.{} CASCADE").format(sql.Identifier(name)))
 
 
 def distributed(url: str) -> None:

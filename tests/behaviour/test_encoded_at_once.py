@@ -97,8 +97,10 @@ async def test_a_checkpoint_is_stored_as_it_was(meanwhile: Meanwhile) -> None:
     assert found.metadata == metadata(1, mine={"list": [1]})
 
 
-async def test_the_graph_may_clear_a_value_that_has_to_be_stored_again(meanwhile: Meanwhile) -> None:
+async def test_the_graph_may_clear_a_value_that_has_to_be_stored_again(meanwhile: Meanwhile, is_citus: bool) -> None:
     """The checkpoint's dicts belong to the graph, which may empty them."""
+    # With distributed tables, a call finds out that the value is missing before it waits, and encodes it again.
+    encoded = 3 if is_citus and meanwhile.client.api == "sync" else 2
     client = meanwhile.client
     versions = {"list": "1"}
     first = await put(client, "1", {"list": ["as it was"]}, versions=versions)
@@ -109,7 +111,7 @@ async def test_the_graph_may_clear_a_value_that_has_to_be_stored_again(meanwhile
         document["channel_values"].clear()
         document["channel_versions"].clear()
 
-    await meanwhile(client.put(first, document, metadata(), {}), change, encoded=2)
+    await meanwhile(client.put(first, document, metadata(), {}), change, encoded=encoded)
     assert (await get(client, config())).checkpoint["channel_values"] == {"list": ["as it was"]}
 
 
