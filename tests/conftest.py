@@ -83,6 +83,8 @@ def pytest_configure_node(node: Any) -> None:
 
 # Tests of what sync and async calls do in different ways always run both.
 BOTH_APIS = "drivers/"
+# These use the saver's methods, which the other folders test on both databases. Without --full, each test runs on one.
+ONE_DATABASE = "cli/", "graphs/", "moving/", "switching/", "ui/test_browser"
 
 
 def _path(item: pytest.Item) -> str:
@@ -100,12 +102,15 @@ def _is_quick(item: pytest.Item) -> bool:
         return False
     path = _path(item)
     name, _, parameters = item.name.partition("[")
-    found = re.search(r"\b(sync|async)\b", parameters)
-    if found and not path.startswith(BOTH_APIS):
-        # The other parameters decide which of the two runs, so that both run an equal part of the tests.
-        parameters = parameters[: found.start()] + parameters[found.end() :]
-        if found[1] != APIS[crc32(f"{path}{name}{parameters}".encode()) % len(APIS)]:
-            return False
+    choices = [APIS] if not path.startswith(BOTH_APIS) else []
+    choices += [BACKENDS] if path.startswith(ONE_DATABASE) else []
+    for choice in choices:
+        found = re.search(rf"\b({'|'.join(choice)})\b", parameters)
+        if found:
+            # The other parameters decide which one runs, so that each runs an equal part of the tests.
+            parameters = parameters[: found.start()] + parameters[found.end() :]
+            if found[1] != choice[crc32(f"{path}{name}{parameters}".encode()) % len(choice)]:
+                return False
     return crc32(f"{name}{parameters}".encode()) % SAMPLED.get(path, 1) == 0
 
 
