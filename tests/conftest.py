@@ -39,13 +39,14 @@ LONG = {
     "behaviour/test_hostile_input.py": "thousands of random arguments",
     "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
     "cli/test_demo.py": "the demo's processes, one after the other",
+    "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
     "crash/test_kill.py": "processes that are killed at random moments, again and again",
     "crash/test_prefork.py": "web servers whose workers are killed and replaced",
     "crash/test_soak.py": "a minute of everything at once",
     "crash/test_sqlite_faults.py": "a process for each kind of failure",
     "faults/test_cuts.py::test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more": "all retries",
     "faults/test_full_disk.py": "a server on a disk of its own",
-    "migrations/test_two_versions.py::test_both_versions_run_on_the_same_threads_and_read_everything": "graphs",
+    "migrations/test_two_versions.py": "another version of the package in a process of its own",
     "model/test_state_machine.py": "random sequences of operations",
     "races/test_rounds.py": "random rounds of concurrent operations",
     "table/test_table.py": "each value of the comparison, with each saver",
@@ -53,7 +54,7 @@ LONG = {
     "upstream/test_suites.py": "LangGraph's own tests",
 }
 # Of the many cases of these, one in so many runs without --full.
-SAMPLED = {"behaviour/test_interrupted_reads.py": 4, "races/test_pairs.py": 6}
+SAMPLED = {"behaviour/test_interrupted_reads.py": 8, "drivers/test_ends.py": 3, "races/test_pairs.py": 6}
 
 needs_error_codes = pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 has no error codes")
 
