@@ -20,8 +20,8 @@ from langgraph_checkpoint_custom.sql.dialect import SqlDialect
 def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[Encoded]:
     """Store a checkpoint with its new values; returns it as it was stored.
 
-    Round trips: 1; on SQLite, where they do not cross a network, 2 if it has blobs, refers to some, has a claim or must
-        be the newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
+    Round trips: 1; on SQLite, where they do not cross a network, 2 if it refers to blobs, has a claim or must be the
+        newest. One more if a blob that it refers to was deleted, because the thread was pruned or deleted while
         the run continued; the value is then stored again from the checkpoint itself. One more if a `DeltaChannel` needs
         the parent and it does not exist, three more if it is hidden. One more on PostgreSQL if the checkpoint exists.
     Rows: one checkpoint, one blob for each new value that is not inline; `value` in bytes, no upper bound.
@@ -35,6 +35,10 @@ def put(d: SqlDialect, encoded: Encoded, *, only_newest: bool = False) -> Steps[
         (stored,) = yield d.insert_checkpoint(encoded)
         if stored or (d.replaces and not encoded.replayed):
             return encoded
+    needs_other_rows = encoded.references or encoded.replayed or encoded.claim or only_newest
+    if not needs_other_rows and (rest := d.store_checked(encoded, ())):  # On PostgreSQL, put_checkpoint stores it.
+        yield rest
+        return encoded
     parent_is_complete = False
     while True:
         (rows,) = yield d.put_checkpoint(encoded, only_newest=only_newest, even_if_hidden=parent_is_complete)

@@ -61,7 +61,7 @@ class SqlDialect(StoreStatements, ThreadStatements):
 
     @abstractmethod
     def store_checked(self, encoded: Encoded, optional: Collection[str]) -> RoundTrip | None:
-        """Store the checkpoint after a `put_checkpoint` that found no problem; None if that has stored it already."""
+        """Store the checkpoint, if nothing prevents it, or nothing can; None if `put_checkpoint` stores it already."""
 
     @abstractmethod
     def insert_writes(self, key: Key, rows: Sequence[WriteRow], claim: str | None) -> RoundTrip:
