@@ -178,6 +178,13 @@ class Browser:
         found: str = self.wait("return document.querySelector(arguments[0])?.innerText", selector)
         return found
 
+    def attribute(self, selector: str, name: str) -> str:
+        """An attribute of the first element, at one moment."""
+        found: str = self.wait(
+            "return document.querySelector(arguments[0])?.getAttribute(arguments[1])", selector, name
+        )
+        return found
+
     def texts(self, selector: str) -> list[str]:
         """The texts of elements, at one moment: a live page may replace them."""
         found: list[str] = self.script(

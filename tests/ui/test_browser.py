@@ -77,7 +77,7 @@ def test_from_the_inbox_to_the_question(browser: Browser) -> None:
     browser.follow("support-1043")
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
     assert "Pay 129.00 € back" in browser.text(".callout.asks")
-    assert browser.find(".spot.chosen").get_attribute("class") == "spot waits chosen"
+    assert browser.attribute(".spot.chosen", "class") == "spot waits chosen"
 
 
 def test_a_tenant(browser: Browser) -> None:
@@ -108,7 +108,7 @@ def test_keys_move_along_a_branch_and_between_branches(browser: Browser) -> None
     lower = step(browser)
     browser.keys(DOWN)
     browser.keys(UP, UP)
-    assert browser.find(".spot.chosen").get_attribute("data-id")
+    assert browser.attribute(".spot.chosen", "data-id")
     assert lower != "Step 3" or browser.script("return document.querySelectorAll('.spot').length") == 16
     browser.keys(Keys.END)
     assert step(browser) == "Step 8"
@@ -117,7 +117,7 @@ def test_keys_move_along_a_branch_and_between_branches(browser: Browser) -> None
 def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
     browser.open(PAGES["forks"])
     browser.keys(LEFT)
-    chosen = browser.find(".spot.chosen").get_attribute("data-id")
+    chosen = browser.attribute(".spot.chosen", "data-id")
     assert chosen
     assert f"id={chosen}" in browser.driver.current_url
     browser.keys(LEFT)
@@ -127,7 +127,7 @@ def test_the_address_follows_and_back_goes_back(browser: Browser) -> None:
     browser.driver.refresh()
     browser.wait("return Boolean(document.documentElement.dataset.ready)")
     browser.settle()
-    assert browser.find(".spot.chosen").get_attribute("data-id") == chosen
+    assert browser.attribute(".spot.chosen", "data-id") == chosen
 
 
 def test_a_click_chooses(browser: Browser) -> None:
@@ -432,4 +432,4 @@ def test_the_keyboard_reaches_everything(browser: Browser) -> None:
     browser.driver.switch_to.active_element.send_keys(LEFT)
     browser.wait("return document.querySelector('#checkpoint h2').textContent.includes('Step 7')")
     active = browser.script("return document.querySelector('.picture').getAttribute('aria-activedescendant')")
-    assert browser.find(f"#{active}").get_attribute("aria-selected") == "true"
+    assert browser.attribute(f"#{active}", "aria-selected") == "true"
