@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -228,6 +229,8 @@ def killed(saver: CheckpointSaver, thread_id: str = "killed") -> None:
 
     def right(state: Steps) -> Any:
         if not alive:
+            while not getattr(saver.get_tuple(config_of(thread_id)), "pending_writes", None):
+                time.sleep(0.01)  # Until the other task is stored.
             raise KeyboardInterrupt
         return {"log": "right"}
 
