@@ -34,10 +34,11 @@ def treemap(sizes: Sequence[float], width: float, height: float) -> list[Box]:
         side = min(width - x, height - y)
         areas = [sizes[each] * scale for each in row]
         if row and (number < 0 or _worst([*areas, sizes[number] * scale], side) > _worst(areas, side)):
-            thick = sum(areas) / side if side else 0
+            # Shares of what is left, so that rounding leaves no gap and nothing sticks out.
+            thick = min(sum(areas) / side, max(width - x, height - y)) if side else 0
             at = 0.0
             for each, area in zip(row, areas, strict=True):
-                long = area / thick if thick else 0
+                long = side * area / sum(areas)
                 upright = width - x >= height - y
                 boxes.append(Box(each, x, y + at, thick, long) if upright else Box(each, x + at, y, long, thick))
                 at += long
