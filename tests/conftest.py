@@ -34,22 +34,30 @@ from tests.stores import Client, Store
 BACKENDS = ("sqlite", "postgres")
 APIS = ("sync", "async")
 
-# Files and tests that run only with --full, because they take from fifteen seconds to a minute, and why they do.
+# Files and tests that run only with --full, because they take five seconds to a minute, and why they do.
 LONG = {
+    "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "processes that are paused",
+    "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "processes that are paused",
     "behaviour/test_hostile_input.py": "thousands of random arguments",
     "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
     "cli/test_demo.py": "the demo's processes, one after the other",
     "cli/test_hostile_text.py::test_a_terminal_gets_colours_and_nothing_of_the_text": "a process for each command",
+    "crash/test_interrupts.py": "interrupts at random moments, again and again",
     "crash/test_kill.py": "processes that are killed at random moments, again and again",
     "crash/test_prefork.py": "web servers whose workers are killed and replaced",
     "crash/test_soak.py": "a minute of everything at once",
     "crash/test_sqlite_faults.py": "a process for each kind of failure",
     "faults/test_cuts.py::test_a_lost_reply_is_reported_if_no_connection_can_be_made_any_more": "all retries",
     "faults/test_full_disk.py": "a server on a disk of its own",
+    "faults/test_secrets.py": "each way to fail, with all retries",
+    "graphs/test_scenarios.py::test_another_process_continues_a_thread_as_in_memory": "a process for each graph",
     "migrations/test_two_versions.py": "another version of the package in a process of its own",
     "model/test_state_machine.py": "random sequences of operations",
+    "moving/test_exchange.py::test_a_killed_export_is_continued": "processes that are killed",
+    "moving/test_killed.py": "processes that are killed in the middle of a move",
     "races/test_rounds.py": "random rounds of concurrent operations",
     "table/test_table.py": "each value of the comparison, with each saver",
+    "test_docs.py::test_the_documents_examples_run": "a process for each document",
     "test_package.py": "a wheel in a new environment",
     "upstream/test_suites.py": "LangGraph's own tests",
 }

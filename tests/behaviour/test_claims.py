@@ -276,7 +276,7 @@ def test_the_claim_of_a_killed_owner_expires(store: Store) -> None:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-def test_an_owner_that_was_paused_until_its_claim_expired_stores_nothing(store: Store, durability: str) -> None:
+def test_a_paused_owner_whose_claim_expired_stores_nothing(store: Store, durability: str) -> None:
     with store.open() as saver:
         saver.setup()
         graph = chain(Log, one=says("one"), stop=says("quick"), two=says("two")).compile(checkpointer=saver)

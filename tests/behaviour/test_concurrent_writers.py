@@ -250,7 +250,7 @@ with open_saver(sys.argv[1], concurrent_writers="reject") as saver:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_worker_that_was_paused_detects_that_another_has_continued(store: Store, durability: str) -> None:
+def test_a_paused_worker_detects_that_another_has_continued(store: Store, durability: str) -> None:
     with store.open(concurrent_writers="reject") as saver:
         graph = chain(Log, one=says("one"), pause=says("quick")).compile(checkpointer=saver)
         graph.invoke({"log": ["past"]}, THREAD)
