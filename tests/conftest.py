@@ -36,8 +36,8 @@ APIS = ("sync", "async")
 
 # Files and tests that run only with --full, because they take five seconds to a minute, and why they do.
 LONG = {
-    "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "processes that are paused",
-    "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "processes that are paused",
+    "behaviour/test_claims.py::test_a_paused_owner_whose_claim_expired_stores_nothing": "paused processes",
+    "behaviour/test_concurrent_writers.py::test_a_paused_worker_detects_that_another_has_continued": "paused processes",
     "behaviour/test_hostile_input.py": "thousands of random arguments",
     "behaviour/test_stress.py": "hundreds of tasks and OS threads at once",
     "cli/test_demo.py": "the demo's processes, one after the other",
