@@ -124,16 +124,22 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def _is_distributed(item: pytest.Item) -> bool:
-    """Whether a test runs with `--citus`: those that use a database of PostgreSQL's."""
+    """Whether a test runs with `--citus`: those in these folders that use a database of PostgreSQL's."""
+    if not _path(item).startswith(ON_A_CLUSTER):
+        return False
     names = set(getattr(item, "fixturenames", ()))
     parameters = getattr(item, "callspec", None)
     values = [] if parameters is None else list(parameters.params.values())
     parts = {str(part) for value in values for part in (value if isinstance(value, tuple) else (value,))}
-    return bool(names & ON_A_CLUSTER) and "sqlite" not in parts
+    return bool(names & DATABASES) and "sqlite" not in parts
 
 
+# The other folders test what does not depend on where the tables are, or how one server fails, plans and is upgraded.
+ON_A_CLUSTER = (
+    "behaviour/", "cli/", "conformance/", "distributed/", "drivers/", "graphs/", "moving/", "server/",
+)  # fmt: skip
 # The fixtures with a database that has distributed tables if the tests run on a cluster.
-ON_A_CLUSTER = {
+DATABASES = {
     "store", "own_store", "shared_store", "postgres_url", "server", "pair", "cluster_urls", "spare_cluster_urls",
 }  # fmt: skip
 
