@@ -59,6 +59,9 @@ LONG = {
     "table/test_table.py": "each value of the comparison, with each saver",
     "test_docs.py::test_the_documents_examples_run": "a process for each document",
     "test_package.py": "a wheel in a new environment",
+    "ui/test_browser.py::test_every_page_fits_a_narrow_window": "each page in a browser",
+    "ui/test_browser.py::test_every_text_has_contrast": "each page in a browser",
+    "ui/test_browser.py::test_everything_has_a_name": "each page in a browser",
     "upstream/test_suites.py": "LangGraph's own tests",
 }
 # Of the many cases of these, one in so many runs without --full.
