@@ -1,6 +1,6 @@
 """What is known about the values of the checkpoints that were read or stored last.
 
-The next version of a large value shares its chunks, and a small value that did not change is stored with the same
+The next version of a large value shares its chunks, and an inline value that did not change is stored with the same
 bytes. A value that is not known here is stored from its object, in one piece and as the object is at that moment. If a
 value is known here but deleted in the database, `put` notices.
 """
@@ -57,7 +57,7 @@ class Recent:
     def note(self, key: Key, cipher: CipherProtocol | None, values: KnownValues, parent: Key | None = None) -> None:
         """Remember the values of a checkpoint, and of its parent only what needs no objects.
 
-        Another run may continue from the parent, whose small values are not stored by version anywhere else.
+        Another run may continue from the parent, whose inline values are not stored by version anywhere else.
         """
         entry = _Entry(cipher, values, ENTRY + values.size)
         with self._lock:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from langgraph_checkpoint_custom.encoding.chunks import Known
-from langgraph_checkpoint_custom.encoding.objects import Extension
+from langgraph_checkpoint_custom.encoding.objects import Extension, is_unicode, pack
 
+# The largest text or bytes that are part of the document with any serializer, in characters or bytes.
+INLINE_BYTES = 256
 # Bytes that count as one piece, see `ChunkedValue.pieces`.
 PIECE = 300
 
@@ -22,64 +24,70 @@ def unmade(data: bytes) -> Any:
     return ormsgpack.unpackb(data, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-class Held(NamedTuple):
-    """The inline values of a checkpoint as they were stored, without their objects, and all channel versions."""
+def is_short(value: Any) -> bool:
+    """Whether a value is part of the document with any serializer. No such value can be changed in place."""
+    kind = type(value)
+    if kind is str:
+        return len(value) <= INLINE_BYTES and (value.isascii() or is_unicode(value))
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)  # Not every serializer can encode larger ones.
+    return value is None or kind is bool or kind is float or (kind is bytes and len(value) <= INLINE_BYTES)
 
-    values: Mapping[str, Any]
-    versions: Mapping[str, Any]
 
-    def has(self, channel: str, version: object) -> bool:
-        """Whether it has the value of this channel version."""
-        held = self.versions.get(channel)
-        return channel in self.values and type(held) is type(version) and held == version
+class Packed(NamedTuple):
+    """An inline value that is not short: its channel version, and its bytes in msgpack."""
+
+    version: object
+    data: bytes
 
 
 class KnownValues(NamedTuple):
     """The known values of one checkpoint.
 
     Attributes:
-        document: The document in msgpack with the inline values; empty if it has another format.
+        document: The document of a checkpoint that was read, in msgpack; empty if it has another format.
         large: The chunks or samples of large values, by channel.
         all_inline: Whether all values are in the document and none is in a blob.
-        packed: The versions and bytes of some inline values, by channel, to compare them without decoding the document.
+        packed: The inline values of a checkpoint that was stored, by channel, without short ones.
+        changes: In how many checkpoints one after the other, including this one, a channel had a new version; only of a
+            checkpoint that was stored.
     """
 
     document: bytes
     large: Mapping[str, Known]
     all_inline: bool
-    packed: Mapping[str, tuple[object, bytes]] = {}
-
-    def is_still(self, channel: str, version: object, packed: bytes) -> bool:
-        """Whether `packed` are known to be the bytes of this channel version."""
-        found = self.packed.get(channel)
-        return found is not None and found[1] == packed and found[0] == version and type(found[0]) is type(version)
+    packed: Mapping[str, Packed] = {}
+    changes: Mapping[str, int] = {}
 
     @property
-    def held(self) -> Held | None:
-        """The inline values, if they are known."""
+    def inline(self) -> Mapping[str, Packed]:
+        """The inline values as they were stored, by channel, without short ones."""
         if not self.document:
-            return None
+            return self.packed
         document = unmade(self.document)
-        return Held(document["channel_values"], document.get("channel_versions") or {})
+        versions = document.get("channel_versions") or {}
+        values = document["channel_values"]
+        return {
+            channel: Packed(versions[channel], pack(value))
+            for channel, value in values.items()
+            if channel in versions and not is_short(value)
+        }
 
     @property
     def size(self) -> int:
         """The bytes that it keeps in memory."""
-        size = len(self.document)
-        if self.packed:
-            size += sum([len(packed) for _, packed in self.packed.values()])
+        size = len(self.document) + sum([len(packed.data) for packed in self.packed.values()])
         return size + sum([value.size for value in self.large.values()]) if self.large else size
 
     @property
     def pieces(self) -> int:
         """Its weight in a cache without objects, see `ChunkedValue.pieces`."""
-        return len(self.document) // PIECE + sum([value.pieces for value in self.large.values()])
+        inline = len(self.document) + sum([len(packed.data) for packed in self.packed.values()])
+        return inline // PIECE + sum([value.pieces for value in self.large.values()])
 
     def without_objects(self) -> KnownValues:
-        """The same values without what can be found out again: chunks' objects, and bytes that the document has."""
-        return self._replace(
-            packed={}, large={channel: value.without_objects() for channel, value in self.large.items()}
-        )
+        """The same values without what can be found out again: the objects of chunks."""
+        return self._replace(large={channel: value.without_objects() for channel, value in self.large.items()})
 
     def without(self, channels: Collection[str]) -> KnownValues:
         """The same values without the large ones of these channels, because they were deleted."""

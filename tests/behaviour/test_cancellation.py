@@ -99,6 +99,7 @@ async def test_writes_are_stored_all_or_none(client: Client, database: Database)
     assert len((await get(client, where)).pending_writes or []) in (1, 1 + len(CHANNELS))
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 @pytest.mark.parametrize("operation", ["delete_thread", "prune", "delete_for_runs", "copy_thread"])
 async def test_an_operation_of_several_statements_is_done_completely_or_not_at_all(
     client: Client, database: Database, operation: str

@@ -46,6 +46,7 @@ async def put_runs(client: Client, next_id: NextId, runs: list[str], **options: 
     return chain
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_the_named_runs_are_deleted_and_the_others_stay(
     client: Client, database: Database, next_id: NextId
 ) -> None:

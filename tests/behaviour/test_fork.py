@@ -73,6 +73,7 @@ async def test_a_fork_is_the_thread_at_that_point(client: Client, schema: type) 
         assert (await state_of(client, graph, anywhere(f"fork {number}"))).values == state.values
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_a_fork_copies_what_it_needs_and_nothing_more(
     client: Client, database: Database, next_id: NextId
 ) -> None:

@@ -54,6 +54,7 @@ async def test_the_document_is_read_with_its_unknown_keys(client: Client) -> Non
     assert (await get(client, config())).checkpoint == document
 
 
+@pytest.mark.usefixtures("changing_values_in_blobs")
 async def test_an_unchanged_value_is_stored_once(client: Client, database: Database) -> None:
     versions = new_versions(["a", "b"])
     where = await put(client, "1", {"a": [LONG], "b": [LONG, 1]}, versions=versions)
@@ -84,6 +85,39 @@ async def test_a_value_with_an_old_version_is_not_stored_again(
         third = await put(client, "3", {"list": value}, parent=second, versions=versions, new={})
         for where in (first, second, third):
             assert (await get(client, where)).checkpoint["channel_values"] == {"list": [text]}
+
+
+@pytest.mark.parametrize("knows", ["has stored it", "has read it", "knows nothing"])
+async def test_a_value_that_changes_with_every_superstep_is_in_the_document(
+    store: Store, client: Client, database: Database, knows: str
+) -> None:
+    chat: list[str] = []
+    stored: dict[str, list[str]] = {}
+    where = None
+    for step in range(1, 17):  # The last two are too large for the document.
+        chat = [*chat, f"{step} {LONG[:1_100]}"]
+        where = await put(client, f"{step:02}", {"chat": chat}, parent=where)
+        stored[id_of(where)] = chat
+        if step < 15:
+            assert database.count("blobs") == min(step, 2)
+    where = config(checkpoint_id="14")
+    chat = list(stored["14"])
+    versions = (await get(client, where)).checkpoint["channel_versions"]
+    async with store.open() as other:
+        if knows != "has stored it":
+            client = Client(other, client.api)
+        if knows == "has read it":
+            chat = (await get(client, where)).checkpoint["channel_values"]["chat"]
+        if knows != "knows nothing":
+            chat.append("changed in place")
+        blobs = database.count("blobs")
+        for child in ("14 a", "14 b"):  # Unchanged.
+            where = await put(client, child, {"chat": chat}, parent=where, versions=versions, new={})
+            stored[child] = stored["14"]
+            assert database.count("blobs") == blobs + 1
+        for checkpoint_id, values in stored.items():
+            found = await get(client, config(checkpoint_id=checkpoint_id))
+            assert found.checkpoint["channel_values"] == {"chat": values}
 
 
 @pytest.mark.parametrize("text", ["as it was", LONG], ids=["small", "large"])

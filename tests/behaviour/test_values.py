@@ -234,6 +234,17 @@ async def test_any_value_works_with_another_serializer(store: Store, api: str, k
     assert differing(found.metadata["odd"], PICKLED) == {}  # type: ignore[typeddict-item]
 
 
+async def test_a_document_that_only_pickle_can_store_has_its_small_values(store: Store, api: str) -> None:
+    """A value without a version is part of the document, and small lists are there too."""
+    values = {"odd": PICKLED, "list": [1, {"a": 2}]}
+    with open_saver(store.url, serde=JsonPlusSerializer(pickle_fallback=True)) as saver:
+        client = Client(saver, api)
+        first = await put(client, "1", values, versions={"list": "1"})
+        second = await put(client, "2", values, parent=first, versions={"list": "1"}, new={})
+        for where in (first, second):
+            assert differing((await get(client, where)).checkpoint["channel_values"], values) == {}
+
+
 def test_the_comparison_of_this_file_distinguishes_values() -> None:
     pairs = [(0.0, -0.0), (1, 1.0), (1, True), ([1], (1,)), (Point(0.0), Point(-0.0)), ({"a": 1}, {"a": 1.0})]
     assert not any(same(one, two) for one, two in pairs)

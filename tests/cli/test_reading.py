@@ -264,7 +264,7 @@ def test_stats_count_rows_and_bytes(cli: Cli) -> None:
     with cli.store.open() as saver:
         location = None
         for step in range(3):
-            location = put(saver, "1", location, metadata(step), big=["x" * 2000, step], small=step)
+            location = put(saver, "1", location, metadata(step), big="x" * 20_000 + str(step), small=step)
             saver.put_writes(location, [("big", "y" * 900)], "task")
         put(saver, "2", other=["z" * 2000])
         put(saver.for_tenant("acme"), "1", theirs=["z" * 2000])

@@ -25,3 +25,4 @@ def durability(request: pytest.FixtureRequest) -> Durability:
 def _values_inline_and_in_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs in tests have small states: here, some of their values are in the document, and some are blobs."""
     monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.SMALL_VALUE", 40)
+    monkeypatch.setattr("langgraph_checkpoint_custom.encoding.encode.CHANGING_VALUES", 400)
